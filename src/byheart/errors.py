@@ -1,0 +1,93 @@
+"""Every exception of byheart: what was wrong, where, and what to do, in the user's own values.
+
+All share one base class. Each keeps its facts as fields, so programs need not parse text, and each
+knows the exit status the command line answers with (see `ExitStatus`).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitStatus(IntEnum):
+    """What a finished command says to the shell."""
+
+    HOLDS = 0
+    CRASH = 1  # Python's own default, so it must not also mean "false"
+    USAGE = 2
+    FALSE = 3  # checked, and does not hold
+    OUTSIDE = 4  # the data fall outside the assumptions
+    STOPPED = 5  # stopped early, resumable
+
+
+class ByheartError(Exception):
+    """Base of all our exceptions. `facts` holds the values the message speaks of."""
+
+    exit_status = ExitStatus.CRASH
+
+    def __init__(self, message: str, **facts: object) -> None:
+        """Keep the message and the values it speaks of."""
+        super().__init__(message)
+        self.facts = facts
+
+
+class UsageError(ByheartError):
+    """The request itself is wrong: a missing file, an unknown column, method or option."""
+
+    exit_status = ExitStatus.USAGE
+
+
+class MissingExtra(UsageError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        """Name the package, the extra that brings it and what it is needed for."""
+        super().__init__(
+            f"{purpose} needs the package `{package}`, which is not installed.\n"
+            f"  Install it with: pip install 'byheart[{extra}]'",
+            package=package,
+            extra=extra,
+            purpose=purpose,
+        )
+
+
+class DataError(ByheartError):
+    """The data cannot be read, or fall outside what any construction can memorise."""
+
+    exit_status = ExitStatus.OUTSIDE
+
+
+class MalformedFile(DataError):
+    """A data file is empty, cut short, wrongly encoded or otherwise unreadable."""
+
+
+class ConflictingLabels(DataError):
+    """Two equal inputs carry different labels."""
+
+
+class UnknownToken(DataError):
+    """A text holds a token that the tokenizer's vocabulary lacks."""
+
+
+class NonFiniteInput(DataError):
+    """An input holds NaN or an infinity."""
+
+
+class AssumptionViolated(DataError):
+    """The data are valid but outside the assumptions of the chosen construction."""
+
+
+class DoesNotHold(ByheartError):
+    """Something was checked and is false."""
+
+    exit_status = ExitStatus.FALSE
+
+
+class CorruptModel(DoesNotHold):
+    """A saved model cannot be trusted: cut short, inconsistent, or claiming impossible sizes."""
+
+
+class InexactWeights(ByheartError):
+    """Exact weights were asked for in a floating-point type that cannot hold them."""
+
+    exit_status = ExitStatus.USAGE

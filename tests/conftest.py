@@ -1,0 +1,61 @@
+"""What every test shares: shape checks, hypothesis settings and the way to the real data.
+
+The import hook must be in place before byheart is first imported, so this file imports nothing of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from jaxtyping import install_import_hook
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Every call into these packages has its array shapes and types checked. byheart.network.limbs holds numba
+# kernels, which a wrapper would keep from compiling, so byheart.network is left out.
+CHECKED_PACKAGES = ["byheart.data", "byheart.construct", "byheart.bounds", "byheart.verify"]
+
+_too_early = [name for name in sys.modules if name.startswith(tuple(CHECKED_PACKAGES))]
+assert not _too_early, f"imported before the shape checks were in place: {_too_early}"
+install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
+
+# Time limits per example would fail on a busy machine. In continuous integration the examples are the same
+# on every run, so a failure there is always repeatable; elsewhere new ones are tried.
+settings.register_profile("laptop", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "laptop")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests of a device or a cluster where there is none, and say so."""
+    for item in items:
+        if item.get_closest_marker("gpu") and not _has_gpu():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device; runs where torch finds one"))
+        if item.get_closest_marker("cluster") and find_spec("ray") is None:
+            item.add_marker(pytest.mark.skip(reason="needs Ray; runs where the package ray is installed"))
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    """The root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data that may lie beside the checkout; the test is skipped where it does not."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("needs the real data: put it at ../shared/data, beside the checkout")
+    return folder

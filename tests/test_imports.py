@@ -1,0 +1,193 @@
+"""Imports run one way, and importing byheart is cheap. Each check has a twin that shows it can fail."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import byheart
+
+PACKAGE = Path(byheart.__file__).parent
+
+# A part may import from the lines above its own. Parts on one line may import one another in one direction.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("theorems",),
+    ("data", "network"),
+    ("construct", "bounds"),
+    ("verify", "export"),
+    ("model", "pipeline"),
+    ("measure",),
+    ("reproduce", "report"),
+    ("__init__",),
+    ("web", "cli", "__main__"),
+)
+RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
+
+# Whatever their lines: the verifier judges the constructions, so it shares no code with them.
+FORBIDDEN = {("verify", "construct")}
+
+HEAVY = ("torch", "numba", "matplotlib", "scipy", "click", "rich")
+IMPORT_SECONDS = 1.0
+
+
+# --- which part imports which ---------------------------------------------------------------------------
+
+
+def imported_modules(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, int]]:
+    """Every (dotted name, line) imported anywhere in `tree`, also inside functions and by import_module."""
+    here = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((f"{origin}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args:
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+            argument = node.args[0]
+            if name in {"import_module", "__import__"} and isinstance(argument, ast.Constant):
+                yield str(argument.value), node.lineno
+
+
+def part_of(dotted: str, package: Path) -> str | None:
+    """The part of byheart that a dotted name belongs to, or None outside byheart."""
+    top, *rest = dotted.split(".")
+    if top != "byheart":
+        return None
+    if rest and ((package / rest[0]).is_dir() or (package / f"{rest[0]}.py").is_file()):
+        return rest[0]
+    return "__init__"  # a name that byheart itself exports
+
+
+def imports_between_parts(package: Path) -> Iterator[tuple[str, str, str]]:
+    """Every (importing part, imported part, file:line) that crosses a border between parts."""
+    for file in sorted(package.rglob("*.py")):
+        relative = file.relative_to(package)
+        importer = relative.parts[0].removesuffix(".py")
+        is_package = file.name == "__init__.py"
+        dotted = ".".join(["byheart", *relative.with_suffix("").parts])
+        module = dotted.removesuffix(".__init__") if is_package else dotted
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        for name, line in imported_modules(tree, module, is_package):
+            imported = part_of(name, package)
+            if imported is not None and imported != importer:
+                yield importer, imported, f"{relative.as_posix()}:{line}"
+
+
+def wrong_imports(package: Path) -> list[str]:
+    """Each import that runs upwards, both ways between neighbours, or against `FORBIDDEN`, in words."""
+    crossings = list(imports_between_parts(package))
+    unplaced = {part for importer, imported, _ in crossings for part in (importer, imported)} - set(RANK)
+    if unplaced:
+        return [f"{part} has no place in LAYERS" for part in sorted(unplaced)]
+    directions = {(importer, imported) for importer, imported, _ in crossings}
+    return [
+        f"{where}: {importer} imports {imported}"
+        for importer, imported, where in crossings
+        if RANK[imported] > RANK[importer]
+        or (RANK[imported] == RANK[importer] and (imported, importer) in directions)
+        or (importer, imported) in FORBIDDEN
+    ]
+
+
+def test_imports_run_downwards() -> None:
+    assert wrong_imports(PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "complaint"),
+    [
+        ("data/dataset.py", "import byheart.construct", "data/dataset.py:1: data imports construct"),
+        ("data/dataset.py", "from byheart.cli import main", "data/dataset.py:1: data imports cli"),
+        ("data/dataset.py", "from byheart import compile", "data/dataset.py:1: data imports __init__"),
+        ("network/size.py", "from ..verify import check", "network/size.py:1: network imports verify"),
+        (
+            "network/__init__.py",
+            "from .. import construct",
+            "network/__init__.py:1: network imports construct",
+        ),
+        ("errors.py", "from . import theorems", "errors.py:1: errors imports theorems"),
+        (
+            "bounds/bound.py",
+            "def late():\n    from byheart.export import folder",
+            "bounds/bound.py:2: bounds imports export",
+        ),
+        (
+            "bounds/bound.py",
+            'from importlib import import_module\nimport_module("byheart.measure")',
+            "bounds/bound.py:2: bounds imports measure",
+        ),
+        (
+            "verify/check.py",
+            "from byheart.construct import registry",
+            "verify/check.py:1: verify imports construct",
+        ),
+        ("pipeline.py", "from byheart.cli import main", "pipeline.py:1: pipeline imports cli"),
+        ("notes.py", "from byheart.data import dataset", "notes has no place in LAYERS"),
+    ],
+)
+def test_a_wrong_import_is_found(tmp_path: Path, file: str, source: str, complaint: str) -> None:
+    package = copy_of_the_tree(tmp_path)
+    (package / file).write_text(source)
+    assert wrong_imports(package) == [complaint]
+
+
+def test_neighbours_may_import_one_way_only(tmp_path: Path) -> None:
+    package = copy_of_the_tree(tmp_path)
+    (package / "network" / "a.py").write_text("import byheart.data")
+    assert wrong_imports(package) == []
+    (package / "data" / "b.py").write_text("import byheart.network")
+    assert wrong_imports(package) == [
+        "data/b.py:1: data imports network",
+        "network/a.py:1: network imports data",
+    ]
+
+
+def copy_of_the_tree(tmp_path: Path) -> Path:
+    """The parts of byheart as empty packages and modules."""
+    package = tmp_path / "byheart"
+    package.mkdir()
+    for part in ("data", "network", "construct", "bounds", "verify", "export", "measure", "cli"):
+        (package / part).mkdir()
+        (package / part / "__init__.py").touch()
+    for part in ("errors", "theorems", "pipeline", "__init__"):
+        (package / f"{part}.py").touch()
+    return package
+
+
+# --- what `import byheart` costs ------------------------------------------------------------------------
+
+
+def in_a_fresh_interpreter(statement: str) -> tuple[float, list[str]]:
+    """Seconds that `statement` takes in a new interpreter and the heavy packages it brings in."""
+    code = (
+        "import sys, time\n"
+        "start = time.perf_counter()\n"
+        f"{statement}\n"
+        "print(time.perf_counter() - start)\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, heavy = answer.stdout.splitlines()
+    return float(seconds), heavy.split()
+
+
+def test_import_is_fast_and_brings_nothing_heavy() -> None:
+    # The best of three: what is asked is the cost of the import, not how busy the machine is.
+    runs = [in_a_fresh_interpreter("import byheart") for _ in range(3)]
+    assert [heavy for _, heavy in runs] == [[], [], []]
+    assert min(seconds for seconds, _ in runs) < IMPORT_SECONDS
+
+
+def test_a_heavy_or_slow_import_is_noticed() -> None:
+    seconds, heavy = in_a_fresh_interpreter(f"import byheart, rich; time.sleep({IMPORT_SECONDS})")
+    assert heavy == ["rich"]
+    assert seconds >= IMPORT_SECONDS
