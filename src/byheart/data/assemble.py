@@ -1,0 +1,238 @@
+"""From plain Python and numpy values to a `Dataset`, checking what users hand in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.data.dataset import Dataset
+from byheart.data.options import Task
+from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.tokenizers import Tokenizer, make_tokenizer
+from byheart.errors import DataError, UsageError
+
+
+def dataset_from_arrays(
+    inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any],
+    labels: np.ndarray | Sequence[Any],
+    *,
+    task: Task | None = None,
+    ordered: bool | None = None,
+    n_vocab: int | None = None,
+    label_names: Sequence[str] | None = None,
+) -> Dataset:
+    """Make a data set of arrays, conflicts kept; see `Dataset.from_arrays`."""
+    sequences = _as_sequences(inputs, n_vocab)
+    flat, task = _flat_labels(np.asarray(labels), sequences, task)
+    numbers, names = _classes_of_integers(flat, label_names)
+    return Dataset(sequences, numbers, task, names, None, _is_ordered(sequences, task, ordered))
+
+
+def dataset_from_pairs(
+    pairs: Iterable[tuple[Any, Any]],
+    *,
+    task: Task | None = None,
+    tokenizer: str | Path | Tokenizer = "char",
+    ordered: bool | None = None,
+    label_names: Sequence[str] | None = None,
+) -> Dataset:
+    """Make a data set of (input, label) pairs, conflicts kept; see `Dataset.from_pairs`."""
+    listed = list(pairs)
+    return dataset_from_columns(
+        [pair[0] for pair in listed],
+        [pair[1] for pair in listed],
+        task=task,
+        tokenizer=tokenizer,
+        ordered=ordered,
+        label_names=label_names,
+    )
+
+
+def dataset_from_columns(
+    inputs: Sequence[Any],
+    labels: Sequence[Any],
+    *,
+    task: Task | None = None,
+    tokenizer: str | Path | Tokenizer = "char",
+    ordered: bool | None = None,
+    label_names: Sequence[str] | None = None,
+) -> Dataset:
+    """Make a data set of one list of inputs and one of labels, conflicts kept."""
+    if task == "distribution":
+        raise UsageError("task `distribution` takes documents; use Dataset.from_documents.")
+    if not inputs:
+        raise DataError("the data set has no samples, so there is nothing to memorise.")
+    task = task or default_task(labels)
+    used: Tokenizer | None
+    if isinstance(inputs[0], str):
+        require_texts(inputs)
+        used = make_tokenizer(tokenizer, inputs)
+        sequences: TokenSequences | VectorSequences = used.encode_all(inputs)
+    else:
+        used = tokenizer if isinstance(tokenizer, Tokenizer) else None
+        sequences = _as_sequences(inputs, None if used is None else len(used.vocabulary))
+    if task == "seq-to-seq":
+        labels = _one_label_a_token(labels, sequences)
+    _require_scalars(labels)
+    if all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in labels):
+        found = [str(value) for value in sorted({int(label) for label in labels})]
+    else:
+        found = sorted({str(label) for label in labels})
+    require_texts(found, "label")
+    number = number_names(label_names or (), found)
+    numbers = np.fromiter((number[str(label)] for label in labels), dtype=np.int64, count=len(labels))
+    return Dataset(sequences, numbers, task, tuple(number), used, _is_ordered(sequences, task, ordered))
+
+
+def dataset_from_texts(texts: Sequence[Any], tokenizer: str | Path | Tokenizer) -> Dataset:
+    """Make a data set of documents: the labels are the tokens that follow each prefix."""
+    require_texts(texts)
+    used = make_tokenizer(tokenizer, texts)
+    return dataset_of_documents(used.encode_all(texts), used)
+
+
+def dataset_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
+    """Make a data set of tokenized documents: the labels are the tokens that follow each prefix."""
+    names = tuple(map(str, range(documents.n_vocab))) if tokenizer is None else tokenizer.vocabulary
+    later = documents.ids[documents.positions > 0]
+    return Dataset(documents, later, "distribution", names, tokenizer, True)
+
+
+def default_task(labels: Sequence[Any]) -> Task:
+    """Return the task that labels ask for: one label a token if the first is a list, else one a sequence."""
+    return "seq-to-seq" if isinstance(labels[0], (list, tuple, np.ndarray)) else "next-token"
+
+
+def number_names(known: Sequence[str], found: Iterable[str]) -> dict[str, int]:
+    """Number the classes: those known from elsewhere keep their places, and names found besides follow."""
+    return {name: number for number, name in enumerate(dict.fromkeys([*known, *found]))}
+
+
+def require_texts(texts: Sequence[Any], what: str = "input") -> None:
+    """Raise DataError unless every item is a text that can be written in UTF-8."""
+    for row, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise DataError(
+                f"row {row}: the {what} is {text!r}, not a text like those before it.", row=row, value=text
+            )
+    try:
+        "".join(texts).encode("utf-8")
+    except UnicodeEncodeError:
+        broken = next(text for text in texts if any("\ud800" <= c <= "\udfff" for c in text))
+        raise DataError(
+            f"the {what} {broken!r} holds half of a surrogate pair, which is no character.\n"
+            "  Repair the text: it was cut in the middle of a UTF-16 character.",
+            text=broken,
+        ) from None
+
+
+def _is_ordered(sequences: TokenSequences | VectorSequences, task: Task, ordered: bool | None) -> bool:
+    if ordered is None:
+        return task != "set" and isinstance(sequences, TokenSequences)
+    return ordered
+
+
+def _as_sequences(
+    inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any], n_vocab: int | None
+) -> TokenSequences | VectorSequences:
+    if isinstance(inputs, (TokenSequences, VectorSequences)):
+        return inputs
+    if not isinstance(inputs, np.ndarray):
+        inputs = _rectangular(inputs)
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f" and inputs.ndim == 3:
+        if inputs.dtype.itemsize > 8:
+            raise UsageError(f"inputs of type {inputs.dtype} do not fit float64 exactly; convert them first.")
+        return VectorSequences(inputs)
+    if isinstance(inputs, np.ndarray):
+        if inputs.dtype.kind not in "iu" or inputs.ndim != 2:
+            raise UsageError(
+                "inputs must be floats of shape (n_samples, seq_len, dim) or whole numbers of shape "
+                f"(n_samples, seq_len); got {inputs.dtype} of shape {inputs.shape}.",
+                dtype=str(inputs.dtype),
+                shape=inputs.shape,
+            )
+        flat, lengths = inputs.reshape(-1), np.full(inputs.shape[0], inputs.shape[1])
+    else:
+        lengths = np.array([len(row) for row in inputs], dtype=np.int64)
+        flat = np.concatenate([_as_ids(row, number) for number, row in enumerate(inputs, start=1)])
+    if flat.dtype.kind == "u" and flat.size and flat.max() > np.iinfo(np.int64).max:
+        raise DataError(f"token id {flat.max()} is too large; ids must be below 2^63.")
+    largest = int(flat.max(initial=0)) + 1
+    return TokenSequences(flat.astype(np.int64), offsets_of(lengths), largest if n_vocab is None else n_vocab)
+
+
+def _rectangular(inputs: Sequence[Any]) -> np.ndarray | Sequence[Any]:
+    """Return an array of rows of one shape, or the rows as they are when they are ragged."""
+    try:
+        array = np.array(inputs)
+    except (ValueError, OverflowError):
+        return inputs
+    return array if array.dtype.kind in "iuf" and array.ndim in (2, 3) else inputs
+
+
+def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
+    ids = np.array(row)
+    if ids.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise DataError(f"row {number}: {row!r} is not a list of token ids (whole numbers).", row=number)
+    return ids
+
+
+def _flat_labels(
+    labels: np.ndarray, sequences: TokenSequences | VectorSequences, task: Task | None
+) -> tuple[np.ndarray, Task]:
+    if labels.dtype.kind not in "iub" and labels.size:
+        raise UsageError(f"labels must be whole numbers; got {labels.dtype}.", dtype=str(labels.dtype))
+    if labels.ndim not in (1, 2):
+        raise UsageError(f"labels have shape (n_samples,) or (n_samples, seq_len); got {labels.shape}.")
+    if task is None:
+        task = "seq-to-seq" if labels.ndim == 2 else "next-token"
+    rectangle = (len(sequences), int(sequences.lengths.max(initial=0)))
+    if labels.ndim == 2 and (labels.shape != rectangle or task != "seq-to-seq"):
+        raise UsageError(
+            f"labels of shape {labels.shape} do not fit task {task} on inputs of {rectangle[0]} sequences of "
+            f"{rectangle[1]} tokens.",
+            shape=labels.shape,
+        )
+    return labels.reshape(-1), task
+
+
+def _classes_of_integers(
+    labels: np.ndarray, label_names: Sequence[str] | None
+) -> tuple[Int[np.ndarray, " n_labels"], tuple[str, ...]]:
+    if label_names is not None:
+        return labels.astype(np.int64), tuple(label_names)
+    values, numbers = np.unique(labels, return_inverse=True)
+    return numbers.reshape(-1).astype(np.int64), tuple(str(int(value)) for value in values)
+
+
+def _require_scalars(labels: Sequence[Any]) -> None:
+    for row, label in enumerate(labels, start=1):
+        if not isinstance(label, (str, int, float, np.generic)):
+            raise DataError(
+                f"row {row}: the label {label!r} is a {type(label).__name__}, not a text or a number.\n"
+                "  Give one label a sequence; one for each token needs the task seq-to-seq.",
+                row=row,
+            )
+
+
+def _one_label_a_token(labels: Sequence[Any], sequences: TokenSequences | VectorSequences) -> list[Any]:
+    flat: list[Any] = []
+    for row, (own, length) in enumerate(zip(labels, sequences.lengths.tolist(), strict=True), start=1):
+        listed = own.split() if isinstance(own, str) else own
+        if not isinstance(listed, (list, tuple, np.ndarray)) or len(listed) != length:
+            count = len(listed) if isinstance(listed, (list, tuple, np.ndarray)) else 1
+            raise DataError(
+                f"row {row}: {count} labels for {length} tokens; task seq-to-seq needs one label a token.\n"
+                "  Give a list of labels (or a text with spaces between them), as long as the input.",
+                row=row,
+                n_labels=count,
+                n_tokens=length,
+            )
+        flat.extend(listed)
+    return flat

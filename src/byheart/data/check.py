@@ -1,0 +1,109 @@
+"""What is worth knowing about a data set before memorising it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.data.consistency import Conflicts, flat_tokens
+from byheart.data.grouping import group_rows, representatives
+from byheart.data.options import Task
+from byheart.data.separation import Separation, separation_of
+from byheart.data.sequences import TokenSequences, VectorSequences, frozen
+
+
+@dataclass(frozen=True, eq=False)
+class DataReport:
+    """Duplicates, label conflicts, non-finite values and separation of one data set; `str()` is for people.
+
+    duplicates: pairs of samples, the later with its first equal: same contexts, same labels.
+    conflicts: pairs of labels that disagree on equal contexts.
+    rows: row number of every sample, from 1.
+    examples: the first few conflicts in words.
+    """
+
+    inputs: TokenSequences | VectorSequences
+    task: Task
+    ordered: bool
+    n_labels: int
+    n_classes: int
+    label_bits: float
+    rows: Int[np.ndarray, " n_samples"]
+    duplicates: Int[np.ndarray, "n_duplicates 2"]
+    conflicts: Conflicts
+    examples: tuple[str, ...]
+
+    @property
+    def non_finite(self) -> Int[np.ndarray, "n_bad 3"]:
+        """(sample, position, coordinate) of every NaN and infinity."""
+        if isinstance(self.inputs, VectorSequences):
+            return self.inputs.non_finite
+        return np.zeros((0, 3), dtype=np.int64)
+
+    @property
+    def is_memorisable(self) -> bool:
+        """Whether some function on finite inputs fits every label: no conflict, no NaN, no infinity."""
+        return len(self.conflicts) == 0 and len(self.non_finite) == 0
+
+    @cached_property
+    def separation(self) -> Separation | None:
+        """Size and distance of tokens, measured when first asked for; None if a value is not finite."""
+        return None if len(self.non_finite) else separation_of(self.inputs, self.ordered)
+
+    def __str__(self) -> str:
+        """Say it in a few lines of plain text."""
+        size = f"{len(self.inputs):,} samples, {self.n_labels:,} labels of {self.n_classes:,} classes"
+        lengths = self.inputs.lengths
+        length = (
+            f"{lengths.min()}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
+        )
+        if isinstance(self.inputs, VectorSequences):
+            kind = f"{length} vectors of dimension {self.inputs.dim}"
+        else:
+            kind = f"{length} tokens from a vocabulary of {self.inputs.n_vocab:,}"
+        return "\n".join(
+            [
+                f"{size} ({self.task}, {'positions matter' if self.ordered else 'order ignored'})",
+                f"  inputs       {kind}",
+                f"  label bits   {self.label_bits:,.0f}",
+                f"  duplicates   {len(self.duplicates):,}",
+                f"  conflicts    {len(self.conflicts):,}",
+                *(f"    {line}" for line in self.examples),
+                f"  not finite   {len(self.non_finite):,}",
+                f"  separation   {self._separation_in_words()}",
+            ]
+        )
+
+    def _separation_in_words(self) -> str:
+        found = self.separation
+        if found is None:
+            return "undefined while values are not finite"
+        if found.delta is None:
+            return f"r = {found.r:.6g}, one distinct token, so δ is undefined"
+        return f"r = {found.r:.6g}, δ = {found.delta:.6g} over {found.n_distinct:,} distinct tokens"
+
+
+def find_duplicates(
+    inputs: TokenSequences | VectorSequences,
+    labels: Int[np.ndarray, " n_labels"],
+    offsets: Int[np.ndarray, " n_offsets"],
+    contexts: Int[np.ndarray, " n_labels"] | None,
+) -> Int[np.ndarray, "n_duplicates 2"]:
+    """Return pairs (first, later) of samples with the same contexts and the same labels.
+
+    Sample i has the labels `labels[offsets[i]:offsets[i + 1]]`, and `contexts` numbers the context of each.
+    Without
+    contexts the samples are documents, whose labels are their own tokens: equal tokens are enough.
+    """
+    if contexts is None:
+        tokens, token_offsets = flat_tokens(inputs)
+        groups = group_rows(tokens, token_offsets)
+    else:
+        words = np.stack([contexts, labels], axis=1).reshape(-1)
+        groups = group_rows(words, 2 * offsets)
+    first = representatives(groups)[groups]
+    later = np.flatnonzero(first != np.arange(groups.size))
+    return frozen(np.stack([first[later], later], axis=1), np.int64)

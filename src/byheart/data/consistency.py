@@ -1,0 +1,139 @@
+"""Which labels belong to equal contexts, where they disagree, and which samples a rule keeps.
+
+A label's context is all that may decide it. With positions (`ordered`) it is the sequence itself, and the
+position for one label a token. Without, it is the token that carries the label and the multiset of the
+sequence's tokens (KS25 Theorem 4.1, condition 1); for `set` the multiset alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from byheart.data.grouping import flat_ranges, group_rows, pair_ids, representatives, sort_within_rows
+from byheart.data.options import Rule, Task
+from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.errors import UsageError
+
+
+@dataclass(frozen=True, eq=False)
+class Conflicts:
+    """Pairs of labels that disagree although their contexts are equal.
+
+    For every context with several labels there is one pair for each label after the first: the place where
+    the context first occurs, and the first place with the other label. A place is (sample, position); the
+    position is that of the token which carries the label.
+    """
+
+    samples: Int[np.ndarray, "n_conflicts 2"]
+    positions: Int[np.ndarray, "n_conflicts 2"]
+    labels: Int[np.ndarray, "n_conflicts 2"]
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self.samples)
+
+
+def context_ids(
+    inputs: TokenSequences | VectorSequences, task: Task, ordered: bool
+) -> Int[np.ndarray, " n_labels"]:
+    """Number the context of every label: equal contexts alike, in order of first appearance."""
+    if task == "distribution":
+        raise UsageError("documents have a distribution for each context, not a label; use contexts_of().")
+    tokens, offsets = flat_tokens(inputs)
+    if not ordered:
+        whole = group_rows(sort_within_rows(tokens, offsets), offsets)
+    elif isinstance(inputs, VectorSequences):
+        words = inputs.values.reshape(-1).view(np.int64)
+        whole = group_rows(words, offsets * inputs.dim)
+    else:
+        whole = group_rows(tokens, offsets)
+    lengths = np.diff(offsets)
+    if task == "set" or (task == "next-token" and ordered):
+        return whole
+    if task == "next-token":
+        return pair_ids(whole, tokens[offsets[1:] - 1])
+    within = flat_ranges(np.zeros_like(lengths), lengths)
+    return pair_ids(np.repeat(whole, lengths), within if ordered else tokens)
+
+
+def flat_tokens(
+    inputs: TokenSequences | VectorSequences,
+) -> tuple[Int[np.ndarray, " n_tokens"], Int[np.ndarray, " n_offsets"]]:
+    """Return token numbers, one after the other, and offsets; vectors are numbered by their value."""
+    if isinstance(inputs, TokenSequences):
+        return inputs.ids, inputs.offsets
+    return inputs.token_ids.reshape(-1), np.arange(len(inputs) + 1) * inputs.seq_len
+
+
+def label_places(
+    inputs: TokenSequences | VectorSequences, task: Task
+) -> tuple[Int[np.ndarray, " n_labels"], Int[np.ndarray, " n_labels"]]:
+    """Return sample and position of the token that carries each label (for `set`: the last)."""
+    samples = np.arange(len(inputs))
+    lengths = inputs.lengths
+    if task in ("next-token", "set"):
+        return samples, lengths - 1
+    positions = flat_ranges(np.zeros_like(lengths), lengths)
+    samples = np.repeat(samples, lengths)
+    if task == "seq-to-seq":
+        return samples, positions
+    later = positions > 0  # documents: the token at t is the label of the context before it
+    return samples[later], positions[later] - 1
+
+
+def find_conflicts(
+    inputs: TokenSequences | VectorSequences,
+    labels: Int[np.ndarray, " n_labels"],
+    task: Task,
+    contexts: Int[np.ndarray, " n_labels"],
+) -> Conflicts:
+    """Find the labels that disagree; `contexts` numbers the context of each."""
+    first_with_label = np.sort(representatives(pair_ids(contexts, labels)))
+    first = representatives(contexts)[contexts[first_with_label]]
+    other = first != first_with_label
+    pairs = np.stack([first[other], first_with_label[other]], axis=1)
+    samples, positions = label_places(inputs, task)
+    return Conflicts(samples[pairs], positions[pairs], labels[pairs])
+
+
+def samples_to_keep(
+    inputs: TokenSequences | VectorSequences,
+    labels: Int[np.ndarray, " n_labels"],
+    task: Task,
+    contexts: Int[np.ndarray, " n_labels"],
+    rule: Rule,
+) -> Bool[np.ndarray, " n_samples"]:
+    """Say which samples stay so that no two labels disagree.
+
+    `first`, `last` and `majority` choose one label for each context (of equally frequent ones, the one seen
+    first) and drop the samples that say otherwise; `drop` drops every sample with a disputed context.
+    """
+    winner = _winning_labels(labels, contexts, rule)
+    agrees = labels == winner[contexts]
+    if rule == "drop":
+        disputed = np.zeros(winner.size, dtype=bool)
+        disputed[contexts[~agrees]] = True
+        agrees = ~disputed[contexts]
+    samples, _ = label_places(inputs, task)
+    keep = np.ones(len(inputs), dtype=bool)
+    keep[samples[~agrees]] = False
+    return keep
+
+
+def _winning_labels(
+    labels: Int[np.ndarray, " n_labels"], contexts: Int[np.ndarray, " n_labels"], rule: Rule
+) -> Int[np.ndarray, " n_contexts"]:
+    if rule in ("first", "drop"):
+        return np.asarray(labels[representatives(contexts)])
+    if rule == "last":
+        return np.asarray(labels[contexts.size - 1 - representatives(contexts[::-1])])
+    pairs = pair_ids(contexts, labels)
+    example = representatives(pairs)
+    # Sorting by (count, earliness) and writing in that order leaves the best one standing in every context.
+    order = np.lexsort((-example, np.bincount(pairs)))
+    winner = np.empty(int(contexts.max(initial=-1)) + 1, dtype=np.int64)
+    winner[contexts[example[order]]] = labels[example[order]]
+    return winner

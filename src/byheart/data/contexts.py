@@ -1,0 +1,222 @@
+"""The distinct contexts of documents, what follows each, and the entropy of it (MFT24 section 3).
+
+Documents are put in dictionary order. A prefix of one is then new exactly where it is longer than what the
+document shares with the one before it, so all prefixes are numbered at once, in time linear in the tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.data.grouping import flat_ranges
+from byheart.data.sequences import TokenSequences, frozen, offsets_of
+from byheart.errors import DataError, UsageError
+from byheart.theorems import realises
+
+
+@realises("MFT24-eq1")
+@dataclass(frozen=True, eq=False)
+class Contexts:
+    """The contexts α¹, ..., αⁿ of documents, numbered in order of first appearance.
+
+    Context i is the first `lengths[i]` tokens of document `documents[i]` (its first appearance), ends with
+    token `last_tokens[i]`, and continues context `parents[i]` (-1 when it is a single token). It appears
+    `counts[i]` times with a token after it. What follows it is `next_tokens[offsets[i]:offsets[i + 1]]`, in
+    rising order, each as often as `next_counts` says: a sparse row of the empirical distribution π̂.
+    """
+
+    source: TokenSequences
+    documents: Int[np.ndarray, " n_contexts"]
+    lengths: Int[np.ndarray, " n_contexts"]
+    last_tokens: Int[np.ndarray, " n_contexts"]
+    parents: Int[np.ndarray, " n_contexts"]
+    counts: Int[np.ndarray, " n_contexts"]
+    offsets: Int[np.ndarray, " n_offsets"]
+    next_tokens: Int[np.ndarray, " n_successors"]
+    next_counts: Int[np.ndarray, " n_successors"]
+
+    def __post_init__(self) -> None:
+        """Make every array read-only."""
+        for name in ("documents", "lengths", "last_tokens", "parents", "counts", "offsets"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int64))
+        for name in ("next_tokens", "next_counts"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int64))
+
+    def __len__(self) -> int:
+        """Return the number of distinct contexts."""
+        return int(self.counts.size)
+
+    def __getitem__(self, i: int) -> Int[np.ndarray, " context_len"]:
+        """Return the tokens of context i."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"context {i} of {len(self)}")
+        return self.source[int(self.documents[i])][: self.lengths[i]]
+
+    @property
+    def n_vocab(self) -> int:
+        """Size of the vocabulary, ω."""
+        return self.source.n_vocab
+
+    @property
+    def n_predictions(self) -> int:
+        """How many tokens are predicted in all: every token but the first of its document."""
+        return int(self.counts.sum())
+
+    @cached_property
+    def successor_contexts(self) -> Int[np.ndarray, " n_successors"]:
+        """Which context each entry of `next_tokens` belongs to."""
+        return frozen(np.repeat(np.arange(len(self)), np.diff(self.offsets)), np.int64)
+
+    @cached_property
+    def probabilities(self) -> Float[np.ndarray, " n_successors"]:
+        """π̂ of every entry of `next_tokens`, given its context."""
+        return frozen(self.next_counts / self.counts[self.successor_contexts], np.float64)
+
+    def as_sequences(self) -> TokenSequences:
+        """Write every context out, one sequence each (their lengths may add up to far more than the data)."""
+        starts = self.source.offsets[self.documents]
+        ids = self.source.ids[flat_ranges(starts, self.lengths)]
+        return TokenSequences(ids, offsets_of(self.lengths), self.n_vocab)
+
+    def dense_probabilities(self) -> Float[np.ndarray, "n_contexts n_vocab"]:
+        """Write π̂ out in full, one row a context."""
+        table = np.zeros((len(self), self.n_vocab))
+        table[self.successor_contexts, self.next_tokens] = self.probabilities
+        return table
+
+    @cached_property
+    def _surprisals(self) -> Float[np.ndarray, " n_successors"]:
+        """-log π̂ of every entry, to about the last digit: log1p of an exact difference over a count."""
+        totals = self.counts[self.successor_contexts]
+        return np.asarray(np.log1p((totals - self.next_counts) / self.next_counts))
+
+    @cached_property
+    def entropy_nats(self) -> float:
+        """H of MFT24 section 3, -Σ_i Σ_γ c_i π̂_γi log π̂_γi: a total in nats.
+
+        No term is negative, each is right to a few units in its last place, and their sum is rounded once.
+        """
+        return math.fsum((self.next_counts * self._surprisals).tolist())
+
+    @property
+    def entropy_nats_per_token(self) -> float:
+        """Entropy divided by the number of predicted tokens."""
+        return self.entropy_nats / self.n_predictions
+
+    @cached_property
+    def context_entropies(self) -> Float[np.ndarray, " n_contexts"]:
+        """Entropy in nats of each context's own distribution (not weighted by its count)."""
+        return np.bincount(
+            self.successor_contexts, weights=self.probabilities * self._surprisals, minlength=len(self)
+        )
+
+    @realises("MFT24-L2")
+    def cross_entropy_nats(self, log_probabilities: Float[np.ndarray, "n_contexts n_vocab"]) -> float:
+        """Total loss, in nats, of a model that gives these log-probabilities to what follows each context.
+
+        It equals the sum over all positions of all documents, and is never below `entropy_nats` (MFT24 Lemma
+        2).
+        """
+        if log_probabilities.shape != (len(self), self.n_vocab):
+            raise UsageError(
+                f"expected log-probabilities of shape {(len(self), self.n_vocab)}; "
+                f"got {log_probabilities.shape}."
+            )
+        chosen = log_probabilities[self.successor_contexts, self.next_tokens]
+        return -math.fsum((self.next_counts * chosen).tolist())
+
+
+def contexts_of(documents: TokenSequences) -> Contexts:
+    """Find the distinct contexts of `documents`: their prefixes that a token follows."""
+    if not (documents.lengths >= 2).any():
+        raise DataError(
+            "no document has two tokens, so there is no context with a token after it.\n"
+            "  Give longer documents, or a tokenizer that cuts them into more tokens."
+        )
+    order = _dictionary_order(documents)
+    ordered = documents.take(order)
+    ids, positions = ordered.ids, ordered.positions
+    is_new = positions >= np.repeat(_shared_with_previous(ordered), ordered.lengths)
+    nodes = _node_numbers(positions, is_new)
+
+    # Every new prefix is a node of the tree of prefixes; its parent is the prefix one token shorter.
+    at = np.flatnonzero(is_new)  # node v is made by the token at[v]
+    n_nodes = at.size
+    parent = np.where(positions[at] > 0, nodes[np.maximum(at - 1, 0)], -1)
+    occurrences = np.bincount(nodes, minlength=n_nodes)
+
+    # Contexts are the nodes with a token after them, in order of first appearance with one.
+    followed = np.ones(ids.size, dtype=bool)
+    followed[ordered.offsets[1:][ordered.lengths > 0] - 1] = False
+    first_document = np.full(n_nodes, len(documents), dtype=np.int64)
+    np.minimum.at(first_document, nodes[followed], np.repeat(order, ordered.lengths)[followed])
+    inner = np.unique(parent[parent >= 0])
+    inner = inner[np.lexsort((positions[at[inner]], first_document[inner]))]
+    number = np.full(n_nodes + 1, -1, dtype=np.int64)  # the last entry answers for parent -1
+    number[inner] = np.arange(inner.size)
+
+    children = np.flatnonzero(parent >= 0)
+    children = children[np.lexsort((ids[at[children]], number[parent[children]]))]
+    owner = number[parent[children]]
+    offsets = offsets_of(np.bincount(owner, minlength=inner.size))
+    next_counts = occurrences[children]
+    return Contexts(
+        source=documents,
+        documents=first_document[inner],
+        lengths=positions[at[inner]] + 1,
+        last_tokens=ids[at[inner]],
+        parents=number[parent[inner]],
+        counts=np.add.reduceat(next_counts, offsets[:-1]),
+        offsets=offsets,
+        next_tokens=ids[at[children]],
+        next_counts=next_counts,
+    )
+
+
+def _dictionary_order(documents: TokenSequences) -> Int[np.ndarray, " n_documents"]:
+    """Return the order of documents by their tokens; equal documents stay as they were."""
+    raw = documents.ids.astype(">u8").tobytes()  # big-endian: comparing bytes compares numbers
+    bounds = (documents.offsets * 8).tolist()
+    keys = [raw[begin:end] for begin, end in pairwise(bounds)]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+
+
+def _shared_with_previous(documents: TokenSequences) -> Int[np.ndarray, " n_documents"]:
+    """How many leading tokens each document shares with the one before it."""
+    lengths, offsets = documents.lengths, documents.offsets
+    shared = np.zeros(len(documents), dtype=np.int64)
+    common = np.minimum(lengths[1:], lengths[:-1])
+    here = flat_ranges(offsets[1:-1], common)
+    before = flat_ranges(offsets[:-2], common)
+    # The first position that differs; a document that runs out shares all it has.
+    differs = documents.ids[here] != documents.ids[before]
+    clash = np.where(differs, documents.positions[here], np.iinfo(np.int64).max)
+    some = np.flatnonzero(common)
+    if some.size:
+        starts = (np.cumsum(common) - common)[some]
+        shared[some + 1] = np.minimum(np.minimum.reduceat(clash, starts), common[some])
+    return shared
+
+
+def _node_numbers(
+    positions: Int[np.ndarray, " n_tokens"], is_new: np.ndarray
+) -> Int[np.ndarray, " n_tokens"]:
+    """Number the prefix that ends at each token.
+
+    A prefix that is not new is the one of the same length in the document before: the latest new one at its
+    position.
+    """
+    number = np.where(is_new, np.cumsum(is_new) - 1, -1)
+    by_position = np.argsort(positions, kind="stable")
+    nodes = np.empty_like(number)
+    # Numbers only grow in dictionary order, and the first token at each position is new, so a running maximum
+    # within one position is the latest new node; adding the position's rank keeps positions apart.
+    base = positions[by_position] * (number.size + 1)
+    nodes[by_position] = np.maximum.accumulate(number[by_position] + base) - base
+    return nodes

@@ -1,0 +1,399 @@
+"""`Dataset`: what is to be memorised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack, get_args
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.data.check import DataReport, find_duplicates
+from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
+from byheart.data.contexts import Contexts, contexts_of
+from byheart.data.digest import digest_of
+from byheart.data.grouping import flat_ranges
+from byheart.data.options import OnConflict, TableOptions, Task
+from byheart.data.sequences import TokenSequences, VectorSequences, frozen, offsets_of
+from byheart.data.tokenizers import Tokenizer
+from byheart.errors import ConflictingLabels, DataError, UsageError
+
+__all__ = ["Dataset", "OnConflict", "TableOptions", "Task", "TokenSequences", "VectorSequences"]
+
+_SHOWN = 60  # characters of an input in a message
+_EXAMPLES = 5  # conflicts that a report tells in full
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs, labels and what they mean; immutable, with a digest.
+
+    inputs: token ids (ragged) or real vectors.
+    labels: class numbers in [0, n_classes). `next-token` and `set`: one per sequence, in order, belonging to
+        its last token; `seq-to-seq`: one per token, flat, in the order of tokens; `distribution` (documents):
+        every token but the first of its document, flat, being the one that follows the prefix before it.
+    label_names: name of each class.
+    tokenizer: turned the texts into ids; None for ids and vectors.
+    ordered: True when positions matter; False when only the multiset of tokens and the last one do.
+    rows: number of each sample in the file or list it came from, from 1; None where that is its place here.
+    """
+
+    inputs: TokenSequences | VectorSequences
+    labels: Int[np.ndarray, " n_labels"]
+    task: Task
+    label_names: tuple[str, ...]
+    tokenizer: Tokenizer | None
+    ordered: bool
+    rows: Int[np.ndarray, " n_samples"] | None = None
+
+    def __post_init__(self) -> None:
+        """Settle the invariants once; a message names the sample's row."""
+        object.__setattr__(self, "labels", frozen(self.labels, np.int64))
+        if self.rows is not None:
+            object.__setattr__(self, "rows", frozen(self.rows, np.int64))
+        if self.task not in get_args(Task):
+            raise UsageError(f"task {self.task!r} is none of {', '.join(get_args(Task))}.", task=self.task)
+        if self.n_samples == 0:
+            raise DataError("the data set has no samples, so there is nothing to memorise.")
+        if self.task == "set" and self.ordered:
+            raise UsageError("task `set` ignores order; leave out ordered=True, or choose next-token.")
+        self._check_inputs()
+        self._check_labels()
+
+    def _check_inputs(self) -> None:
+        empty = np.flatnonzero(self.lengths == 0)
+        if self.task == "distribution":
+            if not isinstance(self.inputs, TokenSequences):
+                raise UsageError("task `distribution` is for documents of tokens, not for vectors.")
+            if empty.size == self.n_samples:
+                raise DataError("no document has a token, so there is nothing to memorise.")
+        elif empty.size:
+            raise DataError(
+                f"row {self.row(int(empty[0]))} has an input without tokens ({empty.size} such rows); "
+                "a label belongs to a token.\n  Remove those rows, or use a tokenizer that sees their text.",
+                row=self.row(int(empty[0])),
+            )
+
+    def _check_labels(self) -> None:
+        n_tokens = int(self.lengths.sum())
+        wanted = int(self.labels_per_sample.sum())
+        if self.n_labels != wanted:
+            raise UsageError(
+                f"task {self.task} needs {wanted} labels for {self.n_samples} sequences with {n_tokens} "
+                f"tokens; got {self.n_labels}.",
+                wanted=wanted,
+                n_labels=self.n_labels,
+            )
+        if self.n_labels and not 0 <= self.labels.min() <= self.labels.max() < self.n_classes:
+            raise UsageError(
+                f"class numbers must lie in 0 to {self.n_classes - 1}, one for each label name; "
+                f"got {self.labels.min()} to {self.labels.max()}.",
+                n_classes=self.n_classes,
+            )
+        if self.task != "distribution" and len(set(self.label_names)) != self.n_classes:
+            raise UsageError(f"label names must be distinct; got {self.n_classes} names with repeats.")
+        if self.rows is not None and self.rows.size != self.n_samples:
+            raise UsageError(f"{self.rows.size} row numbers for {self.n_samples} samples.")
+
+    # Sizes
+
+    @property
+    def n_samples(self) -> int:
+        """Number of sequences."""
+        return len(self.inputs)
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels to be memorised."""
+        return int(self.labels.size)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, whether or not each occurs."""
+        return len(self.label_names)
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " n_samples"]:
+        """Number of tokens in each sequence."""
+        return self.inputs.lengths
+
+    @property
+    def labels_per_sample(self) -> Int[np.ndarray, " n_samples"]:
+        """Number of labels of each sequence: one, or one per token, or one per token but the first."""
+        if self.task == "seq-to-seq":
+            return self.lengths
+        if self.task == "distribution":
+            return np.asarray(np.maximum(self.lengths - 1, 0))
+        return np.ones(self.n_samples, dtype=np.int64)
+
+    @property
+    def seq_len(self) -> int:
+        """Length of the longest sequence."""
+        return int(self.lengths.max())
+
+    @property
+    def vocab(self) -> int | None:
+        """Number of token ids, or None for vectors."""
+        return self.inputs.n_vocab if isinstance(self.inputs, TokenSequences) else None
+
+    @property
+    def dim(self) -> int | None:
+        """Dimension of the vectors, or None for token ids."""
+        return self.inputs.dim if isinstance(self.inputs, VectorSequences) else None
+
+    @property
+    def label_bits(self) -> float:
+        """Bits to be stored: n_labels · log2(n_classes)."""
+        return self.n_labels * math.log2(self.n_classes)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names."""
+        words = None if self.tokenizer is None else self.tokenizer.vocabulary
+        return digest_of(self.inputs, self.labels, self.task, self.ordered, words, self.label_names)
+
+    # Contexts and conflicts
+
+    @cached_property
+    def context_ids(self) -> Int[np.ndarray, " n_labels"]:
+        """Number of each label's context: equal contexts alike, in order of first appearance."""
+        return frozen(context_ids(self.inputs, self.task, self.ordered), np.int64)
+
+    @cached_property
+    def conflicts(self) -> Conflicts:
+        """Labels that disagree although their contexts are equal; always none for documents."""
+        if self.task == "distribution":
+            none = np.zeros((0, 2), dtype=np.int64)
+            return Conflicts(none, none, none)
+        return find_conflicts(self.inputs, self.labels, self.task, self.context_ids)
+
+    def contexts(self) -> Contexts:
+        """Return the distinct contexts of the documents and what follows each (task `distribution`)."""
+        if self.task != "distribution" or not isinstance(self.inputs, TokenSequences):
+            raise UsageError(f"contexts() is for documents (task distribution); this task is {self.task}.")
+        return contexts_of(self.inputs)
+
+    def resolved(self, on_conflict: OnConflict) -> Dataset:
+        """Return the data set without conflicting labels.
+
+        `error` raises ConflictingLabels if there are any. `first`, `last` and `majority` choose one label for
+        each context (of equally frequent ones the one seen first) and drop the samples that say otherwise;
+        `drop` drops every sample with a disputed context; `keep` changes nothing, for `check` to report.
+        """
+        if on_conflict not in get_args(OnConflict):
+            raise UsageError(f"on_conflict={on_conflict!r} is none of {', '.join(get_args(OnConflict))}.")
+        if on_conflict == "error":
+            self.require_consistent()
+            return self
+        if on_conflict == "keep" or not len(self.conflicts):
+            return self
+        keep = samples_to_keep(self.inputs, self.labels, self.task, self.context_ids, on_conflict)
+        if not keep.any():
+            raise ConflictingLabels(
+                f"all {self.n_samples} samples have conflicting labels; the rule {on_conflict!r} leaves none."
+            )
+        return self.subset(np.flatnonzero(keep))
+
+    def require_consistent(self) -> None:
+        """Raise ConflictingLabels, naming both rows, if equal contexts carry different labels."""
+        if not len(self.conflicts):
+            return
+        raise ConflictingLabels(
+            f"{self._describe_conflict(0)} (the first of {len(self.conflicts)} such pairs).\n"
+            "  No function can return both, so nothing can memorise this data set.\n"
+            '  Drop one of them, or choose a rule with on_conflict="first" (or last, majority, drop).',
+            rows=tuple(self.row(int(i)) for i in self.conflicts.samples[0]),
+            samples=tuple(int(i) for i in self.conflicts.samples[0]),
+            labels=tuple(self.label_names[c] for c in self.conflicts.labels[0]),
+            n_conflicts=len(self.conflicts),
+        )
+
+    def _describe_conflict(self, pair: int) -> str:
+        samples = [int(i) for i in self.conflicts.samples[pair]]
+        a, b = (self.label_names[c] for c in self.conflicts.labels[pair])
+        shown = sorted({self.describe_input(i) for i in samples})
+        where = f"rows {self.row(samples[0])} and {self.row(samples[1])}"
+        if self.task == "seq-to-seq":
+            where += " (positions {} and {})".format(*self.conflicts.positions[pair])
+        return f"{where} are equal ({' and '.join(shown)}) but labelled {a!r} and {b!r}"
+
+    def require_finite(self) -> None:
+        """Raise NonFiniteInput, naming sample, position and coordinate, if a value is NaN or infinite."""
+        if isinstance(self.inputs, VectorSequences):
+            self.inputs.require_finite()
+
+    def check(self) -> DataReport:
+        """Report duplicates, label conflicts, separation and non-finite values."""
+        contexts = None if self.task == "distribution" else self.context_ids
+        return DataReport(
+            inputs=self.inputs,
+            task=self.task,
+            ordered=self.ordered,
+            n_labels=self.n_labels,
+            n_classes=self.n_classes,
+            label_bits=self.label_bits,
+            rows=np.arange(1, self.n_samples + 1) if self.rows is None else self.rows,
+            duplicates=find_duplicates(
+                self.inputs, self.labels, offsets_of(self.labels_per_sample), contexts
+            ),
+            conflicts=self.conflicts,
+            examples=tuple(self._describe_conflict(k) for k in range(min(_EXAMPLES, len(self.conflicts)))),
+        )
+
+    # Looking at samples
+
+    def row(self, sample: int) -> int:
+        """Return the row (from 1) that sample `sample` (from 0) had where it was read."""
+        return sample + 1 if self.rows is None else int(self.rows[sample])
+
+    def describe_input(self, sample: int) -> str:
+        """Show one input to a person: its text, ids or vectors, shortened."""
+        if isinstance(self.inputs, TokenSequences) and self.tokenizer is not None:
+            text = self.tokenizer.decode(self.inputs[sample].tolist())
+            return repr(text) if len(text) <= _SHOWN else repr(text[:_SHOWN]) + "…"
+        shown = np.array2string(
+            self.inputs[sample], threshold=12, edgeitems=2, precision=17, separator=" ", max_line_width=10**6
+        )
+        return " ".join(shown.split())
+
+    # Making others
+
+    def with_labels(
+        self, labels: Int[np.ndarray, " n_labels"], label_names: Sequence[str] | None = None
+    ) -> Dataset:
+        """Return the same inputs with other class numbers (and, if given, other names)."""
+        names = self.label_names if label_names is None else tuple(label_names)
+        return replace(self, labels=labels, label_names=names)
+
+    def subset(self, indices: Int[np.ndarray, " n_taken"] | Sequence[int]) -> Dataset:
+        """Return the chosen samples, in the order given; vocabulary, label names and row numbers stay."""
+        chosen = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_samples):
+            raise UsageError(
+                f"samples are numbered 0 to {self.n_samples - 1}; got {chosen.min()} to {chosen.max()}."
+            )
+        per_sample = self.labels_per_sample
+        starts = offsets_of(per_sample)[:-1]
+        return replace(
+            self,
+            inputs=self.inputs.take(chosen),
+            labels=self.labels[flat_ranges(starts[chosen], per_sample[chosen])],
+            rows=chosen + 1 if self.rows is None else self.rows[chosen],
+        )
+
+    # Constructors
+
+    @classmethod
+    def from_arrays(
+        cls,
+        inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any],
+        labels: np.ndarray | Sequence[Any],
+        *,
+        task: Task | None = None,
+        ordered: bool | None = None,
+        on_conflict: OnConflict = "error",
+        n_vocab: int | None = None,
+        label_names: Sequence[str] | None = None,
+    ) -> Dataset:
+        """Make a data set of arrays.
+
+        inputs: floats (n_samples, seq_len, dim), ints (n_samples, seq_len), or lists of ids (ragged).
+        labels: whole numbers, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. Without
+            `label_names` any, named by their digits in rising order; with them, class numbers from 0.
+        task: next-token for one label a sequence and seq-to-seq for one a token, unless given.
+        n_vocab: vocabulary size, the largest id plus one unless given.
+        """
+        from byheart.data.assemble import dataset_from_arrays
+
+        return dataset_from_arrays(
+            inputs, labels, task=task, ordered=ordered, n_vocab=n_vocab, label_names=label_names
+        ).resolved(on_conflict)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Iterable[tuple[Any, Any]],
+        *,
+        task: Task | None = None,
+        tokenizer: str | Path | Tokenizer = "char",
+        ordered: bool | None = None,
+        on_conflict: OnConflict = "error",
+        label_names: Sequence[str] | None = None,
+    ) -> Dataset:
+        """Make a data set of (input, label) pairs.
+
+        An input is a text, or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`,
+        a sequence of them, one a token.
+        """
+        from byheart.data.assemble import dataset_from_pairs
+
+        return dataset_from_pairs(
+            pairs, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
+        ).resolved(on_conflict)
+
+    @classmethod
+    def from_documents(
+        cls,
+        source: str | Path | Sequence[str],
+        *,
+        tokenizer: str | Path | Tokenizer = "word",
+        input: str | None = None,
+    ) -> Dataset:
+        """Read documents (task `distribution`): a list of texts, a .txt (one a line) or a column `text`."""
+        from byheart.data.readers import read_documents
+
+        return read_documents(source, tokenizer=tokenizer, column=input)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
+        """Read comma-separated values with a header line (RFC 4180, UTF-8)."""
+        return cls._read(path, "csv", **options)
+
+    @classmethod
+    def from_tsv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
+        """Read tab-separated values with a header line; quotation marks are ordinary characters."""
+        return cls._read(path, "tsv", **options)
+
+    @classmethod
+    def from_jsonl(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
+        """Read one JSON object a line. An input may be a text or a list of token ids."""
+        return cls._read(path, "jsonl", **options)
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
+        """Read a Parquet file (needs the `parquet` extra)."""
+        return cls._read(path, "parquet", **options)
+
+    @classmethod
+    def from_npz(
+        cls,
+        path: str | Path,
+        *,
+        task: Task | None = None,
+        ordered: bool | None = None,
+        on_conflict: OnConflict = "error",
+        label_names: Sequence[str] | None = None,
+    ) -> Dataset:
+        """Read an .npz with `inputs` (floats (N, n, d) or ints (N, n)) and `labels` (N,) or (N, n)."""
+        return cls._read(
+            path, "npz", task=task, ordered=ordered, on_conflict=on_conflict, label_names=label_names
+        )
+
+    @classmethod
+    def read(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
+        """Read a data file, choosing the reader by the suffix: .csv, .tsv, .jsonl, .parquet, .npz or .txt.
+
+        A .txt, or a .jsonl with `text` and no `key` for which no column is named, is read as documents; their
+        tokenizer is `word` unless given.
+        """
+        return cls._read(path, None, **options)
+
+    @classmethod
+    def _read(cls, path: str | Path, kind: str | None, **options: Unpack[TableOptions]) -> Dataset:
+        from byheart.data.readers import read_dataset
+
+        return read_dataset(Path(path), kind, **options)

@@ -1,0 +1,120 @@
+"""Seeded synthetic data, of every kind the papers use. The same arguments always give the same data set.
+
+Labels are drawn independently and uniformly; where two samples happen to have equal contexts, the later one
+takes the label of the earlier, so every data set made here can be memorised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from byheart.data.assemble import dataset_of_documents
+from byheart.data.consistency import context_ids
+from byheart.data.dataset import Dataset
+from byheart.data.grouping import representatives
+from byheart.data.options import Task
+from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+
+
+def uniform_vectors(
+    n_samples: int,
+    seq_len: int = 8,
+    dim: int = 4,
+    n_classes: int = 16,
+    *,
+    seed: int,
+    task: Task = "next-token",
+    ordered: bool = False,
+) -> Dataset:
+    """Tokens uniform on [0, 1)^dim, labels uniform over the classes (KS25)."""
+    rng = np.random.default_rng(seed)
+    values = rng.random((n_samples, seq_len, dim))
+    return random_labels(VectorSequences(values), n_classes, rng, task, ordered)
+
+
+def grid_vectors(
+    n_samples: int,
+    seq_len: int = 8,
+    dim: int = 4,
+    n_classes: int = 16,
+    *,
+    levels: int = 16,
+    seed: int,
+    task: Task = "next-token",
+    ordered: bool = False,
+) -> Dataset:
+    """Tokens uniform on the grid {0, ..., levels - 1}^dim, labels uniform over the classes."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, levels, size=(n_samples, seq_len, dim)).astype(np.float64)
+    return random_labels(VectorSequences(values), n_classes, rng, task, ordered)
+
+
+def rademacher_vectors(n_samples: int = 500, seq_len: int = 10, dim: int = 6, *, seed: int) -> Dataset:
+    """Tokens uniform on [0, 1)^dim, labels -1 or +1 (KS25 Appendix H, the study of the sequence length)."""
+    rng = np.random.default_rng(seed)
+    values = rng.random((n_samples, seq_len, dim))
+    return random_labels(VectorSequences(values), 2, rng, "next-token", False, names=("-1", "1"))
+
+
+def random_tokens(
+    n_samples: int,
+    seq_len: int = 8,
+    n_vocab: int = 1000,
+    n_classes: int = 16,
+    *,
+    seed: int,
+    min_len: int | None = None,
+    task: Task = "next-token",
+    ordered: bool | None = None,
+) -> Dataset:
+    """Token ids uniform over the vocabulary; lengths uniform from `min_len` (if given) to `seq_len`."""
+    rng = np.random.default_rng(seed)
+    lengths = np.full(n_samples, seq_len)
+    if min_len is not None:
+        lengths = rng.integers(min_len, seq_len, size=n_samples, endpoint=True)
+    ids = rng.integers(0, n_vocab, size=int(lengths.sum()))
+    sequences = TokenSequences(ids, offsets_of(lengths), n_vocab)
+    return random_labels(sequences, n_classes, rng, task, task != "set" if ordered is None else ordered)
+
+
+def associations(n_vocab: int = 50, seq_len: int = 2, *, seed: int) -> Dataset:
+    """Every sequence of `seq_len` tokens with one uniformly random next token (DPC24 section 4.2)."""
+    rng = np.random.default_rng(seed)
+    grid = np.indices((n_vocab,) * seq_len).reshape(seq_len, -1).T
+    offsets = np.arange(len(grid) + 1) * seq_len
+    return random_labels(TokenSequences(grid.reshape(-1), offsets, n_vocab), n_vocab, rng, "next-token", True)
+
+
+def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, seed: int) -> Dataset:
+    """Documents that share prefixes as stories do (like the data of MFT24 section 7).
+
+    The token with rank k follows a prefix with probability proportional to 1/k², where the ranking of the
+    vocabulary
+    is shifted by a number that depends on the token before: openings recur often, and every context has few
+    likely successors.
+    """
+    rng = np.random.default_rng(seed)
+    weights = 1.0 / np.arange(1, n_vocab + 1) ** 2
+    ranks = rng.choice(n_vocab, size=(n_documents, n_tokens), p=weights / weights.sum())
+    shifts = rng.integers(0, n_vocab, size=n_vocab)
+    ids = np.empty_like(ranks)
+    ids[:, 0] = ranks[:, 0]
+    for t in range(1, n_tokens):
+        ids[:, t] = (ranks[:, t] + shifts[ids[:, t - 1]]) % n_vocab
+    offsets = np.arange(n_documents + 1) * n_tokens
+    return dataset_of_documents(TokenSequences(ids.reshape(-1), offsets, n_vocab))
+
+
+def random_labels(
+    inputs: TokenSequences | VectorSequences,
+    n_classes: int,
+    rng: np.random.Generator,
+    task: Task,
+    ordered: bool,
+    names: tuple[str, ...] | None = None,
+) -> Dataset:
+    """Label inputs uniformly at random, equal contexts alike; classes are named 0, 1, ... unless given."""
+    contexts = context_ids(inputs, task, ordered)
+    drawn = rng.integers(0, n_classes, size=contexts.size)
+    labels = drawn[representatives(contexts)[contexts]]
+    return Dataset(inputs, labels, task, names or tuple(map(str, range(n_classes))), None, ordered)

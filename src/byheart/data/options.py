@@ -1,0 +1,35 @@
+"""The words a user chooses with: tasks, rules for conflicts, and what every table reader understands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from byheart.data.tokenizers import Tokenizer
+
+Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
+OnConflict = Literal["error", "first", "last", "majority", "drop", "keep"]
+Rule = Literal["first", "last", "majority", "drop"]
+
+
+class TableOptions(TypedDict, total=False):
+    """What every constructor from a table understands.
+
+    task: unless given, `seq-to-seq` if the first label is a list, and `next-token` otherwise.
+    tokenizer: `char` (default), `word`, `bytes`, the path of a tokenizer.json, or a Tokenizer to use as it
+        is.
+    input, label: column names, `key` and `value` unless given.
+    ordered: whether positions matter; by default they do for text and ids, and not for vectors and `set`.
+    on_conflict: `error` (default), `first`, `last`, `majority`, `drop` or `keep`; see `Dataset.resolved`.
+    label_names: names of classes known from elsewhere. They keep their numbers, and names that only the table
+        has follow them. Default: the sorted distinct labels of the table.
+    """
+
+    task: Task | None
+    tokenizer: str | Path | Tokenizer
+    input: str | None
+    label: str | None
+    ordered: bool | None
+    on_conflict: OnConflict
+    label_names: Sequence[str] | None

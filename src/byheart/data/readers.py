@@ -1,0 +1,153 @@
+"""From a path to a `Dataset`: choose the reader, read, and name the file in whatever goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from byheart.data.assemble import (
+    dataset_from_arrays,
+    dataset_from_columns,
+    dataset_from_texts,
+    default_task,
+    number_names,
+)
+from byheart.data.dataset import Dataset
+from byheart.data.npz import read_npz
+from byheart.data.options import TableOptions
+from byheart.data.tables import READERS, json_rows
+from byheart.data.textfile import read_text, require_file
+from byheart.data.tokenizers import Tokenizer
+from byheart.errors import DataError, MalformedFile, UsageError
+
+_KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
+
+
+def read_dataset(path: Path, kind: str | None, **options: Unpack[TableOptions]) -> Dataset:
+    """Read a data file of the given kind, or of the kind its suffix says; see `Dataset.read`."""
+    require_file(path)
+    kind = kind or kind_of(path)
+    task, column, label = options.get("task"), options.get("input"), options.get("label")
+    if task == "distribution" or (task is None and _holds_documents(path, kind, column, label)):
+        return read_documents(path, tokenizer=options.get("tokenizer", "word"), column=column, kind=kind)
+    if kind == "txt":
+        raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
+    dataset = _read_arrays(path, options) if kind == "npz" else _read_table(path, kind, options)
+    with _naming(path, DataError):
+        return dataset.resolved(options.get("on_conflict", "error"))
+
+
+def read_documents(
+    source: str | Path | Sequence[str],
+    *,
+    tokenizer: str | Path | Tokenizer = "word",
+    column: str | None = None,
+    kind: str | None = None,
+) -> Dataset:
+    """Read documents: a list of texts, or a file (.txt, one a line; or a table with a column `text`).
+
+    Blank lines of a .txt are skipped.
+    """
+    if not isinstance(source, (str, Path)):
+        return dataset_from_texts(list(source), tokenizer)
+    path = Path(source)
+    require_file(path)
+    kind = kind or kind_of(path)
+    if kind == "npz":
+        raise UsageError(f"{path}: documents are text, not arrays; give a .txt or a table.", path=str(path))
+    if kind == "txt":
+        texts: list[Any] = [line.removesuffix("\r") for line in read_text(path).split("\n") if line.strip()]
+    else:
+        name = column or "text"
+        texts = READERS[kind](path, (name,))[name]
+    _require_rows(path, texts)
+    with _naming(path, DataError):
+        return dataset_from_texts(texts, tokenizer)
+
+
+def kind_of(path: Path) -> str:
+    """Return the kind of file that the suffix says."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in _KINDS:
+        raise UsageError(
+            f"{path}: the suffix {path.suffix!r} is none of .{', .'.join(_KINDS)}.\n"
+            "  Rename the file, or read it with Dataset.from_csv, from_jsonl and so on.",
+            path=str(path),
+        )
+    return kind
+
+
+def _read_arrays(path: Path, options: TableOptions) -> Dataset:
+    arrays = read_npz(path, ("inputs", "labels"))
+    with _naming(path, UsageError, DataError):
+        dataset = dataset_from_arrays(
+            arrays["inputs"], arrays["labels"], task=options.get("task"), ordered=options.get("ordered")
+        )
+    number = number_names(options.get("label_names") or (), dataset.label_names)
+    renumbered = np.array([number[name] for name in dataset.label_names], dtype=np.int64)
+    return dataset.with_labels(renumbered[dataset.labels], tuple(number))
+
+
+def _read_table(path: Path, kind: str, options: TableOptions) -> Dataset:
+    names = (options.get("input") or "key", options.get("label") or "value")
+    if names[0] == names[1]:
+        raise UsageError(
+            f"input and label are both the column `{names[0]}`; name two columns.", column=names[0]
+        )
+    columns = READERS[kind](path, names)
+    inputs, labels = columns[names[0]], columns[names[1]]
+    _require_rows(path, inputs)
+    task = options.get("task") or default_task(labels)
+    with _naming(path, DataError):
+        return dataset_from_columns(
+            [_plain(value, row, isinstance(value, list)) for row, value in enumerate(inputs, start=1)],
+            [_plain(value, row, task == "seq-to-seq") for row, value in enumerate(labels, start=1)],
+            task=task,
+            tokenizer=options.get("tokenizer", "char"),
+            ordered=options.get("ordered"),
+            label_names=options.get("label_names"),
+        )
+
+
+def _holds_documents(path: Path, kind: str, column: str | None, label: str | None) -> bool:
+    if kind == "jsonl" and column is None and label is None:
+        row = next((row for _, row in json_rows(path)), {})
+        return "text" in row and "key" not in row
+    return kind == "txt"
+
+
+def _require_rows(path: Path, rows: Sequence[Any]) -> None:
+    if not rows:
+        raise MalformedFile(f"{path} has a header but no rows; give a file with data in it.", path=str(path))
+
+
+@contextmanager
+def _naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
+    """Name the file in errors about its content; what would be wrong usage in a call is here a bad file."""
+    try:
+        yield
+    except kinds as error:
+        kind = MalformedFile if isinstance(error, UsageError) else type(error)
+        raise kind(f"{path}: {error}", **{**error.facts, "path": str(path)}) from None
+
+
+def _plain(value: Any, row: int, lists: bool) -> Any:
+    """Return a cell as text, or (where `lists` are expected) as a list of ids or of texts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    if lists and isinstance(value, list):
+        ids = all(isinstance(item, int) and not isinstance(item, bool) for item in value)
+        return value if ids else [_plain(item, row, False) for item in value]
+    raise DataError(
+        f"row {row}: {value!r} is a {type(value).__name__}, not a text or a number.\n"
+        "  Give a text; one label for each token needs the task seq-to-seq.",
+        row=row,
+    )

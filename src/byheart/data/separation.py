@@ -1,0 +1,205 @@
+"""Token-wise (r, δ)-separatedness (KS25 Assumptions 4.1 and A.1), computed from the data and exact.
+
+Floats are dyadic rationals, so squared norms and distances are rational numbers and can be known exactly. A
+k-d tree working in floats proposes the pairs that could be closest, with room for every rounding error it may
+make; those pairs are then compared in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.data.grouping import group_rows, pair_ids, representatives
+from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.errors import NonFiniteInput
+from byheart.theorems import realises
+
+# Relative room for rounding in float distances and in the tree's own bounds. Each is a sum of at most `dim`
+# rounded squares, updated once per level of the tree: a relative error below (dim + 200)·2^-53, under 1e-9
+# for dim < 10^6.
+_SLACK = 1e-9
+_TOP = 500  # coordinates are scaled so that the largest is near 2^500: its square is far from overflow ...
+_FLOOR = 2.0**-480  # ... and differences above this one have squares far from underflow
+_FLUSH = 2.0**-520  # ... while what is smaller than this can be taken for zero beside such a difference
+_SAMPLE = 20_000  # tokens whose closest pair bounds the search among all
+
+
+@realises("KS25-A4.1", "KS25-A A.1")
+@dataclass(frozen=True)
+class Separation:
+    """How large tokens are and how far apart, exactly, as squares.
+
+    r_squared: the largest squared norm.
+    delta_squared: the smallest squared distance between distinct tokens; None when there is only one.
+    n_distinct: number of distinct tokens.
+    """
+
+    r_squared: Fraction
+    delta_squared: Fraction | None
+    n_distinct: int
+
+    @property
+    def r(self) -> float:
+        """The largest norm, rounded up: no token's norm is above this (infinite if beyond all floats)."""
+        return _sqrt_up(self.r_squared)
+
+    @property
+    def delta(self) -> float | None:
+        """The smallest distance, rounded down: distinct tokens are at least this far apart."""
+        return None if self.delta_squared is None else _sqrt_down(self.delta_squared)
+
+    def holds_for(self, r: Fraction | float | int, delta: Fraction | float | int) -> bool:
+        """Whether the tokens are (r, delta)-separated, decided exactly."""
+        if r <= 0 or delta <= 0:
+            return False
+        far_apart = self.delta_squared is None or self.delta_squared >= Fraction(delta) ** 2
+        return self.r_squared <= Fraction(r) ** 2 and far_apart
+
+
+def separation_of(inputs: TokenSequences | VectorSequences, ordered: bool) -> Separation:
+    """Measure a data set's tokens.
+
+    Vectors are taken as they are. Token ids are taken as numbers, or as points (id, position), both from 0,
+    when positions matter.
+    """
+    if isinstance(inputs, VectorSequences):
+        inputs.require_finite()
+        return separation_of_points(inputs.distinct_tokens)
+    if not ordered:
+        return separation_of_points(np.unique(inputs.ids).astype(np.float64)[:, None])
+    cells = representatives(pair_ids(inputs.ids, inputs.positions))
+    grid = np.stack([inputs.ids[cells], inputs.positions[cells]], axis=1)
+    return separation_of_points(grid.astype(np.float64))
+
+
+def separation_of_points(points: Float[np.ndarray, "n_points dim"]) -> Separation:
+    """Measure points (repeats allowed): the largest norm, and the smallest distance between distinct ones."""
+    if not np.isfinite(points).all():
+        raise NonFiniteInput("separation is defined for finite vectors only; remove NaN and infinities.")
+    distinct = points.astype(np.float64, copy=False)[representatives(_number_rows(points))]
+    delta_squared = _closest_squared(distinct) if len(distinct) > 1 else None
+    return Separation(_largest_squared_norm(distinct), delta_squared, len(distinct))
+
+
+def _largest_squared_norm(points: Float[np.ndarray, "n_points dim"]) -> Fraction:
+    scaled = _scaled(points)
+    squares = np.square(scaled).sum(axis=1)
+    candidates = np.abs(points[squares >= squares.max() * (1 - _SLACK)])
+    return max(_sum_of_squares(row) for row in np.unique(np.sort(candidates, axis=1), axis=0).tolist())
+
+
+def _closest_squared(points: Float[np.ndarray, "n_points dim"]) -> Fraction:
+    """Return the smallest squared distance between points, exactly; the points are all different."""
+    from scipy.spatial import cKDTree
+
+    scaled = _scaled(points)
+    scaled[np.abs(scaled) < _FLUSH] = 0.0
+    if _n_distinct(scaled) < len(points):
+        return _closest_among_tiny(points, scaled)
+    nearest = _nearest_distances(scaled)
+    smallest = float(nearest.min())
+    if smallest < _FLOOR:
+        return _closest_among_tiny(points, scaled)
+    close = np.flatnonzero(nearest <= smallest * (1 + _SLACK))
+    pairs = cKDTree(scaled[close]).query_pairs(smallest * (1 + _SLACK), output_type="ndarray")
+    return _smallest_exactly(points[close[pairs[:, 0]]], points[close[pairs[:, 1]]])
+
+
+def _nearest_distances(scaled: Float[np.ndarray, "n_points dim"]) -> Float[np.ndarray, " n_points"]:
+    """Return each point's distance to the nearest other; infinite where it surely is not the smallest."""
+    from scipy.spatial import cKDTree
+
+    bound = math.inf
+    if len(scaled) > 2 * _SAMPLE:  # the closest pair of some points bounds that of all, and prunes the search
+        some = scaled[np.random.default_rng(0).choice(len(scaled), _SAMPLE, replace=False)]
+        bound = float(cKDTree(some).query(some, k=2)[0][:, 1].min()) * (1 + _SLACK)
+    distances, _ = cKDTree(scaled).query(scaled, k=2, distance_upper_bound=max(bound, _FLOOR))
+    return np.asarray(distances[:, 1])
+
+
+def _closest_among_tiny(
+    points: Float[np.ndarray, "n_points dim"], scaled: Float[np.ndarray, "n_points dim"]
+) -> Fraction:
+    """Find the closest pair when it is too close, beside the largest coordinate, for squares in floats.
+
+    Floats of size x are spaced by more than 2^-54·x. So two coordinates less than _FLOOR apart are equal, or
+    both are below 2^60·_FLOOR. The points of the closest pair therefore agree in every larger coordinate:
+    group by those, set them to zero, and solve each group at its own scale, which is at least 2^900 finer.
+    """
+    large = np.abs(scaled) >= _FLOOR * 2.0**60
+    groups = _number_rows(np.where(large, points, 0.0))
+    order = np.argsort(groups, kind="stable")
+    members_of_groups = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+    small = np.where(large, 0.0, points)
+    return min(_closest_squared(small[members]) for members in members_of_groups if members.size > 1)
+
+
+def _smallest_exactly(
+    left: Float[np.ndarray, "n_pairs dim"], right: Float[np.ndarray, "n_pairs dim"]
+) -> Fraction:
+    """Return the smallest squared distance |left[k] - right[k]|², exactly."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = left - right
+        # Knuth's two-sum: the rounding error of the difference, exactly (NaN where the difference
+        # overflowed).
+        back = difference - left
+        error = (left - (difference - back)) - (right + back)
+    if (error == 0).all():  # as on a grid, where thousands of pairs differ alike: settle each kind once
+        kinds = np.unique(np.sort(np.abs(difference), axis=1), axis=0)
+        return min(_sum_of_squares(row) for row in kinds.tolist())
+    return min(
+        sum(((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(x, y, strict=True)), Fraction(0))
+        for x, y in zip(left.tolist(), right.tolist(), strict=True)
+    )
+
+
+def _scaled(points: Float[np.ndarray, "n_points dim"]) -> Float[np.ndarray, "n_points dim"]:
+    """Return the points times a power of two that brings the largest coordinate near 2^_TOP."""
+    _, exponent = np.frexp(np.abs(points).max())
+    return np.asarray(np.ldexp(points, _TOP - int(exponent)))
+
+
+def _sum_of_squares(row: list[float]) -> Fraction:
+    return sum((Fraction(value) ** 2 for value in row), Fraction(0))
+
+
+def _number_rows(points: Float[np.ndarray, "n_points dim"]) -> Int[np.ndarray, " n_points"]:
+    words = np.add(points, 0.0).reshape(-1).view(np.int64)  # -0.0 + 0.0 is 0.0: equal values, equal bits
+    return group_rows(words, np.arange(len(points) + 1) * points.shape[1])
+
+
+def _n_distinct(points: Float[np.ndarray, "n_points dim"]) -> int:
+    return int(_number_rows(points).max(initial=-1)) + 1
+
+
+def _sqrt_down(square: Fraction) -> float:
+    """Return the largest float whose square is at most `square`."""
+    root = _sqrt_near(square)
+    while math.isinf(root) or Fraction(root) ** 2 > square:
+        root = math.nextafter(root, 0.0)
+    while (above := math.nextafter(root, math.inf)) < math.inf and Fraction(above) ** 2 <= square:
+        root = above
+    return root
+
+
+def _sqrt_up(square: Fraction) -> float:
+    """Return the smallest float whose square is at least `square`."""
+    root = _sqrt_down(square)
+    return root if Fraction(root) ** 2 == square else math.nextafter(root, math.inf)
+
+
+def _sqrt_near(square: Fraction) -> float:
+    """Return a float within a few units in the last place of the root, whatever the magnitude."""
+    if square == 0:
+        return 0.0
+    shift = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+    near_one = math.sqrt(float(square / Fraction(4) ** shift))
+    try:
+        return math.ldexp(near_one, shift)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,216 @@
+"""What a data set feeds to a network: sequences of token ids (ragged) or of real vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.data.grouping import flat_ranges, group_rows, representatives
+from byheart.errors import DataError, NonFiniteInput, UsageError
+
+MAX_VOCAB = 2**53
+
+
+def frozen(array: np.ndarray, dtype: type) -> np.ndarray:
+    """Return `array` as a contiguous read-only array of `dtype` that nobody else can write to."""
+    flags = array.flags
+    if array.dtype == dtype and flags.c_contiguous and flags.owndata and not flags.writeable:
+        return array
+    copy: np.ndarray = np.array(array, dtype=dtype, order="C", copy=True)
+    copy.flags.writeable = False
+    return copy
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSequences:
+    """Sequences of token ids, one after the other: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
+
+    Ids lie in [0, n_vocab). Offsets start at 0, never fall, and end at the number of tokens. Both arrays are
+    int64 and read-only. A sequence may be empty here; whether that makes sense is for `Dataset` to say.
+    """
+
+    ids: Int[np.ndarray, " n_tokens"]
+    offsets: Int[np.ndarray, " n_offsets"]
+    n_vocab: int
+
+    def __post_init__(self) -> None:
+        """Settle the invariants once."""
+        object.__setattr__(self, "ids", frozen(self.ids, np.int64))
+        object.__setattr__(self, "offsets", frozen(self.offsets, np.int64))
+        offsets = self.offsets
+        rising = offsets.size > 0 and offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
+        if not rising or offsets[-1] != self.ids.size:
+            raise UsageError(
+                f"token offsets must rise from 0 to the number of tokens, {self.ids.size}; "
+                f"got {_few(offsets)}.",
+                n_tokens=self.ids.size,
+            )
+        if self.n_vocab > MAX_VOCAB:
+            raise UsageError(f"a vocabulary has at most 2^53 ids, all exact as floats; got {self.n_vocab}.")
+        outside = np.flatnonzero((self.ids < 0) | (self.ids >= self.n_vocab))
+        if outside.size:
+            at = int(outside[0])
+            sample = int(np.searchsorted(offsets, at, side="right")) - 1
+            raise DataError(
+                f"token id {self.ids[at]} of sequence {sample}, position {at - offsets[sample]}, is outside "
+                f"the vocabulary of {self.n_vocab} ids (0 to {self.n_vocab - 1}).",
+                sample=sample,
+                position=int(at - offsets[sample]),
+                token=int(self.ids[at]),
+                n_vocab=self.n_vocab,
+            )
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return self.offsets.size - 1
+
+    def __getitem__(self, index: int) -> Int[np.ndarray, " seq_len"]:
+        """Return the ids of one sequence, as a read-only view."""
+        i = _index(index, len(self))
+        return self.ids[self.offsets[i] : self.offsets[i + 1]]
+
+    @cached_property
+    def lengths(self) -> Int[np.ndarray, " n_samples"]:
+        """How many tokens each sequence has."""
+        return frozen(np.diff(self.offsets), np.int64)
+
+    @property
+    def max_len(self) -> int:
+        """Length of the longest sequence (0 when there is none)."""
+        return int(self.lengths.max(initial=0))
+
+    @cached_property
+    def positions(self) -> Int[np.ndarray, " n_tokens"]:
+        """Position of every token within its sequence, from 0."""
+        return frozen(flat_ranges(np.zeros(len(self), dtype=np.int64), self.lengths), np.int64)
+
+    def padded(self, pad_id: int, seq_len: int | None = None) -> Int[np.ndarray, "n_samples seq_len"]:
+        """Return one row a sequence, filled up on the left with `pad_id` to `seq_len` (default: the longest).
+
+        Padding goes on the left so that the last token, which carries the label, is always in the last
+        column.
+        """
+        width = self.max_len if seq_len is None else seq_len
+        if width < self.max_len:
+            raise UsageError(
+                f"cannot pad to length {width}: the longest sequence has {self.max_len} tokens.",
+                seq_len=width,
+                longest=self.max_len,
+            )
+        table = np.full((len(self), width), pad_id, dtype=np.int64)
+        columns = self.positions + np.repeat(width - self.lengths, self.lengths)
+        table[np.repeat(np.arange(len(self)), self.lengths), columns] = self.ids
+        return table
+
+    def take(self, indices: Int[np.ndarray, " n_taken"]) -> TokenSequences:
+        """Return the chosen sequences, in the order given, over the same vocabulary."""
+        lengths = self.lengths[indices]
+        flat = flat_ranges(self.offsets[:-1][indices], lengths)
+        return TokenSequences(self.ids[flat], offsets_of(lengths), self.n_vocab)
+
+
+@dataclass(frozen=True, eq=False)
+class VectorSequences:
+    """Sequences of real vectors, all of one length and dimension.
+
+    Every finite float64 is an exact dyadic rational, so these are exact inputs. Minus zero is stored as zero
+    and all NaNs as one NaN, so that equal values have equal bits. Non-finite values may be held, to be
+    reported by `Dataset.check` and refused by `require_finite`.
+    """
+
+    values: Float[np.ndarray, "n_samples seq_len dim"]
+
+    def __post_init__(self) -> None:
+        """Settle the invariants once."""
+        values = np.asarray(self.values)
+        if values.ndim != 3 or values.shape[1] == 0 or values.shape[2] == 0:
+            raise UsageError(
+                "vector inputs have shape (n_samples, seq_len, dim) with seq_len and dim at least 1; "
+                f"got {values.shape}.",
+                shape=values.shape,
+            )
+        own = np.add(values, 0.0, dtype=np.float64)  # -0.0 + 0.0 is 0.0
+        own[np.isnan(own)] = np.nan
+        own.flags.writeable = False
+        object.__setattr__(self, "values", own)
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return int(self.values.shape[0])
+
+    def __getitem__(self, index: int) -> Float[np.ndarray, "seq_len dim"]:
+        """Return the vectors of one sequence, as a read-only view."""
+        return np.asarray(self.values[_index(index, len(self))])
+
+    @property
+    def seq_len(self) -> int:
+        """Length of every sequence."""
+        return int(self.values.shape[1])
+
+    @property
+    def dim(self) -> int:
+        """Dimension of every token."""
+        return int(self.values.shape[2])
+
+    @cached_property
+    def lengths(self) -> Int[np.ndarray, " n_samples"]:
+        """How many tokens each sequence has: the same for all."""
+        return frozen(np.full(len(self), self.seq_len), np.int64)
+
+    @cached_property
+    def token_ids(self) -> Int[np.ndarray, "n_samples seq_len"]:
+        """Number every token by its value: equal vectors, equal numbers, in order of first appearance."""
+        words = self.values.reshape(-1).view(np.int64)
+        offsets = np.arange(len(self) * self.seq_len + 1) * self.dim
+        return frozen(group_rows(words, offsets).reshape(len(self), self.seq_len), np.int64)
+
+    @cached_property
+    def distinct_tokens(self) -> Float[np.ndarray, "n_distinct dim"]:
+        """The distinct vectors: row t is the token that `token_ids` calls t."""
+        flat = self.token_ids.reshape(-1)
+        return frozen(self.values.reshape(-1, self.dim)[representatives(flat)], np.float64)
+
+    @cached_property
+    def non_finite(self) -> Int[np.ndarray, "n_bad 3"]:
+        """(sample, position, coordinate) of every NaN and infinity."""
+        return frozen(np.argwhere(~np.isfinite(self.values)), np.int64)
+
+    def require_finite(self) -> None:
+        """Raise NonFiniteInput, naming the first place, unless every value is finite."""
+        if len(self.non_finite):
+            sample, position, coordinate = (int(k) for k in self.non_finite[0])
+            value = float(self.values[sample, position, coordinate])
+            raise NonFiniteInput(
+                f"sample {sample}, position {position}, coordinate {coordinate} is {value}; "
+                f"{len(self.non_finite)} of {self.values.size} values are not finite.\n"
+                "  Nothing can be proved of a network on such an input: remove those samples or repair them.",
+                sample=sample,
+                position=position,
+                coordinate=coordinate,
+                value=value,
+                n_non_finite=len(self.non_finite),
+            )
+
+    def take(self, indices: Int[np.ndarray, " n_taken"]) -> VectorSequences:
+        """Return the chosen sequences, in the order given."""
+        return VectorSequences(self.values[indices])
+
+
+def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_offsets"]:
+    """Return the offsets of sequences of these lengths laid one after the other."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _index(index: int, size: int) -> int:
+    if not -size <= index < size:
+        raise IndexError(f"sequence {index} of {size}")
+    return index % size
+
+
+def _few(values: Int[np.ndarray, " n_values"]) -> str:
+    return np.array2string(values, threshold=6, edgeitems=3)

@@ -1,0 +1,150 @@
+"""Reading columns of a table: CSV, TSV, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from byheart.data.textfile import read_text, require_content
+from byheart.errors import MalformedFile, MissingExtra, UsageError
+
+MAX_TABLE_BYTES = 8 * 2**30
+Columns = dict[str, list[Any]]
+
+
+def read_csv(path: Path, wanted: Sequence[str]) -> Columns:
+    """Read comma-separated values: a header, then rows with as many fields. Blank lines are skipped."""
+    return _read_separated(path, wanted, {"delimiter": ",", "strict": True})
+
+
+def read_tsv(path: Path, wanted: Sequence[str]) -> Columns:
+    """Read tab-separated values. Quotation marks are ordinary, so no field holds a tab or a new line."""
+    return _read_separated(path, wanted, {"delimiter": "\t", "quoting": csv.QUOTE_NONE})
+
+
+def read_jsonl(path: Path, wanted: Sequence[str]) -> Columns:
+    """Read one JSON object a line. Blank lines are skipped."""
+    columns: Columns = {name: [] for name in wanted}
+    for line, row in json_rows(path):
+        if not columns[wanted[0]]:
+            _require_columns(path, wanted, list(row))
+        for name in wanted:
+            if row.get(name) is None:
+                problem = f"`{name}` {'is null' if name in row else 'is missing'}"
+                raise _malformed(path, line, problem, f"Give every line a `{name}`, or remove this one")
+            columns[name].append(row[name])
+    return columns
+
+
+def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line number and object for every line of a file of JSON lines that is not blank."""
+    for line, text in enumerate(read_text(path).split("\n"), start=1):
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+        except json.JSONDecodeError as error:
+            problem = f"not JSON at column {error.colno} ({error.msg})"
+            raise _malformed(path, line, problem, "Write one whole JSON object on each line") from None
+        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless nesting
+            raise _malformed(path, line, f"cannot be read ({error})", "Remove this line") from None
+        if not isinstance(row, dict):
+            fix = 'Write lines like {"key": ..., "value": ...}'
+            raise _malformed(path, line, f"a JSON {type(row).__name__}, not an object", fix)
+        yield line, row
+
+
+def read_parquet(path: Path, wanted: Sequence[str]) -> Columns:
+    """Read columns of a Parquet file. Files that claim more than `MAX_TABLE_BYTES` are refused unread."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra("pyarrow", "parquet", "reading Parquet files") from None
+    require_content(path)
+    try:
+        with parquet.ParquetFile(path) as file:
+            _require_columns(path, wanted, list(file.schema_arrow.names))
+            meta = file.metadata
+            claimed = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+            if max(claimed, 8 * meta.num_rows) > MAX_TABLE_BYTES:
+                raise MalformedFile(
+                    f"{path} claims {meta.num_rows:,} rows and {claimed:,} bytes, but the limit is "
+                    f"{MAX_TABLE_BYTES:,} bytes.\n  Split the file, or write it again if the claim is wrong.",
+                    path=str(path),
+                )
+            table = file.read(columns=list(wanted))
+            columns: Columns = {name: table.column(name).to_pylist() for name in wanted}
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise MalformedFile(
+            f"{path} is not a sound Parquet file: {error}\n  It may be cut short or damaged; write it again.",
+            path=str(path),
+        ) from None
+    for name, values in columns.items():
+        if None in values:
+            row = values.index(None) + 1
+            raise MalformedFile(
+                f"{path}, row {row}: `{name}` is null.\n  Fill it in, or remove the row.",
+                path=str(path),
+                row=row,
+            )
+    return columns
+
+
+READERS: dict[str, Callable[[Path, Sequence[str]], Columns]] = {
+    "csv": read_csv,
+    "tsv": read_tsv,
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+}
+
+
+def _read_separated(path: Path, wanted: Sequence[str], dialect: dict[str, Any]) -> Columns:
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), **dialect)
+    columns: Columns = {name: [] for name in wanted}
+    header: list[str] = []
+    targets: list[tuple[int, list[Any]]] = []
+    start = 1  # a row may span lines: the line it starts on is the one after the last one read
+    try:
+        for row in reader:
+            if row and not header:
+                header = row
+                _require_columns(path, wanted, header)
+                targets = [(header.index(name), columns[name]) for name in wanted]
+            elif row:
+                if len(row) != len(header):
+                    raise _malformed(
+                        path,
+                        start,
+                        f"{len(row)} fields, but the header has {len(header)}",
+                        "Complete the line, or put quotation marks around a field that holds the separator",
+                    )
+                for place, column in targets:
+                    column.append(row[place])
+            start = reader.line_num + 1
+    except csv.Error as error:
+        fix = "Look for a quotation mark that is opened on this line and never closed"
+        raise _malformed(path, start, f"not a row of the table ({error})", fix) from None
+    return columns
+
+
+def _require_columns(path: Path, wanted: Sequence[str], found: list[str]) -> None:
+    """Raise UsageError, listing the columns there are, unless each wanted one is there once."""
+    for name in wanted:
+        if found.count(name) != 1:
+            problem = f"{found.count(name)} columns" if name in found else "no column"
+            raise UsageError(
+                f"{path} has {problem} `{name}`; its columns are {', '.join(map(repr, found))}.\n"
+                "  Name the columns to use with input=... and label=... (--input and --label).",
+                path=str(path),
+                column=name,
+                columns=found,
+            )
+
+
+def _malformed(path: Path, line: int, what: str, fix: str) -> MalformedFile:
+    return MalformedFile(f"{path}, line {line}: {what}.\n  {fix}.", path=str(path), line=line)

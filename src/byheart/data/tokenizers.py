@@ -1,0 +1,302 @@
+"""From text to token ids and back, exactly: no normalisation, no token dropped or invented in silence."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.data.sequences import TokenSequences, offsets_of
+from byheart.errors import MalformedFile, MissingExtra, UnknownToken, UsageError
+
+WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
+TokenizerName = Literal["char", "word", "bytes"]
+
+
+class Tokenizer(ABC):
+    """Turns a text into ids below `len(vocabulary)`; the same text always gives the same ids."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> tuple[str, ...]:
+        """Text of every token, in the order of ids."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of `text`. Raise UnknownToken, naming token and text, where one has no id."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return a text for these ids. For `char` and `word`, encoding it gives the same ids again."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return all that `from_json` needs, in JSON's own types."""
+
+    def encode_all(self, texts: Sequence[str]) -> TokenSequences:
+        """Encode many texts. An UnknownToken names the row (from 1) as well."""
+        return self._gather([self._encode_row(row, text) for row, text in enumerate(texts, start=1)])
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Tokenizer:
+        """Make the tokenizer that `to_json` described."""
+        kind = document.get("name")
+        if kind == BytesTokenizer.name:
+            return BytesTokenizer()
+        if kind == FileTokenizer.name and isinstance(document.get("json"), str):
+            return FileTokenizer(document["json"])
+        words = document.get("vocabulary")
+        if (
+            isinstance(kind, str)
+            and kind in _TABLES
+            and isinstance(words, list)
+            and all(isinstance(word, str) for word in words)
+        ):
+            return _TABLES[kind](tuple(words))
+        raise MalformedFile(
+            f"not a tokenizer: name {kind!r}. A tokenizer has a `name` (char, word, bytes or file) "
+            "and its `vocabulary` (a list of texts) or `json` (a text).",
+            name=kind,
+        )
+
+    def _encode_row(self, row: int, text: str) -> list[int]:
+        try:
+            return self.encode(text)
+        except UnknownToken as error:
+            raise UnknownToken(f"row {row}: {error}", **error.facts, row=row) from None
+
+    def _gather(self, rows: list[list[int]]) -> TokenSequences:
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        offsets = offsets_of(lengths)
+        ids = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(offsets[-1]))
+        return TokenSequences(ids, offsets, len(self.vocabulary))
+
+
+@dataclass(frozen=True)
+class _TableTokenizer(Tokenizer):
+    """A tokenizer that cuts a text into pieces and looks each up in a table."""
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Settle the invariants: tokens are distinct, and each is one token when cut again."""
+        if len(set(self.words)) != len(self.words) or any(self.cut(word) != [word] for word in self.words):
+            raise UsageError(
+                f"the vocabulary of a {self.name} tokenizer must hold distinct single tokens; "
+                f"got {len(self.words)} entries, {len(set(self.words))} distinct.",
+                name=self.name,
+            )
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> _TableTokenizer:
+        """Make the tokenizer whose vocabulary is the sorted distinct tokens of `texts`."""
+        return cls(tuple(sorted(set(chain.from_iterable(map(cls.cut, texts))))))
+
+    @staticmethod
+    @abstractmethod
+    def cut(text: str) -> list[str]:
+        """Cut a text into tokens."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Text of every token, in the order of ids."""
+        return self.words
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words)}
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of the tokens of `text`."""
+        try:
+            return [self._ids[token] for token in self.cut(text)]
+        except KeyError as error:
+            raise _unknown(error.args[0], text, self) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name and the vocabulary."""
+        return {"name": self.name, "vocabulary": list(self.words)}
+
+
+@dataclass(frozen=True)
+class CharTokenizer(_TableTokenizer):
+    """One token a character (Unicode code point)."""
+
+    name: ClassVar[str] = "char"
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        """Cut a text into its characters."""
+        return list(text)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> CharTokenizer:
+        """Make the tokenizer whose vocabulary is the sorted distinct characters of `texts`."""
+        return cls(tuple(sorted(set("".join(texts)))))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Join the characters."""
+        return "".join(self.words[i] for i in ids)
+
+    def encode_all(self, texts: Sequence[str]) -> TokenSequences:
+        """Encode many texts at once, code point by code point."""
+        points = _code_points("".join(texts))
+        known = _code_points("".join(self.words))  # not always sorted: the vocabulary may come from a file
+        order = np.argsort(known, kind="stable")
+        slot = np.searchsorted(known[order], points)
+        ids = order[np.minimum(slot, order.size - 1)] if order.size else np.zeros(points.size, dtype=np.int64)
+        if not (order.size and np.array_equal(known[ids], points)) and points.size:
+            return super().encode_all(texts)  # some character is unknown: find the first, and say where
+        lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        return TokenSequences(ids, offsets_of(lengths), len(self.words))
+
+
+@dataclass(frozen=True)
+class WordTokenizer(_TableTokenizer):
+    r"""Words and runs of punctuation, `\w+|[^\w\s]+`; case is kept, white space only separates."""
+
+    name: ClassVar[str] = "word"
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        """Cut a text into words and runs of punctuation."""
+        return WORD_PUNCT.findall(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Join the words by single spaces."""
+        return " ".join(self.words[i] for i in ids)
+
+
+@dataclass(frozen=True)
+class BytesTokenizer(Tokenizer):
+    """The 256 bytes of UTF-8: every text has ids, whatever the data it was made from."""
+
+    name: ClassVar[str] = "bytes"
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The bytes, written `<00>` to `<ff>`."""
+        return tuple(f"<{byte:02x}>" for byte in range(256))
+
+    def encode(self, text: str) -> list[int]:
+        """Return the bytes of `text` in UTF-8."""
+        try:
+            return list(text.encode("utf-8"))
+        except UnicodeEncodeError as error:
+            raise _unknown(text[error.start], text, self) from None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Read the bytes as UTF-8; those that are no text become U+FFFD, so this cannot always be undone."""
+        return bytes(ids).decode("utf-8", errors="replace")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name: there is nothing else to say."""
+        return {"name": self.name}
+
+
+@dataclass(frozen=True)
+class FileTokenizer(Tokenizer):
+    """A Hugging Face `tokenizer.json`, held whole as text. Special tokens are not added."""
+
+    name: ClassVar[str] = "file"
+    document: str
+
+    def __post_init__(self) -> None:
+        """Read the document now, so that a broken one is refused here and nowhere later."""
+        self._backend  # noqa: B018
+
+    @classmethod
+    def read(cls, path: Path) -> FileTokenizer:
+        """Read a `tokenizer.json`."""
+        try:
+            return cls(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise MalformedFile(
+                f"{path}: cannot be read as a tokenizer.json: {error}", path=str(path)
+            ) from None
+        except MalformedFile as error:
+            raise MalformedFile(f"{path}: {error}", path=str(path)) from None
+
+    @cached_property
+    def _backend(self) -> Any:
+        try:
+            from tokenizers import Tokenizer as Backend
+        except ImportError:
+            raise MissingExtra("tokenizers", "tokenizers", "a tokenizer.json") from None
+        try:
+            return Backend.from_str(self.document)
+        except Exception as error:  # the package raises bare Exception
+            raise MalformedFile(f"not a tokenizer.json that can be read: {error}") from None
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Text of every token, in the order of ids; ids that the file leaves out have an empty text."""
+        table: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        words = [""] * (max(table.values(), default=-1) + 1)
+        for word, i in table.items():
+            words[i] = word
+        return tuple(words)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids that the file's rules give. What is unknown to it is for those rules to say."""
+        try:
+            return list(self._backend.encode(text, add_special_tokens=False).ids)
+        except Exception as error:  # the package raises bare Exception
+            raise UnknownToken(f"{text!r} cannot be tokenized: {error}", text=text) from None
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text that the file's decoder makes of these ids."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name and the whole document."""
+        return {"name": self.name, "json": self.document}
+
+
+_TABLES: dict[Any, type[CharTokenizer] | type[WordTokenizer]] = {
+    CharTokenizer.name: CharTokenizer,
+    WordTokenizer.name: WordTokenizer,
+}
+
+
+def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Tokenizer:
+    """Make the tokenizer a user chose: `char` or `word` of these texts, `bytes`, a file, or one given."""
+    if isinstance(choice, Tokenizer):
+        return choice
+    if choice in _TABLES:
+        return _TABLES[choice].of(texts)
+    if choice == BytesTokenizer.name:
+        return BytesTokenizer()
+    path = Path(choice)
+    if not path.is_file():
+        raise UsageError(
+            f"tokenizer {str(choice)!r} is none of char, word, bytes, and there is no such file.\n"
+            "  Name one of the three, or give the path of a tokenizer.json.",
+            tokenizer=str(choice),
+        )
+    return FileTokenizer.read(path)
+
+
+def _code_points(text: str) -> Int[np.ndarray, " n_characters"]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+
+
+def _unknown(token: str, text: str, tokenizer: Tokenizer) -> UnknownToken:
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    return UnknownToken(
+        f"{shown!r} holds {token!r}, which is not among the {len(tokenizer.vocabulary)} tokens of the "
+        f"{tokenizer.name} tokenizer.\n  Nothing is known of it: leave that text out, "
+        "or compile again with a tokenizer that has the token (`bytes` has every one).",
+        token=token,
+        text=text,
+    )

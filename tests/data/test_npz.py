@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import io
+import re
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from byheart.data import Dataset
+from byheart.data.npz import read_npz
+from byheart.errors import ConflictingLabels, MalformedFile
+
+
+def npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def write(path: Path, compress: bool = False, **entries: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED) as archive:
+        for name, content in entries.items():
+            archive.writestr(f"{name}.npy", content)
+
+
+def claiming(shape: tuple[int, ...], descr: str = "<f8", payload: bytes = b"") -> bytes:
+    """The bytes of an .npy whose header claims `shape`, whatever follows."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
+    return buffer.getvalue() + payload
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data.npz"
+
+
+LABELS = npy(np.array([0, 1]))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_come_back(path: Path, save: type) -> None:
+    values = np.random.default_rng(0).random((4, 3, 2))
+    save(path, inputs=values, labels=np.array([5, -5, 5, 7], dtype=np.int16))
+    data = Dataset.from_npz(path)
+    assert data.label_names == ("-5", "5", "7")
+    assert data.task == "next-token"
+    assert not data.ordered
+    assert data.digest == Dataset.from_arrays(values, [5, -5, 5, 7]).digest
+    save(
+        path,
+        inputs=np.asfortranarray(values[:, :, 0] > 0.5).astype(np.uint8),
+        labels=np.zeros((4, 3), dtype=int),
+    )
+    data = Dataset.read(path)
+    assert data.task == "seq-to-seq"
+    assert data.ordered
+
+
+def test_known_label_names_keep_their_numbers(path: Path) -> None:
+    np.savez(path, inputs=np.arange(3.0).reshape(3, 1, 1), labels=np.array([7, 9, 8]))
+    data = Dataset.read(path, label_names=["9", "7"])
+    assert data.label_names == ("9", "7", "8")
+    assert data.labels.tolist() == [1, 0, 2]
+
+
+def test_absurd_claims_are_refused_before_memory_is_taken(path: Path) -> None:
+    tracemalloc.start()
+    for shape in ((2**60,), (2**31, 2**31), (2**20, 2**20, 2**20), (10**9, 1, 1)):
+        write(path, inputs=claiming(shape), labels=LABELS)
+        with pytest.raises(MalformedFile, match=r"array `inputs` claims shape") as raised:
+            Dataset.read(path)
+        assert raised.value.facts["claimed_bytes"] == np.prod(shape, dtype=object) * 8
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_the_limit_is_stated(path: Path) -> None:
+    np.savez(path, inputs=np.zeros((10, 10, 10)))
+    with pytest.raises(MalformedFile, match="8,000 bytes, but the limit is 7,999"):
+        read_npz(path, ["inputs"], max_bytes=7_999)
+    assert read_npz(path, ["inputs"], max_bytes=8_000)["inputs"].size == 1_000
+
+
+def test_a_bomb_in_the_directory_is_refused(path: Path) -> None:
+    write(path, True, inputs=npy(np.zeros((1000, 1, 1))), labels=npy(np.zeros(1000, dtype=int)))
+    content = path.read_bytes()
+    # The directory claims more bytes than such a short deflate stream can hold, and the header says the same.
+    claim = claiming((2**27, 1, 1))
+    size = len(claim) + 2**30
+    write(path, True, inputs=claim + b"\0" * 100, labels=LABELS)
+    content = path.read_bytes()
+    true_size = (len(claim) + 100).to_bytes(4, "little")
+    path.write_bytes(content.replace(true_size, size.to_bytes(4, "little")))
+    with pytest.raises(MalformedFile, match="array `inputs` claims shape"):
+        Dataset.read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (claiming((-2, -3, 1)), "claims shape"),
+        (claiming((2, 1, 1), payload=b"\0" * 15), "16 bytes, but the file holds 15"),
+        (claiming((2, 1, 1), payload=b"\0" * 17), "16 bytes, but the file holds 17"),
+        (claiming((2, 1, 1), "|O", b"\x80\x04N."), "pickled Python objects, which are never loaded"),
+        (b"\x93NUMPY\x09\x00", "is not a whole .npz file"),
+        (b"not an array", "is not a whole .npz file"),
+        (b"", "is not a whole .npz file"),
+        (npy(np.array([["a"], ["b"]])), "got <U1"),
+        (npy(np.zeros((2, 1), dtype=[("x", "f8")])), "got \\[\\('x', '<f8'\\)\\]"),
+        (npy(np.zeros((2, 1), dtype=complex)), "got complex128"),
+        (npy(np.zeros((2, 1, 1), dtype="M8[s]")), "got datetime64"),
+        (npy(np.zeros((2, 2))), r"got float64 of shape \(2, 2\)"),
+        (npy(np.array(3.0)), r"got float64 of shape \(\)"),
+        (npy(np.zeros((2, 0), dtype=int)), "row 1 has an input without tokens"),
+        (npy(np.zeros((0, 1, 1))), "needs 0 labels|no samples"),
+        (npy(np.full((2, 1), -1)), "token id -1 of sequence 0"),
+        (npy(np.full((2, 1), 2**64 - 1, dtype=np.uint64)), "token id 18446744073709551615 is too large"),
+    ],
+)
+def test_wrong_inputs_are_refused(path: Path, content: bytes, message: str) -> None:
+    write(path, inputs=content, labels=LABELS)
+    with pytest.raises(Exception, match=message) as raised:
+        Dataset.read(path)
+    assert raised.value.exit_status == 4  # type: ignore[attr-defined]
+    assert str(path) in str(raised.value)
+
+
+def test_objects_made_by_numpy_are_refused(path: Path) -> None:
+    np.savez(path, inputs=np.array([[1], [1, 2]], dtype=object), labels=np.array([0, 1]))
+    with pytest.raises(MalformedFile, match="pickled Python objects"):
+        Dataset.read(path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([0.0, 1.0]), "labels must be whole numbers; got float64"),
+        (np.array([0, 1, 2]), "needs 2 labels"),
+        (np.zeros((2, 5), dtype=int), r"labels of shape \(2, 5\) do not fit"),
+        (np.zeros((2, 1, 1), dtype=int), "labels have shape"),
+        (np.array(["a", "b"]), "labels must be whole numbers"),
+    ],
+)
+def test_wrong_labels_are_refused(path: Path, labels: np.ndarray, message: str) -> None:
+    np.savez(path, inputs=np.arange(2.0).reshape(2, 1, 1), labels=labels)
+    with pytest.raises(MalformedFile, match=message):
+        Dataset.read(path)
+
+
+def test_missing_arrays_are_named(path: Path) -> None:
+    np.savez(path, x=np.zeros(1), y=np.zeros(1))
+    with pytest.raises(MalformedFile, match="holds no array `inputs`; it holds x, y"):
+        Dataset.read(path)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_cut_or_damaged_archive_is_refused(path: Path, compress: bool) -> None:
+    write(path, compress, inputs=npy(np.random.default_rng(0).random((2, 9, 9))), labels=LABELS)
+    whole = path.read_bytes()
+    for size in (1, 50, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(MalformedFile, match=re.escape(f"{path} is not a whole .npz file")):
+            Dataset.read(path)
+    damaged = bytearray(whole)
+    damaged[400] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(MalformedFile, match=r"is not a whole \.npz file|claims shape"):
+        Dataset.read(path)
+
+
+def test_non_finite_values_are_read_and_reported(path: Path) -> None:
+    values = np.zeros((2, 1, 1))
+    values[1] = np.inf
+    np.savez(path, inputs=values, labels=np.array([0, 1]))
+    assert Dataset.read(path).check().non_finite.tolist() == [[1, 0, 0]]
+
+
+def test_conflicts_in_arrays_name_the_file(path: Path) -> None:
+    np.savez(path, inputs=np.zeros((2, 1, 1)), labels=np.array([0, 1]))
+    with pytest.raises(ConflictingLabels, match=r"data\.npz: rows 1 and 2 are equal \(\[\[0\.\]\]\)"):
+        Dataset.read(path)
+    assert Dataset.read(path, on_conflict="first").n_samples == 1
