@@ -1,0 +1,139 @@
+"""Exact numbers: dyadic rationals, and sparse matrices of them.
+
+A dyadic rational is `mantissa * 2**exponent`. Sums and products of dyadic rationals are dyadic, every float is
+one, and ReLU keeps them dyadic, so a network with dyadic weights on float inputs never leaves this set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+
+from byheart.errors import ByheartError
+from byheart.theorems import realises
+
+
+@dataclass(frozen=True, slots=True)
+class Dyadic:
+    """`mantissa * 2**exponent` with an odd mantissa, or zero as (0, 0): one representation per number."""
+
+    mantissa: int
+    exponent: int
+
+    def __post_init__(self) -> None:
+        """Refuse a second representation of the same number."""
+        if (self.mantissa == 0 and self.exponent != 0) or (self.mantissa != 0 and self.mantissa % 2 == 0):
+            raise ValueError(f"{self.mantissa}·2^{self.exponent} is not in lowest terms; use Dyadic.of")
+
+    @staticmethod
+    def of(value: Number) -> Dyadic:
+        """The dyadic equal to an int, a finite float or a fraction whose denominator is a power of two."""
+        if isinstance(value, Dyadic):
+            return value
+        if isinstance(value, (float, np.floating)):
+            value = Fraction(float(value))
+        numerator, denominator = int(value.numerator), int(value.denominator)
+        if denominator & (denominator - 1):
+            raise ByheartError(f"{value} is not a dyadic rational: its denominator is not a power of two.")
+        if numerator == 0:
+            return ZERO
+        twos = (numerator & -numerator).bit_length() - 1
+        return Dyadic(numerator >> twos, twos - (denominator.bit_length() - 1))
+
+    def __float__(self) -> float:
+        """The nearest float; OverflowError where there is none."""
+        return float(self.fraction)
+
+    @property
+    def fraction(self) -> Fraction:
+        """The same number as a `Fraction`."""
+        if self.exponent >= 0:
+            return Fraction(self.mantissa << self.exponent)
+        return Fraction(self.mantissa, 1 << -self.exponent)
+
+    @property
+    @realises("KS25-bits")
+    def bits(self) -> int:
+        """Bit complexity: the binary digits before the point plus those after it.
+
+        Source:  KS25 section 3.3 after Vardi et al. (2022): the bits needed to write the parameter. The sign is free.
+        """
+        before_point = max(0, self.mantissa.bit_length() + self.exponent)
+        return before_point + max(0, -self.exponent)
+
+    @property
+    def is_float64(self) -> bool:
+        """Whether a float64 holds this number exactly."""
+        try:
+            return Fraction(float(self)) == self.fraction
+        except OverflowError:
+            return False
+
+
+ZERO = Dyadic(0, 0)
+Number: TypeAlias = int | float | Fraction | Dyadic
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """A matrix of dyadic rationals of which only the non-zero entries are kept, in row order.
+
+    A bias is a matrix of one column. `entries` must not be written to.
+    """
+
+    shape: tuple[int, int]
+    entries: Mapping[tuple[int, int], Dyadic]
+
+    def __post_init__(self) -> None:
+        """Check indices, drop zeros and put the entries in row order."""
+        n_rows, n_cols = self.shape
+        for row, col in self.entries:
+            if not (0 <= row < n_rows and 0 <= col < n_cols):
+                raise IndexError(f"entry ({row}, {col}) lies outside a matrix of shape {self.shape}")
+        kept = {index: self.entries[index] for index in sorted(self.entries) if self.entries[index] != ZERO}
+        object.__setattr__(self, "entries", kept)
+
+    @staticmethod
+    def of(shape: tuple[int, int], entries: Mapping[tuple[int, int], Number]) -> SparseMatrix:
+        """From any numbers that are dyadic."""
+        return SparseMatrix(shape, {index: Dyadic.of(value) for index, value in entries.items()})
+
+    @staticmethod
+    def from_array(array: np.ndarray) -> SparseMatrix:
+        """From floats or integers of one or two axes; a vector becomes one column."""
+        table = array.reshape(len(array), -1)
+        rows, cols = np.nonzero(table)
+        picked = table[rows, cols].tolist()
+        entries = zip(rows.tolist(), cols.tolist(), picked, strict=True)
+        return SparseMatrix(table.shape, {(row, col): Dyadic.of(value) for row, col, value in entries})
+
+    def rows(self) -> list[list[tuple[int, Dyadic]]]:
+        """For each row its non-zero entries as (column, value)."""
+        table: list[list[tuple[int, Dyadic]]] = [[] for _ in range(self.shape[0])]
+        for (row, col), value in self.entries.items():
+            table[row].append((col, value))
+        return table
+
+    def __eq__(self, other: object) -> bool:
+        """Equal shape and equal entries."""
+        return isinstance(other, SparseMatrix) and self.shape == other.shape and self.entries == other.entries
+
+    __hash__ = None  # type: ignore[assignment]  # entries are a mapping
+
+
+Weights: TypeAlias = SparseMatrix | np.ndarray
+
+
+def as_sparse(weights: Weights) -> SparseMatrix:
+    """The same numbers, exactly, as a sparse matrix."""
+    return weights if isinstance(weights, SparseMatrix) else SparseMatrix.from_array(weights)
+
+
+def nonzero_values(weights: Weights) -> Iterator[Dyadic]:
+    """The non-zero entries, exactly."""
+    values: Iterable[Dyadic] = as_sparse(weights).entries.values()
+    return iter(values)

@@ -1,0 +1,179 @@
+"""The network as a `torch.nn.Module` with ordinary parameters: inspect it, fine-tune it, move it to a GPU.
+
+This file imports nothing beyond torch and numpy at run time apart from the architecture itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from byheart.network.architecture import Attention, FeedForward, SumPool, Transformer
+from byheart.network.dyadic import Weights
+from byheart.network.floats import dense
+
+
+class FeedForwardModule(nn.Module):
+    """H + W2 ReLU(W1 H + b1) + b2 (KS25 eq. 3)."""
+
+    def __init__(self, w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor) -> None:
+        """Wrap the four weight tensors."""
+        super().__init__()
+        self.w1, self.b1 = nn.Parameter(w1), nn.Parameter(b1)
+        self.w2, self.b2 = nn.Parameter(w2), nn.Parameter(b2)
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        """(batch, seq, m) to (batch, seq, m)."""
+        hidden = torch.relu(nn.functional.linear(stream, self.w1, self.b1))
+        return stream + nn.functional.linear(hidden, self.w2, self.b2)
+
+
+class AttentionModule(nn.Module):
+    """Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39); heads are the leading axis of each parameter."""
+
+    def __init__(
+        self,
+        kind: str,
+        value: torch.Tensor,
+        output: torch.Tensor,
+        key: torch.Tensor | None,
+        query: torch.Tensor | None,
+    ) -> None:
+        """Wrap weights of shape (heads, s, m), output (heads, m, s)."""
+        super().__init__()
+        self.kind = kind
+        self.value, self.output = nn.Parameter(value), nn.Parameter(output)
+        self.key = None if key is None else nn.Parameter(key)
+        self.query = None if query is None else nn.Parameter(query)
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        """(batch, seq, m) to (batch, seq, m)."""
+        values = torch.einsum("hsm,bnm->bhns", self.value, stream)
+        if self.kind == "uniform":
+            # the sum first: integers stay integers, and W_O may carry the factor n
+            mixed = values.sum(dim=2, keepdim=True)
+            change = torch.einsum("hms,bhns->bnm", self.output, mixed) / stream.shape[1]
+            return stream + change
+        assert self.key is not None
+        assert self.query is not None
+        keys = torch.einsum("hsm,bnm->bhns", self.key, stream)
+        queries = torch.einsum("hsm,bnm->bhns", self.query, stream)
+        scores = torch.einsum("bhks,bhqs->bhqk", keys, queries)
+        if self.kind == "softmax":
+            mixture = torch.softmax(scores, dim=-1)
+        else:
+            largest = (scores == scores.amax(dim=-1, keepdim=True)).to(scores.dtype)
+            mixture = largest / largest.sum(dim=-1, keepdim=True)
+        return stream + torch.einsum("hms,bhqk,bhks->bqm", self.output, mixture, values)
+
+
+class SumPoolModule(nn.Module):
+    """Σ_k Z_k, one token out."""
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        """(batch, seq, m) to (batch, 1, m)."""
+        return stream.sum(dim=1, keepdim=True)
+
+
+class TransformerModule(nn.Module):
+    """E_out ∘ layers ∘ E_in, after the embedding where inputs are token ids (KS25 eq. 4)."""
+
+    def __init__(
+        self,
+        embedding: nn.Embedding | None,
+        positions: torch.Tensor | None,
+        w_in: torch.Tensor,
+        layers: list[nn.Module],
+        w_out: torch.Tensor,
+    ) -> None:
+        """Wrap the parts."""
+        super().__init__()
+        self.embedding = embedding
+        self.positions = None if positions is None else nn.Parameter(positions)
+        self.w_in, self.w_out = nn.Parameter(w_in), nn.Parameter(w_out)
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs)."""
+        vectors = inputs if self.embedding is None else self.embedding(inputs)
+        if self.positions is not None:
+            vectors = vectors + self.positions
+        stream = nn.functional.linear(vectors.to(self.w_in.dtype), self.w_in)
+        for layer in self.layers:
+            stream = layer(stream)
+        return nn.functional.linear(stream, self.w_out)
+
+
+def to_module(network: Transformer, dtype: str | None = None) -> TransformerModule:
+    """`network` as a PyTorch module in `dtype` ("float64" or "float32"; exact networks: "float64").
+
+    Raises `InexactWeights` if a weight has no exact value in that type: a rounded weight is another network.
+    """
+    precision = dtype or ("float64" if network.precision == "exact" else network.precision)
+
+    def tensor(name: str, weights: Weights, *, vector: bool = False) -> torch.Tensor:
+        return torch.from_numpy(dense(name, weights, precision, vector=vector))
+
+    embedding, positions = None, None
+    if network.embedding is not None:
+        table = tensor("embedding.tokens", network.embedding.tokens)
+        embedding = nn.Embedding(table.shape[0], table.shape[1], _weight=table)
+        if network.embedding.positions is not None:
+            positions = tensor("embedding.positions", network.embedding.positions)
+    layers: list[nn.Module] = []
+    for number, layer in enumerate(network.layers):
+        at = f"layers.{number}"
+        if isinstance(layer, FeedForward):
+            layers.append(
+                FeedForwardModule(
+                    tensor(f"{at}.w1", layer.w1),
+                    tensor(f"{at}.b1", layer.b1, vector=True),
+                    tensor(f"{at}.w2", layer.w2),
+                    tensor(f"{at}.b2", layer.b2, vector=True),
+                )
+            )
+        elif isinstance(layer, Attention):
+            parts = {
+                name: [tensor(f"{at}.{name}", getattr(head, name)) for head in layer.heads]
+                for name in ("value", "output", "key", "query")
+                if getattr(layer.heads[0], name) is not None
+            }
+            stacked = {name: torch.stack(tensors) for name, tensors in parts.items()}
+            layers.append(
+                AttentionModule(
+                    layer.kind, stacked["value"], stacked["output"], stacked.get("key"), stacked.get("query")
+                )
+            )
+        else:
+            assert isinstance(layer, SumPool)
+            layers.append(SumPoolModule())
+    return TransformerModule(
+        embedding, positions, tensor("w_in", network.w_in), layers, tensor("w_out", network.w_out)
+    )
+
+
+def run_module(
+    network: Transformer,
+    encoded: np.ndarray,
+    *,
+    last_only: bool = False,
+    batch_size: int = 4096,
+    device: str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens)."""
+    module = to_module(network).to(device).eval()
+    pieces = []
+    with torch.no_grad():
+        for start in range(0, len(encoded), batch_size):
+            batch = torch.from_numpy(np.array(encoded[start : start + batch_size])).to(device)
+            if network.embedding is None:
+                batch = batch.to(module.w_in.dtype)
+            outputs = module(batch)[:, :, 0]
+            pieces.append((outputs[:, -1] if last_only else outputs).cpu().numpy())
+            if progress is not None:
+                progress(min(start + batch_size, len(encoded)), len(encoded))
+    return np.concatenate(pieces) if pieces else np.zeros((0,))

@@ -1,0 +1,105 @@
+"""The interpreter by hand-worked examples: it is the definition, so its tests are arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from byheart.network import (
+    Attention,
+    Embedding,
+    FeedForward,
+    Head,
+    ShapeMismatch,
+    SparseMatrix,
+    SumPool,
+    Transformer,
+)
+from byheart.network.interpreter import NotExact, hardmax, interpret, relu, softmax
+from byheart.theorems import checks
+
+
+def column(*values: object) -> SparseMatrix:
+    return SparseMatrix.of((len(values), 1), {(i, 0): v for i, v in enumerate(values)})
+
+
+def matrix(*rows: tuple[object, ...]) -> SparseMatrix:
+    entries = {(i, j): v for i, row in enumerate(rows) for j, v in enumerate(row)}
+    return SparseMatrix.of((len(rows), len(rows[0])), entries)
+
+
+ONE = matrix((1,))
+
+
+@checks("KS25-eq1")
+def test_hardmax_shares_ties() -> None:
+    assert hardmax([Fraction(1), Fraction(3), Fraction(3)]) == [0, Fraction(1, 2), Fraction(1, 2)]
+    assert hardmax([Fraction(-1)]) == [1]
+
+
+def test_softmax_is_exact_only_where_scores_are_equal() -> None:
+    assert softmax([Fraction(7)] * 4) == [Fraction(1, 4)] * 4
+    with pytest.raises(NotExact, match="irrational"):
+        softmax([Fraction(0), Fraction(1)])
+    assert relu(Fraction(-1, 2)) == 0
+
+
+@checks("KS25-eq3")
+def test_feed_forward_adds_to_its_input() -> None:
+    # h = (2, 5): W1 h + b1 = (2·2 - 5 + 0, 5 + 1) = (-1, 6) -> ReLU (0, 6); W2 -> (3·0 + 1/2·6, -6); b2 = (0, 10)
+    layer = FeedForward(
+        matrix((2, -1), (0, 1)), column(0, 1), matrix((3, Fraction(1, 2)), (0, -1)), column(0, 10)
+    )
+    network = Transformer(matrix((1, 0), (0, 1)), (layer,), matrix((1, 0), (0, 1)), 1)
+    assert interpret(network, np.array([[2.0, 5.0]])) == [[2 + 3, 5 - 6 + 10]]
+
+
+@checks("KS25-eq2", "KS25-eq12")
+def test_hard_attention_reads_the_token_with_the_largest_score() -> None:
+    # z = 1, 3, 2; key = query = identity, so every token looks at the largest z = 3 and adds 10·3
+    layer = Attention((Head(ONE, matrix((10,)), ONE, ONE),), "hardmax")
+    network = Transformer(ONE, (layer,), ONE, 3)
+    assert interpret(network, np.array([[1.0], [3.0], [2.0]])) == [[31], [33], [32]]
+
+
+@checks("KS25-eq39", "KS25-eq2")
+def test_softmax_with_a_zero_key_is_uniform() -> None:
+    zero = matrix((0,))
+    soft = Attention((Head(ONE, ONE, zero, ONE),), "softmax")
+    uniform = Attention((Head(ONE, ONE),), "uniform")
+    sequence = np.array([[1.0], [2.0], [6.0]])
+    outputs = [interpret(Transformer(ONE, (layer,), ONE, 3), sequence) for layer in (soft, uniform)]
+    assert outputs[0] == outputs[1] == [[4], [5], [9]]
+
+
+@checks("KS25-eq4")
+def test_embedding_positions_and_pooling() -> None:
+    embedding = Embedding(matrix((1, 0), (0, 1)), matrix((10, 0), (20, 0)))
+    network = Transformer(matrix((1, 100)), (), ONE, 2, embedding)
+    assert interpret(network, np.array([1, 0])) == [[110], [21]]
+    pooled = Transformer(matrix((1, 100)), (SumPool(),), ONE, 2, embedding)
+    assert interpret(pooled, np.array([1, 0])) == [[131]]
+    with pytest.raises(IndexError, match="row 2"):
+        interpret(network, np.array([2, 0]))
+
+
+def test_shapes_are_checked_when_a_network_is_made() -> None:
+    with pytest.raises(ShapeMismatch, match="b1 has shape"):
+        FeedForward(ONE, column(1, 2), ONE, column(0))
+    with pytest.raises(ShapeMismatch, match="w_out reads 2"):
+        Transformer(ONE, (), matrix((1, 1)), 1)
+    with pytest.raises(ShapeMismatch, match="lacks its key"):
+        Attention((Head(ONE, ONE),), "hardmax")
+    with pytest.raises(ShapeMismatch, match="has a key"):
+        Attention((Head(ONE, ONE, ONE, ONE),), "uniform")
+    with pytest.raises(ShapeMismatch, match="of one kind"):
+        Transformer(ONE, (), np.ones((1, 1)), 1)
+    wide = FeedForward(matrix((1, 1)), column(0), matrix((1,), (1,)), column(0, 0))
+    with pytest.raises(ShapeMismatch, match="layer 0 reads 2"):
+        Transformer(ONE, (wide,), ONE, 1)
+    with pytest.raises(ShapeMismatch, match="head of layer 0"):
+        Transformer(ONE, (Attention((Head(matrix((1, 1)), matrix((1,), (1,))),), "uniform"),), ONE, 1)
+    with pytest.raises(ShapeMismatch, match="at least one head"):
+        Attention((), "uniform")
