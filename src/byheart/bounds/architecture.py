@@ -1,0 +1,339 @@
+"""Read an architecture file in the Hugging Face manner and count its parameters exactly.
+
+Only key names are shared with that library; nothing of it is imported. The count is that of the model as
+published with the file: token embeddings, blocks, final normalisation and the output matrix where it is
+not tied (BERT: the encoder with its pooler).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from byheart.bounds.config_keys import Keys
+from byheart.errors import MalformedFile
+
+Kind = Literal["decoder", "encoder", "encoder-decoder"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One named share of the parameters, and how many of it take part in one token's computation."""
+
+    name: str
+    parameters: int
+    active: int
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A Transformer by its sizes, with an exact parameter count."""
+
+    family: str
+    kind: Kind
+    vocab: int
+    dim: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    hidden_width: int
+    context_length: int | None
+    activation: str
+    n_experts: int
+    experts_per_token: int
+    parts: tuple[Part, ...]
+
+    @property
+    def parameters(self) -> int:
+        """All parameters."""
+        return sum(part.parameters for part in self.parts)
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that take part in one token's computation; fewer than all in a mixture of experts."""
+        return sum(part.active for part in self.parts)
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready dictionary."""
+        sizes = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "parts"}
+        return {
+            **sizes,
+            "parameters": self.parameters,
+            "active_parameters": self.active_parameters,
+            "parts": {part.name: part.parameters for part in self.parts},
+        }
+
+
+def read_architecture(config: object) -> Architecture:
+    """Count the parameters an architecture file describes; `config` is its JSON, parsed.
+
+    Raises MalformedFile, naming every missing key, every value of the wrong kind and every contradiction;
+    keys that do not bear on the size are ignored.
+    """
+    if not isinstance(config, Mapping):
+        raise MalformedFile(
+            f"the architecture file holds a {type(config).__name__}, not an object of keys and values."
+        )
+    family = _family(config)
+    return _READERS[family](Keys(config, family))
+
+
+def _family(config: Mapping[str, object]) -> str:
+    known = f"  Known values of model_type: {', '.join(sorted(_READERS))}."
+    named = config.get("model_type")
+    if named is None:
+        listed = config.get("architectures")
+        first = str(listed[0]) if isinstance(listed, list) and listed else ""
+        for family in _READERS:
+            head = family.removesuffix("_text").replace("_", "")
+            if first.lower().startswith(head) and first[len(head) :].startswith(("For", "LMHead", "Model")):
+                return family
+        raise MalformedFile(
+            f"the architecture file has no key `model_type`, which says how to read the others.\n{known}",
+            missing=("model_type",),
+        )
+    if not isinstance(named, str) or named not in _READERS:
+        raise MalformedFile(f"`model_type` is {named!r}, which is not known here.\n{known}", model_type=named)
+    return named
+
+
+def _gpt2(keys: Keys) -> Architecture:
+    keys.need("vocab_size", "n_positions", "n_embd", "n_layer", "n_head")
+    keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
+    d, n_layers = keys.size("n_embd"), keys.size("n_layer")
+    hidden = keys.size("n_inner", 4 * d)
+    head_dim = keys.divided("n_embd", "n_head")
+    attention = (3 * d * d + 3 * d) + (d * d + d)
+    feed_forward = (d * hidden + hidden) + (hidden * d + d)
+    return _decoder(
+        keys,
+        heads=(keys.size("n_head"), keys.size("n_head"), head_dim),
+        dim=d,
+        n_layers=n_layers,
+        hidden=hidden,
+        context=keys.size("n_positions"),
+        activation=keys.word("activation_function", "gelu_new"),
+        parts=(
+            _dense("token embedding", keys.size("vocab_size") * d),
+            _dense("position embedding", keys.size("n_positions") * d),
+            _dense("attention", n_layers * attention),
+            _dense("feed-forward", n_layers * feed_forward),
+            _dense("normalisation", n_layers * 4 * d + 2 * d),
+            *_output(keys, keys.size("vocab_size") * d, tied_by_default=True),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _LlamaStyle:
+    """How a family differs from Llama: defaults, biases and the norms of one block."""
+
+    tied: bool = False
+    qkv_bias: bool = False
+    head_dim: int | None = None
+    head_norms: int = 0
+    block_norms: int = 2
+    experts: str = ""  # the key that counts experts, for mixtures
+    activation: str = "silu"
+
+
+def _llama_like(style: _LlamaStyle) -> Callable[[Keys], Architecture]:
+    """A reader for decoders with rotary positions, RMS norms and a gated feed-forward part."""
+
+    def read(keys: Keys) -> Architecture:
+        keys.need(
+            "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"
+        )
+        if style.experts:
+            keys.need(style.experts, "num_experts_per_tok")
+        d, n_layers = keys.size("hidden_size"), keys.size("num_hidden_layers")
+        n_heads = keys.size("num_attention_heads")
+        n_kv = keys.size("num_key_value_heads", n_heads)
+        keys.must_divide("num_key_value_heads", n_kv, "num_attention_heads", n_heads)
+        given = keys.size("head_dim", style.head_dim or 0)
+        head_dim = given or keys.divided("hidden_size", "num_attention_heads")
+        bias = keys.flag("attention_bias", False)
+        queries, pairs = n_heads * head_dim, 2 * n_kv * head_dim
+        attention = 2 * d * queries + d * pairs
+        attention += queries + pairs if style.qkv_bias or bias else 0
+        attention += d if bias else 0
+        norms = style.block_norms * d + style.head_norms * head_dim
+        return _decoder(
+            keys,
+            heads=(n_heads, n_kv, head_dim),
+            dim=d,
+            n_layers=n_layers,
+            hidden=keys.size("moe_intermediate_size", keys.size("intermediate_size")),
+            context=keys.size("max_position_embeddings", 0) or None,
+            activation=keys.word("hidden_act", keys.word("hidden_activation", style.activation)),
+            parts=(
+                _dense("token embedding", keys.size("vocab_size") * d),
+                _dense("attention", n_layers * attention),
+                *_gated_feed_forward(keys, style, d, n_layers),
+                _dense("normalisation", n_layers * norms + d),
+                *_output(keys, keys.size("vocab_size") * d, tied_by_default=style.tied),
+            ),
+            experts=style.experts,
+        )
+
+    return read
+
+
+def _gated_feed_forward(keys: Keys, style: _LlamaStyle, d: int, n_layers: int) -> tuple[Part, ...]:
+    wide = keys.size("intermediate_size")
+    bias = (2 * wide + d) if keys.flag("mlp_bias", False) else 0
+    plain = 3 * d * wide + bias
+    if not style.experts:
+        return (_dense("feed-forward", n_layers * plain),)
+    n_experts, chosen = keys.size(style.experts), keys.size("num_experts_per_tok")
+    if chosen > n_experts:
+        raise MalformedFile(f"num_experts_per_tok = {chosen} is more than {style.experts} = {n_experts}.")
+    n_sparse = keys.sparse_layers(n_layers)
+    expert = 3 * d * keys.size("moe_intermediate_size", wide)
+    shared_width = keys.size("shared_expert_intermediate_size", 0)
+    shared = 3 * d * shared_width + d if shared_width else 0  # with the gate that weighs it
+    parts = [
+        Part("experts", n_sparse * n_experts * expert, n_sparse * chosen * expert),
+        _dense("router", n_sparse * d * n_experts),
+    ]
+    if shared:
+        parts.append(_dense("shared expert", n_sparse * shared))
+    if n_sparse < n_layers:
+        parts.append(_dense("feed-forward", (n_layers - n_sparse) * plain))
+    return tuple(parts)
+
+
+def _t5(keys: Keys) -> Architecture:
+    keys.need("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
+    d, hidden, n_heads = keys.size("d_model"), keys.size("d_ff"), keys.size("num_heads")
+    n_encoder = keys.size("num_layers")
+    n_decoder = keys.size("num_decoder_layers", n_encoder)
+    attention = 4 * d * n_heads * keys.size("d_kv")
+    form = keys.word("feed_forward_proj", "relu")
+    feed_forward = (3 if form.startswith("gated") else 2) * d * hidden
+    bias = keys.size("relative_attention_num_buckets", 32) * n_heads
+    embedding = keys.size("vocab_size") * d
+    return Architecture(
+        family=keys.family,
+        kind="encoder-decoder",
+        vocab=keys.size("vocab_size"),
+        dim=d,
+        n_layers=n_encoder + n_decoder,
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_dim=keys.size("d_kv"),
+        hidden_width=hidden,
+        context_length=None,
+        activation=form.removeprefix("gated-"),
+        n_experts=1,
+        experts_per_token=1,
+        parts=(
+            _dense("token embedding", embedding),
+            _dense("attention", n_encoder * attention + n_decoder * 2 * attention),
+            _dense("relative position bias", 2 * bias),
+            _dense("feed-forward", (n_encoder + n_decoder) * feed_forward),
+            _dense("normalisation", (2 * n_encoder + 3 * n_decoder + 2) * d),
+            *_output(keys, embedding, tied_by_default=True),
+        ),
+    )
+
+
+def _bert(keys: Keys) -> Architecture:
+    keys.need(
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "max_position_embeddings",
+    )  # fmt: skip
+    keys.require(
+        "position_embedding_type", "absolute", "relative positions add tables this count does not cover"
+    )
+    keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
+    d, n_layers, hidden = (
+        keys.size("hidden_size"),
+        keys.size("num_hidden_layers"),
+        keys.size("intermediate_size"),
+    )
+    n_heads, positions = keys.size("num_attention_heads"), keys.size("max_position_embeddings")
+    return Architecture(
+        family=keys.family,
+        kind="encoder",
+        vocab=keys.size("vocab_size"),
+        dim=d,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_dim=keys.divided("hidden_size", "num_attention_heads"),
+        hidden_width=hidden,
+        context_length=positions,
+        activation=keys.word("hidden_act", "gelu"),
+        n_experts=1,
+        experts_per_token=1,
+        parts=(
+            _dense("token embedding", keys.size("vocab_size") * d),
+            _dense("position embedding", positions * d),
+            _dense("segment embedding", keys.size("type_vocab_size", 2) * d),
+            _dense("attention", n_layers * 4 * (d * d + d)),
+            _dense("feed-forward", n_layers * (d * hidden + hidden + hidden * d + d)),
+            _dense("normalisation", n_layers * 4 * d + 2 * d),
+            _dense("pooler", d * d + d),
+        ),
+    )
+
+
+def _dense(name: str, parameters: int) -> Part:
+    return Part(name, parameters, parameters)
+
+
+def _output(keys: Keys, size: int, tied_by_default: bool) -> tuple[Part, ...]:
+    return () if keys.flag("tie_word_embeddings", tied_by_default) else (_dense("output", size),)
+
+
+def _decoder(
+    keys: Keys,
+    *,
+    heads: tuple[int, int, int],
+    dim: int,
+    n_layers: int,
+    hidden: int,
+    context: int | None,
+    activation: str,
+    parts: tuple[Part, ...],
+    experts: str = "",
+) -> Architecture:
+    n_heads, n_kv_heads, head_dim = heads
+    return Architecture(
+        family=keys.family,
+        kind="decoder",
+        vocab=keys.size("vocab_size"),
+        dim=dim,
+        n_layers=n_layers,
+        n_heads=n_heads,
+        n_kv_heads=n_kv_heads,
+        head_dim=head_dim,
+        hidden_width=hidden,
+        context_length=context,
+        activation=activation,
+        n_experts=keys.size(experts) if experts else 1,
+        experts_per_token=keys.size("num_experts_per_tok") if experts else 1,
+        parts=parts,
+    )
+
+
+_READERS: Mapping[str, Callable[[Keys], Architecture]] = {
+    "gpt2": _gpt2,
+    "llama": _llama_like(_LlamaStyle()),
+    "mistral": _llama_like(_LlamaStyle()),
+    "qwen2": _llama_like(_LlamaStyle(qkv_bias=True)),
+    "qwen3": _llama_like(_LlamaStyle(head_dim=128, head_norms=2)),
+    "gemma": _llama_like(_LlamaStyle(tied=True, head_dim=256, activation="gelu")),
+    "gemma2": _llama_like(_LlamaStyle(tied=True, head_dim=256, block_norms=4, activation="gelu")),
+    "gemma3_text": _llama_like(
+        _LlamaStyle(tied=True, head_dim=256, head_norms=2, block_norms=4, activation="gelu")
+    ),
+    "mixtral": _llama_like(_LlamaStyle(experts="num_local_experts")),
+    "qwen2_moe": _llama_like(_LlamaStyle(qkv_bias=True, experts="num_experts")),
+    "qwen3_moe": _llama_like(_LlamaStyle(head_dim=128, head_norms=2, experts="num_experts")),
+    "t5": _t5,
+    "bert": _bert,
+}

@@ -1,0 +1,69 @@
+"""What theory says: one number with its kind, its assumptions and its source.
+
+A `Bound` is never a measurement and never a certificate: those are other types, and nothing here turns
+one into another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+Kind = Literal["lower", "upper", "exact"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One theorem evaluated on one problem.
+
+    `value` is an integer or an exact rational, rounded outward where a real number had to be rounded: a
+    lower bound down, an upper bound up. `statement` is the id in the theorem index, empty where the index
+    lists none. `quantity` says what is bounded ("parameters", "bits", "depth",
+    "samples", ...); two bounds may be compared only when their quantities agree and both apply.
+    """
+
+    name: str
+    statement: str
+    quantity: str
+    kind: Kind
+    value: int | Fraction
+    assumptions: tuple[str, ...]
+    source: str
+    sentence: str
+
+    def __post_init__(self) -> None:
+        """Refuse a bound that could mislead: a float, an unknown kind, no source or no sentence."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int | Fraction):
+            raise TypeError(f"{self.name}: a bound is an int or a Fraction, not {type(self.value).__name__}")
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"{self.name}: kind {self.kind!r} is none of {', '.join(get_args(Kind))}")
+        if not (self.name and self.quantity and self.source and self.sentence):
+            raise ValueError(f"{self.name!r}: a bound needs a name, a quantity, a source and a sentence")
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready dictionary; a rational that is no integer becomes the string "p/q"."""
+        whole = self.value.denominator == 1
+        return {
+            "name": self.name,
+            "statement": self.statement,
+            "quantity": self.quantity,
+            "kind": self.kind,
+            "value": int(self.value) if whole else str(self.value),
+            "assumptions": list(self.assumptions),
+            "source": self.source,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """A bound that says nothing about a problem, and why."""
+
+    name: str
+    statement: str
+    reason: str
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready dictionary."""
+        return {"name": self.name, "statement": self.statement, "reason": self.reason}

@@ -1,0 +1,95 @@
+"""Careful reading of an architecture file's keys: every problem named with the file's own key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from byheart.errors import MalformedFile
+
+_LARGEST = 1 << 48  # no published size comes near; larger ones are mistakes
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one file, read as one family of architectures. JSON's null counts as absent."""
+
+    config: Mapping[str, object]
+    family: str
+
+    def need(self, *names: str) -> None:
+        """Refuse unless all these keys are there, naming every one that is missing."""
+        missing = tuple(name for name in names if self.config.get(name) is None)
+        if missing:
+            raise MalformedFile(
+                f"a {self.family} architecture file needs the keys {', '.join(missing)}, which are missing.\n"
+                f"  It has: {', '.join(sorted(map(str, self.config))) or 'no keys at all'}.",
+                missing=missing,
+                family=self.family,
+            )
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """A positive whole number; `default` where the key is absent (0 may stand for "none")."""
+        value = self.config.get(name)
+        if value is None:
+            if default is None:
+                self.need(name)
+            return default or 0
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST:
+            raise MalformedFile(
+                f"`{name}` is {value!r}; a {self.family} architecture needs a positive whole number there.",
+                key=name,
+                value=value,
+            )
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self.config.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise MalformedFile(f"`{name}` is {value!r}; it must be true or false.", key=name, value=value)
+        return value
+
+    def word(self, name: str, default: str) -> str:
+        """A string."""
+        value = self.config.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise MalformedFile(f"`{name}` is {value!r}; it must be a word.", key=name, value=value)
+        return value
+
+    def refuse(self, name: str, value: object, reason: str) -> None:
+        """Refuse a value that would change the count in a way we do not know."""
+        if self.config.get(name) == value:
+            raise MalformedFile(f"`{name}` is {value!r}: {reason}.", key=name, value=value)
+
+    def require(self, name: str, value: object, reason: str) -> None:
+        """Refuse any value but this one, if the key is there."""
+        given = self.config.get(name)
+        if given is not None and given != value:
+            raise MalformedFile(f"`{name}` is {given!r}, not {value!r}: {reason}.", key=name, value=given)
+
+    def divided(self, whole: str, part: str) -> int:
+        """The size of one part, where the parts must make up the whole exactly."""
+        return self.must_divide(part, self.size(part), whole, self.size(whole))
+
+    def must_divide(self, part: str, part_value: int, whole: str, whole_value: int) -> int:
+        """whole / part, refused when it is not a whole number."""
+        if whole_value % part_value:
+            raise MalformedFile(
+                f"`{part}` = {part_value} does not divide `{whole}` = {whole_value}; one of them is wrong.",
+                **{part: part_value, whole: whole_value},
+            )
+        return whole_value // part_value
+
+    def sparse_layers(self, n_layers: int) -> int:
+        """Layers with experts: every `decoder_sparse_step`-th, less those listed in `mlp_only_layers`."""
+        step = self.size("decoder_sparse_step", 1)
+        plain = self.config.get("mlp_only_layers") or ()
+        if not isinstance(plain, list | tuple) or not all(isinstance(i, int) for i in plain):
+            raise MalformedFile(f"`mlp_only_layers` is {plain!r}; it must be a list of layer numbers.")
+        dense = sum(1 for i in set(plain) if 0 <= i < n_layers and (i + 1) % step == 0)
+        return n_layers // step - dense

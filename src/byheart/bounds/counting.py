@@ -1,0 +1,78 @@
+"""The pigeonhole bound: as many bits as there are labellings (KS25 Remarks 4.4 and 4.6)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.enclosures import ceil_fraction, log2, settle
+from byheart.theorems import realises
+
+_EXACT_POWER_BITS = 1 << 16
+
+
+def label_bits(n_labels: int, n_classes: int) -> int:
+    """ceil(log2(n_classes ** n_labels)): whole bits that can tell all labellings apart, exactly.
+
+    Small powers are formed and measured; large ones go through an enclosure of log2(n_classes), refined
+    until both ends round to the same integer. A power of two is exact, and otherwise
+    n_labels * log2(n_classes) is irrational, so the refinement ends.
+    """
+    if n_labels < 0 or n_classes < 1:
+        raise ValueError("n_labels must be at least 0 and n_classes at least 1")
+    if n_classes & (n_classes - 1) == 0:
+        return n_labels * (n_classes.bit_length() - 1)
+    if n_labels * n_classes.bit_length() <= _EXACT_POWER_BITS:
+        largest: int = n_classes**n_labels - 1
+        return largest.bit_length()
+    start_bits = 64 + n_labels.bit_length()
+    return settle(lambda bits: log2(n_classes, bits) * n_labels, ceil_fraction, start_bits)
+
+
+def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound:
+    bits = label_bits(n_labels, n_classes)
+    return Bound(
+        name=f"KS25 Remark {remark} (counting)",
+        statement=f"KS25-R{remark}",
+        quantity="bits",
+        kind="lower",
+        value=bits,
+        assumptions=(
+            f"every one of the {n_classes}^{n_labels} labellings must be storable in the same format",
+            setting,
+        ),
+        source=f"Kajitsuka & Sato 2025, Remark {remark}",
+        sentence=(
+            f"{n_labels} labels from {n_classes} classes have {n_classes}^{n_labels} labellings, so any "
+            f"model that can hold each of them stores at least {bits} bits."
+        ),
+    )
+
+
+@realises("KS25-R4.4")
+def counting_next_token(n_samples: int, n_classes: int) -> Bound:
+    """Remark 4.4: one label for each of `n_samples` distinct contexts needs N log2 C bits."""
+    return _counting("4.4", n_samples, n_classes, "the contexts are distinct, one label each")
+
+
+@realises("KS25-R4.6")
+def counting_seq_to_seq(n_samples: int, seq_len: int, n_classes: int) -> Bound:
+    """Remark 4.6: a label for each token of `n_samples` sequences of distinct tokens needs nN log2 C bits."""
+    return _counting("4.6", n_samples * seq_len, n_classes, "all tokens have distinct contexts")
+
+
+def parameter_floor(bits: int, bits_per_parameter: int) -> Bound:
+    """Parameters needed to hold `bits` bits when a parameter holds `bits_per_parameter` of them."""
+    if bits < 0 or bits_per_parameter < 1:
+        raise ValueError("bits must be at least 0 and bits_per_parameter at least 1")
+    value = ceil_fraction(Fraction(bits, bits_per_parameter))
+    return Bound(
+        name=f"information floor at {bits_per_parameter} bits per parameter",
+        statement="KS25-bits",
+        quantity=f"parameters of {bits_per_parameter} bits",
+        kind="lower",
+        value=value,
+        assumptions=(f"every parameter is stored in at most {bits_per_parameter} bits",),
+        source="Kajitsuka & Sato 2025, section 3.3 and Remark 4.4",
+        sentence=f"{bits} bits need at least {value} parameters of {bits_per_parameter} bits.",
+    )

@@ -1,0 +1,246 @@
+"""Dana, Pydi & Chevaleyre (2024): what one layer of attention alone can hold.
+
+Notation in the docstrings: N tokens in the dictionary (`n_tokens`), S `seq_len`, H `n_heads`, d `dim`, d_h
+`head_dim`, T₀ sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.enclosures import DEFAULT_BITS, Interval, Rational, as_fraction, exp2, ln, log2, sqrt
+from byheart.theorems import realises
+
+_PAPER = "Dana, Pydi & Chevaleyre 2024"
+REAL = "parameters are real numbers of any precision"
+ATTENTION_ONLY = "one attention layer with positions and a skip connection, no feed-forward part (eqs. 1-2)"
+ONE_LENGTH = "all sequences have the same length"
+
+
+@dataclass(frozen=True)
+class AttentionOnlyShape:
+    """The attention-only Transformer of eqs. (1)-(2)."""
+
+    n_tokens: int
+    seq_len: int
+    dim: int
+    head_dim: int
+    n_heads: int
+
+    @property
+    def parameters(self) -> int:
+        """d (S + 2N + 4 d_h H): positions, embedding and unembedding, four matrices per head."""
+        return self.dim * (self.seq_len + 2 * self.n_tokens + 4 * self.head_dim * self.n_heads)
+
+    @property
+    def rank(self) -> int:
+        """H min(d, d_h) + d. Departs: printed as H d_h + d, which a head wider than d does not reach."""
+        return self.n_heads * min(self.dim, self.head_dim) + self.dim
+
+
+@realises("DPC24-T1")
+def theorem_1(shape: AttentionOnlyShape) -> Bound:
+    """So many sequences can be given the logits of any sequence encoder of dimension d, up to any γ > 0."""
+    return Bound(
+        name="DPC24 Theorem 1",
+        statement="DPC24-T1",
+        quantity="contexts",
+        kind="lower",
+        value=shape.rank,
+        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support"),
+        source=f"{_PAPER}, Theorem 1 with ε = 0",
+        sentence=(
+            f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
+            f"{shape.dim} on any {shape.rank} sequences."
+        ),
+    )
+
+
+@realises("DPC24-T1")
+def theorem_1_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int) -> Bound:
+    """Theorem 1 with heads of size 1: d (S + 2N + 4 (T - d)) parameters for T sequences."""
+    value = dim * (seq_len + 2 * n_tokens + 4 * max(n_contexts - dim, 0))
+    exact = dim >= n_tokens - 1
+    return Bound(
+        name="DPC24 Theorem 1",
+        statement="DPC24-T1",
+        quantity="parameters" if exact else f"parameters at embedding dimension {dim}",
+        kind="upper",
+        value=value,
+        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0"),
+        source=f"{_PAPER}, Theorem 1 with ε = 0" + (" and Proposition 2" if exact else ""),
+        sentence=(
+            f"{value} parameters of attention alone reach the best encoder of dimension {dim} on any "
+            f"{n_contexts} sequences" + (", which is exact at this dimension." if exact else ".")
+        ),
+    )
+
+
+@realises("DPC24-T3")
+def theorem_3_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int) -> Bound:
+    """Theorem 3: the parameters of Theorem 1 without its full support, for the T_ε likeliest sequences.
+
+    The excess divergence is printed as O(ε log 1/ε) without a constant, so only the size is a number.
+    """
+    value = dim * (seq_len + 2 * n_tokens + 4 * max(n_contexts - dim, 0))
+    return Bound(
+        name="DPC24 Theorem 3",
+        statement="DPC24-T3",
+        quantity=f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)",
+        kind="upper",
+        value=value,
+        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)"),
+        source=f"{_PAPER}, Theorem 3",
+        sentence=f"{value} parameters suffice for the {n_contexts} likeliest sequences, up to O(ε log 1/ε).",
+    )
+
+
+@realises("DPC24-C1")
+def corollary_1_parameters(n_contexts: int, n_tokens: int, seq_len: int) -> Bound:
+    """2 (S + 2N + 4 (T₀ - 2)) parameters, in embedding dimension 2, memorise any T₀ associations."""
+    value = 2 * (seq_len + 2 * n_tokens + 4 * max(n_contexts - 2, 0))
+    return Bound(
+        name="DPC24 Corollary 1",
+        statement="DPC24-C1",
+        quantity="parameters",
+        kind="upper",
+        value=value,
+        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)"),
+        source=f"{_PAPER}, Corollary 1",
+        sentence=f"{value} parameters of attention alone memorise any {n_contexts} associations.",
+    )
+
+
+@realises("DPC24-C2")
+def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
+    """Accuracy at least 1/N + (1 - 1/N) (H min(d, d_h) + d) / T₀, at most 1.
+
+    Departs: it holds in expectation over uniformly random labels of the sequences not memorised, not for
+             each.
+    """
+    share = min(Fraction(shape.rank, n_contexts), Fraction(1))
+    chance = Fraction(1, shape.n_tokens)
+    value = chance + (1 - chance) * share
+    return Bound(
+        name="DPC24 Corollary 2",
+        statement="DPC24-C2",
+        quantity="accuracy",
+        kind="lower",
+        value=value,
+        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "in expectation over random remaining labels"),
+        source=f"{_PAPER}, Corollary 2",
+        sentence=f"Some such Transformer is right on a share of {float(value):.4g} of the sequences.",
+    )
+
+
+@realises("DPC24-P1")
+def proposition_1(encoder_divergence: Rational | float) -> Bound:
+    """No Transformer of embedding dimension d diverges less than the best sequence encoder of dimension d.
+
+    `encoder_divergence` is a certified lower bound on that best divergence, in nats.
+    """
+    value = as_fraction(encoder_divergence)
+    return Bound(
+        name="DPC24 Proposition 1",
+        statement="DPC24-P1",
+        quantity="divergence in nats",
+        kind="lower",
+        value=value,
+        assumptions=("logits are a fixed matrix times a sequence embedding of dimension d",),
+        source=f"{_PAPER}, Proposition 1",
+        sentence=f"No Transformer of this dimension has a divergence below {float(value):.6g} nats.",
+    )
+
+
+@realises("DPC24-P2")
+def proposition_2(n_tokens: int) -> Bound:
+    """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens."""
+    return Bound(
+        name="DPC24 Proposition 2",
+        statement="DPC24-P2",
+        quantity="embedding dimension for every distribution",
+        kind="exact",
+        value=max(n_tokens - 1, 0),
+        assumptions=("logits are a fixed matrix times a sequence embedding",),
+        source=f"{_PAPER}, Proposition 2",
+        sentence=f"Every distribution over {n_tokens} tokens is reachable from dimension {n_tokens - 1} on.",
+    )
+
+
+@realises("DPC24-P3")
+def proposition_3() -> Bound:
+    """For associations an embedding of dimension 2 is enough, whatever the vocabulary: points on a circle."""
+    return Bound(
+        name="DPC24 Proposition 3",
+        statement="DPC24-P3",
+        quantity="embedding dimension for associations",
+        kind="upper",
+        value=2,
+        assumptions=("each sequence has one next token (Assumption 1)", REAL),
+        source=f"{_PAPER}, Proposition 3",
+        sentence="Any association of sequences with single next tokens fits in an embedding of dimension 2.",
+    )
+
+
+def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
+    """C = √(32 ln(N + 1) / d), the coherence Theorem 2 states; from 1/2 on its bound says nothing."""
+    logarithm = ln(n_tokens + 1)
+    return sqrt(Interval(32 * logarithm.low / dim, 32 * logarithm.high / dim))
+
+
+@realises("DPC24-T2")
+def theorem_2(
+    context_weights: Sequence[Rational],
+    distributions: Sequence[Sequence[Rational]],
+    coherence: Rational | float,
+) -> Bound:
+    """An upper bound on the divergence of the best encoder, for distributions that are nearly a lookup table.
+
+    `distributions[t]` are the next-token probabilities of context t, which has prior weight
+    `context_weights[t]`; the table sends t to its likeliest token, of probability p_t. `coherence` is C >=
+    max |W Wᵀ - I| of unit-like rows W of dimension d, below 1/2.
+
+    Derivation (repaired): take logits λ_t W W_g with λ_t solving (6), H_t = ln sum_j exp(λ_t (W_j -
+    W_g)·W_g), H_t the entropy. Then the divergence of t is sum_j π_j λ_t (W_g - W_j)·W_g <= (1 - p_t) λ_t
+    (1 + 2C), and (6) gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context without entropy adds 0.
+    Departs: the printed bound has an entropy of the wrong sign and an extra C d_TV term, which is not needed.
+    """
+    c = as_fraction(coherence)
+    if not 0 <= c < Fraction(1, 2):
+        raise ValueError(f"coherence {float(c)} must lie in [0, 1/2): from 1/2 on the bound says nothing")
+    if len(context_weights) != len(distributions):
+        raise ValueError("one weight per distribution")
+    total = Fraction(0)
+    for weight, distribution in zip(context_weights, distributions, strict=True):
+        total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))
+    value = total * (1 + 2 * c) / (1 - 2 * c)
+    return Bound(
+        name="DPC24 Theorem 2 (repaired)",
+        statement="DPC24-T2",
+        quantity="divergence in nats",
+        kind="upper",
+        value=value,
+        assumptions=(f"{max(map(len, distributions), default=0)} rows of coherence at most {float(c):.4g}",),
+        source=f"{_PAPER}, Theorem 2 and eq. (6)",
+        sentence=f"Some encoder with rows of this coherence diverges by at most {float(value):.6g} nats.",
+    )
+
+
+def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:
+    """Upper bound on (1 - p) ln((N - 1) / (e^H - 1)) for one distribution, 0 when it has no entropy."""
+    if sum(distribution) != 1 or min(distribution) < 0:
+        raise ValueError("a distribution must be non-negative and sum to 1 exactly")
+    miss = 1 - max(distribution)
+    if miss == 0:
+        return Fraction(0)
+    bits = DEFAULT_BITS
+    while True:
+        # a lower bound on the entropy, in bits, gives an upper bound on λ; more digits where it is tiny
+        entropy = sum((p * -log2(p, bits).high for p in distribution if p), Fraction(0))
+        excess = exp2(entropy, bits).low - 1
+        if excess > 0:
+            return miss * max(ln((len(distribution) - 1) / excess).high, Fraction(0))
+        bits *= 2

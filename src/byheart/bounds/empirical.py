@@ -1,0 +1,85 @@
+"""What trained models were measured to hold: laws fitted to experiments, never bounds.
+
+A law may be broken by a better optimiser or other data. It carries where it was measured, and says when it
+is used beyond that range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from byheart.bounds.enclosures import ceil_fraction
+
+
+@dataclass(frozen=True)
+class EmpiricalLaw:
+    """Memorised bits proportional to parameters, as measured between two model sizes."""
+
+    name: str
+    bits_per_parameter: Fraction
+    smallest_parameters: int
+    largest_parameters: int
+    conditions: str
+    source: str
+
+    def parameters_for(self, bits: int) -> int:
+        """Parameters that would hold `bits` bits if the law continued to hold there."""
+        return ceil_fraction(bits / self.bits_per_parameter)
+
+    def bits_held_by(self, n_parameters: int) -> int:
+        """Bits that a model of this size would hold by the law, rounded down."""
+        return (n_parameters * self.bits_per_parameter).__floor__()
+
+    def covers(self, n_parameters: int) -> bool:
+        """Whether the law was measured at this size, rather than extended to it."""
+        return self.smallest_parameters <= n_parameters <= self.largest_parameters
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready dictionary."""
+        return {
+            "name": self.name,
+            "bits_per_parameter": float(self.bits_per_parameter),
+            "measured_between": [self.smallest_parameters, self.largest_parameters],
+            "conditions": self.conditions,
+            "source": self.source,
+        }
+
+
+MORRIS_2025 = EmpiricalLaw(
+    name="Morris et al. 2025",
+    bits_per_parameter=Fraction(36, 10),
+    smallest_parameters=500_000,
+    largest_parameters=1_500_000_000,
+    conditions="GPT-style models trained to saturation on random sequences, bfloat16",
+    source="Morris et al. 2025, How much do language models memorize?",
+)
+
+ALLEN_ZHU_2024 = EmpiricalLaw(
+    name="Allen-Zhu & Li 2024",
+    bits_per_parameter=Fraction(2),
+    smallest_parameters=1_000_000,
+    largest_parameters=500_000_000,
+    conditions="GPT-2-style models, synthetic biographies seen 1000 times each, float16 or int8",
+    source="Allen-Zhu & Li 2024, Physics of Language Models: Part 3.3, Knowledge Capacity Scaling Laws",
+)
+
+PUBLISHED_LAWS = (MORRIS_2025, ALLEN_ZHU_2024)
+
+
+def law_from_runs(name: str, runs: Sequence[tuple[int, int]], conditions: str, source: str) -> EmpiricalLaw:
+    """The law through the origin that fits measured (parameters, memorised bits) pairs by least squares."""
+    if not runs or min(parameters for parameters, _ in runs) < 1:
+        raise ValueError("a law needs at least one run, each with at least one parameter")
+    slope = Fraction(sum(p * b for p, b in runs), sum(p * p for p, _ in runs))
+    if slope <= 0:
+        raise ValueError("no bits were memorised in these runs, so they give no law")
+    return EmpiricalLaw(
+        name=name,
+        bits_per_parameter=slope,
+        smallest_parameters=min(p for p, _ in runs),
+        largest_parameters=max(p for p, _ in runs),
+        conditions=conditions,
+        source=f"{source} ({len(runs)} runs)",
+    )

@@ -1,0 +1,227 @@
+"""Rational enclosures of the few real numbers the theorems need: logarithms, roots, π and e.
+
+Every function returns either an exact integer or an `Interval` whose ends are exact rationals with the true
+value between them. No float takes part, so nothing overflows and no decision hangs on a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from math import isqrt
+
+Rational = int | Fraction
+DEFAULT_BITS = 64
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Exact rationals `low <= true value <= high`."""
+
+    low: Fraction
+    high: Fraction
+
+    def __add__(self, other: Interval | Rational) -> Interval:
+        """The sum, end by end."""
+        if isinstance(other, Interval):
+            return Interval(self.low + other.low, self.high + other.high)
+        return Interval(self.low + other, self.high + other)
+
+    def __mul__(self, factor: Rational) -> Interval:
+        """The product with a non-negative rational."""
+        if factor < 0:
+            raise ValueError("enclosures are scaled by non-negative factors only")
+        return Interval(self.low * factor, self.high * factor)
+
+    def __pow__(self, power: int) -> Interval:
+        """A whole power of a non-negative number."""
+        return Interval(self.low**power, self.high**power)
+
+    def reciprocal(self) -> Interval:
+        """1 over a positive number."""
+        return Interval(1 / self.high, 1 / self.low)
+
+
+def as_fraction(value: Rational | float) -> Fraction:
+    """The exact value of `value`; a float is the dyadic rational it stores."""
+    return Fraction(value)
+
+
+def ceil_fraction(value: Rational) -> int:
+    """Smallest integer at least `value`."""
+    value = Fraction(value)
+    return -(-value.numerator // value.denominator)
+
+
+def floor_log2(value: Rational) -> int:
+    """Largest integer k with 2**k <= value, for a positive rational, exactly."""
+    value = Fraction(value)
+    if value <= 0:
+        raise ValueError("the logarithm of a number that is not positive")
+    k = value.numerator.bit_length() - value.denominator.bit_length()
+    # 2**(k - 1) < value < 2**(k + 1), so at most one correction is needed
+    return k if _at_least_power_of_two(value, k) else k - 1
+
+
+def ceil_log2(value: Rational) -> int:
+    """Smallest integer k with value <= 2**k, for a positive rational, exactly."""
+    return -floor_log2(1 / Fraction(value))
+
+
+def _at_least_power_of_two(value: Fraction, k: int) -> bool:
+    if k >= 0:
+        return value.numerator >= value.denominator << k
+    return value.numerator << -k >= value.denominator
+
+
+def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses log2(value) within 2**-bits; exact (a point) when `value` is a power of two.
+
+    Bit by bit: m in [1, 2) is squared; a square of at least 2 gives a binary digit 1. `m` is kept as an
+    enclosing pair of integers over 2**guard, so that digits are only taken when both ends agree.
+    """
+    value = Fraction(value)
+    whole = floor_log2(value)
+    mantissa = value / Fraction(2) ** whole
+    if mantissa == 1:
+        return Interval(Fraction(whole), Fraction(whole))
+    guard = 2 * bits + 16
+    low = (mantissa.numerator << guard) // mantissa.denominator
+    high = low + 1
+    two = 2 << guard
+    digits, taken = 0, 0
+    while taken < bits:
+        low, high = (low * low) >> guard, ((high * high) >> guard) + 1
+        if low >= two:
+            digit, low, high = 1, low >> 1, (high + 1) >> 1
+        elif high <= two:
+            digit = 0
+        else:
+            break  # the ends disagree on this digit: stop with what is certain
+        digits, taken = 2 * digits + digit, taken + 1
+    start = whole + Fraction(digits, 1 << taken)
+    return Interval(start, start + Fraction(1, 1 << taken))
+
+
+@cache
+def pi(bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses π within 2**-bits, by Machin's formula π = 16 arctan(1/5) - 4 arctan(1/239)."""
+    scale_bits = bits + 16
+    fifth, fifth_error = _arctan_inverse(5, scale_bits)
+    other, other_error = _arctan_inverse(239, scale_bits)
+    error = 16 * fifth_error + 4 * other_error
+    centre = 16 * fifth - 4 * other
+    return Interval(Fraction(centre - error, 1 << scale_bits), Fraction(centre + error, 1 << scale_bits))
+
+
+def _arctan_inverse(x: int, scale_bits: int) -> tuple[int, int]:
+    """The integer near 2**scale_bits arctan(1/x), and a bound of its error.
+
+    Each of the alternating terms is cut by less than 1 twice (power and quotient), and what is left out
+    is at most the first term left out, which is below 1.
+    """
+    power, total, index = (1 << scale_bits) // x, 0, 0
+    while power:
+        term = power // (2 * index + 1)
+        total += -term if index % 2 else term
+        power //= x * x
+        index += 1
+    return total, 2 * index + 1
+
+
+@cache
+def e(bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses e within 2**-bits, by the series of 1/k! with its tail below 2/(next factorial)."""
+    total, factorial, k = Fraction(0), 1, 0
+    while factorial < 4 << bits:
+        total += Fraction(1, factorial)
+        k += 1
+        factorial *= k
+    return Interval(total, total + Fraction(2, factorial))
+
+
+def ceil_sqrt(value: Rational) -> int:
+    """Smallest integer at least the square root of a non-negative rational, exactly."""
+    whole = ceil_fraction(value)
+    root = isqrt(whole)
+    return root if root * root == whole else root + 1
+
+
+def sqrt(value: Interval | Rational, bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses the square root of a non-negative number, to about `bits` significant binary digits."""
+    if not isinstance(value, Interval):
+        value = Interval(Fraction(value), Fraction(value))
+    # a small number is scaled up, so that its root keeps its digits
+    scale = 1 << (bits if value.low == 0 else bits + max(0, -floor_log2(value.low)))
+    low = isqrt((value.low * scale * scale).__floor__())
+    high = isqrt((value.high * scale * scale).__floor__())
+    return Interval(Fraction(low, scale), Fraction(high + 1, scale))
+
+
+def settle(
+    enclose: Callable[[int], Interval],
+    rounded: Callable[[Fraction], int],
+    start_bits: int = DEFAULT_BITS,
+) -> int:
+    """The integer to which both ends of an enclosure are rounded, the precision doubled until they agree.
+
+    `enclose(bits)` encloses the number, ever more tightly as `bits` grow; `rounded` is a monotone step.
+    Callers use it only for numbers that do not lie on a step (most are irrational), so the doubling ends.
+    """
+    bits = start_bits
+    while True:
+        enclosure = enclose(bits)
+        low, high = rounded(enclosure.low), rounded(enclosure.high)
+        if low == high:
+            return low
+        bits *= 2
+
+
+@cache
+def ln2(bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses the natural logarithm of 2, by the series of 1 / (k 2^k) with its tail below the last term."""
+    total, k = Fraction(0), 1
+    while k <= bits + 8:
+        total += Fraction(1, k << k)
+        k += 1
+    return Interval(total, total + Fraction(1, 1 << (bits + 8)))
+
+
+def ln(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses the natural logarithm of a positive rational."""
+    binary, scale = log2(value, bits), ln2(bits)
+    products = [a * b for a in (binary.low, binary.high) for b in (scale.low, scale.high)]
+    return Interval(min(products), max(products))
+
+
+def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses 2**exponent for a rational exponent, as a product of roots of 2 for its binary digits."""
+    exponent = Fraction(exponent)
+    whole = exponent.__floor__()
+    fraction = exponent - whole
+    low, high, guard = Fraction(1), Fraction(1), bits + 8
+    for place in range(1, guard + 1):
+        fraction *= 2
+        if fraction >= 1:
+            fraction -= 1
+            root = _root_of_two(place, guard)
+            low, high = _cut(low * root.low, guard, up=False), _cut(high * root.high, guard, up=True)
+    if fraction:  # digits left out multiply by at most 2**(2**-guard) <= 1 + 2**-guard
+        high *= 1 + Fraction(1, 1 << guard)
+    return Interval(low * Fraction(2) ** whole, high * Fraction(2) ** whole)
+
+
+@cache
+def _root_of_two(place: int, guard: int) -> Interval:
+    """Encloses 2**(2**-place)."""
+    if place == 0:
+        return Interval(Fraction(2), Fraction(2))
+    return sqrt(_root_of_two(place - 1, guard), guard + 8)
+
+
+def _cut(value: Fraction, bits: int, *, up: bool) -> Fraction:
+    """`value` rounded to `bits` binary places in the stated direction, so that denominators stay short."""
+    scaled = value * (1 << bits)
+    return Fraction(ceil_fraction(scaled) if up else scaled.__floor__(), 1 << bits)

@@ -1,0 +1,256 @@
+"""Kajitsuka & Sato (2025): sizes that suffice, as the theorems state them, with every constant in sight.
+
+Notation in the docstrings:
+
+    N  n_samples      n  seq_len      C  n_classes      d  dim      r  radius      δ  separation of tokens
+
+The depths and bits are those of `lookup`, added up as the proofs do. Two repairs of the proofs leave the
+numbers as ceilings: the weighting of Lemma B.2 exists with values far below 4N³√π, and a sum in place of
+an average (W_O W_V scaled by n) keeps weights dyadic at ⌊log2 n⌋ + 1 bits, which are never the longest.
+Sizes follow the paper in taking feed-forward layers without skip connections; `network` counts built models,
+which have them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.enclosures import Rational, floor_log2
+from byheart.bounds.lookup import (
+    LookupSize,
+    Points,
+    RootOfPi,
+    batched_lookup_size,
+    dense_parameters,
+    lookup_size,
+    normalised,
+)
+from byheart.theorems import realises
+
+SEPARATED = "tokens have norm at most r and distinct tokens differ by at least δ (Assumption 4.1)"
+CONSISTENT = "equal contexts carry equal labels"
+NO_SKIP = "feed-forward parts of any depth, without skip connections, in weights of unlimited precision"
+
+
+@dataclass(frozen=True)
+class TheoremSize:
+    """The size a theorem promises: width, depth in layers, dense parameters, bits of the largest weight."""
+
+    name: str
+    statement: str
+    width: int
+    depth: int
+    parameters: int
+    weight_bits: int
+    assumptions: tuple[str, ...]
+    source: str
+
+    @property
+    def total_bits(self) -> int:
+        """Bits of the whole model by the paper's measure: parameters times bits of the largest weight."""
+        return self.parameters * self.weight_bits
+
+    def bounds(self) -> tuple[Bound, ...]:
+        """The same numbers as upper bounds on what memorising needs."""
+        numbers = (
+            ("parameters", self.parameters, f"{self.parameters} parameters suffice"),
+            (
+                f"depth at width {self.width}",
+                self.depth,
+                f"{self.depth} layers of width {self.width} suffice",
+            ),
+            ("bits per weight", self.weight_bits, f"weights of at most {self.weight_bits} bits suffice"),
+            ("bits", self.total_bits, f"{self.total_bits} bits in all suffice"),
+        )
+        return tuple(
+            Bound(
+                name=self.name,
+                statement=self.statement,
+                quantity=quantity,
+                kind="upper",
+                value=value,
+                assumptions=self.assumptions,
+                source=f"Kajitsuka & Sato 2025, {self.source}",
+                sentence=f"By {self.name}, {words} to memorise every such data set.",
+            )
+            for quantity, value, words in numbers
+        )
+
+
+@realises("KS25-T4.1", "KS25-T B.1")
+def theorem_4_1(
+    n_samples: int,
+    seq_len: int,
+    n_classes: int,
+    dim: int,
+    radius: Rational | float = 1,
+    separation: Rational | float = 1,
+) -> TheoremSize:
+    """Next-token prediction: the size Theorem 4.1 (B.1 in full) promises, with its constants.
+
+    Source:   KS25 Theorem B.1. Width 14. Depth is that of both feed-forward parts plus one for attention
+              (61), each part by (110): the first with R₁ = 20 r (nN)² δ⁻¹ √(πd) and C₁ = ⌈4N³√π⌉, the
+              second with the theorem's R = 400 √(3d) n³ r N⁵ δ⁻¹ π and C. Bits are (111) for each part.
+    Counts:   dense parameters: layers of 14 x 14 with bias (210 each), E_in (14 d), E_out (14) and the four
+              14 x 14 matrices of one attention head (784).
+    Assumes:  consistent labels and token-wise (r, δ)-separation. Order is invisible: a sequence is a multiset
+              with a marked last token.
+    """
+    tokens, contexts = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
+    return _transformer_size(
+        ("KS25 Theorem 4.1", "KS25-T4.1", "Theorem 4.1 in the form of Theorem B.1, eqs. (61), (110), (111)"),
+        14,
+        dim,
+        lookup_size(tokens, n_samples, _id_count(n_samples)),
+        lookup_size(contexts, n_samples, n_classes),
+    )
+
+
+@realises("KS25-C4.1")
+def corollary_4_1(
+    n_samples: int,
+    seq_len: int,
+    n_classes: int,
+    dim: int,
+    radius: Rational | float = 1,
+    separation: Rational | float = 1,
+) -> TheoremSize:
+    """Sequence-to-sequence: Theorem 4.1 for the nN sequences that put each token last in turn."""
+    n_rows = n_samples * seq_len
+    tokens, contexts = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
+    return _transformer_size(
+        ("KS25 Corollary 4.1", "KS25-C4.1", "Corollary 4.1: Theorem B.1 for nN sequences"),
+        14,
+        dim,
+        lookup_size(tokens, n_rows, _id_count(n_rows)),
+        lookup_size(contexts, n_rows, n_classes),
+    )
+
+
+@realises("KS25-T F.1")
+def theorem_f_1(
+    n_samples: int,
+    seq_len: int,
+    n_classes: int,
+    dim: int,
+    radius: Rational | float = 1,
+    separation: Rational | float = 1,
+    batch_root: int = 1,
+) -> TheoremSize:
+    """Next-token prediction with short weights: Theorem F.1 for B = `batch_root`, in width 15."""
+    tokens, contexts = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
+    return _transformer_size(
+        (
+            f"KS25 Theorem F.1 with B = {batch_root}",
+            "KS25-T F.1",
+            "Theorem F.1 and Lemma F.1, eqs. (136)-(150)",
+        ),
+        15,
+        dim,
+        batched_lookup_size(tokens, n_samples, _id_count(n_samples), batch_root),
+        batched_lookup_size(contexts, n_samples, n_classes, batch_root),
+    )
+
+
+@realises("KS25-T D.1")
+def theorem_d_1(
+    n_samples: int,
+    seq_len: int,
+    n_classes: int,
+    dim: int,
+    radius: Rational | float = 1,
+    separation: Rational | float = 1,
+) -> TheoremSize:
+    """Deep sets: width 12, the depths of φ (with (33), (34)) and of ρ (with R = 80 M N⁵ π, (120)) added.
+
+    M = `seq_len` is the largest cardinality. Parameters are dense 12 x 12 layers with bias for both
+    networks, with their input maps and output rows.
+    """
+    _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
+    r, delta = normalised(radius, separation)
+    elements = Points(n_samples * seq_len, dim, r**2, 0, delta)
+    sums = Points(n_samples, 1, Fraction(16 * seq_len**2 * n_samples**6), 1, Fraction(1))
+    first = lookup_size(elements, n_samples, _id_count(n_samples))
+    second = lookup_size(sums, n_samples, n_classes)
+    return TheoremSize(
+        name="KS25 Theorem D.1",
+        statement="KS25-T D.1",
+        width=12,
+        depth=first.depth + second.depth,
+        parameters=dense_parameters(12, first.depth, dim) + dense_parameters(12, second.depth, 1),
+        weight_bits=max(first.weight_bits, second.weight_bits),
+        assumptions=("distinct multisets, each with one label", SEPARATED, NO_SKIP),
+        source="Theorem D.1, eqs. (113)-(126)",
+    )
+
+
+@realises("KS25-T E.1")
+def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
+    """Token ids with an embedding layer: 3ω parameters of embedding and one lookup of width 12.
+
+    The embedding holds (f(x), x, 0), so contexts have norm at most 2⌈4N²√π min(ω, N)⌉ + ω and differ by at
+    least 1/n. Departs: the printed R carries over r and δ, which token ids do not have; this is the
+    proof's own.
+    """
+    _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, vocab=vocab)
+    n_weights = RootOfPi(Fraction(16 * n_samples**4 * min(vocab, n_samples) ** 2), 1).ceil()
+    contexts = Points(n_samples, 3, Fraction(2 * n_weights + vocab) ** 2, 0, Fraction(1, seq_len))
+    lookup = lookup_size(contexts, n_samples, n_classes)
+    embedding_bits = max(floor_log2(n_weights), floor_log2(vocab)) + 1
+    return TheoremSize(
+        name="KS25 Theorem E.1",
+        statement="KS25-T E.1",
+        width=12,
+        depth=lookup.depth + 1,
+        parameters=3 * vocab + 4 * 3**2 + dense_parameters(12, lookup.depth, 3),
+        weight_bits=max(lookup.weight_bits, embedding_bits),
+        assumptions=(CONSISTENT, NO_SKIP),
+        source="Theorem E.1, eqs. (127)-(135)",
+    )
+
+
+def _tokens_and_contexts(
+    n_samples: int,
+    seq_len: int,
+    n_classes: int,
+    dim: int,
+    radius: Rational | float,
+    separation: Rational | float,
+) -> tuple[Points, Points]:
+    """The points each feed-forward part of Theorem B.1 looks up: the tokens, then the contexts (53)."""
+    _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
+    r, delta = normalised(radius, separation)
+    tokens = Points(n_samples * seq_len, dim, r**2, 0, delta)
+    # (56): contexts have norm at most 20 r n² N³ δ⁻¹ √(πd); (55): they differ by at least 1/n
+    square = 400 * r**2 * seq_len**4 * n_samples**6 * dim / delta**2
+    return tokens, Points(n_samples, 3, square, 1, Fraction(1, seq_len))
+
+
+def _id_count(n_samples: int) -> int:
+    """C₁ = ⌈4N³√π⌉, the values of φ (33)."""
+    return RootOfPi(Fraction(16 * n_samples**6), 1).ceil()
+
+
+def _transformer_size(
+    identity: tuple[str, str, str], width: int, dim: int, first: LookupSize, second: LookupSize
+) -> TheoremSize:
+    name, statement, source = identity
+    layers = first.depth + second.depth
+    return TheoremSize(
+        name=name,
+        statement=statement,
+        width=width,
+        depth=layers + 1,
+        parameters=dense_parameters(width, layers, dim) + 4 * width**2,
+        weight_bits=max(first.weight_bits, second.weight_bits),
+        assumptions=(CONSISTENT, SEPARATED, NO_SKIP),
+        source=source,
+    )
+
+
+def _check(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{name} = {value} must be at least 1")

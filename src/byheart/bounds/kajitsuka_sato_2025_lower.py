@@ -1,0 +1,206 @@
+"""Kajitsuka & Sato (2025): sizes that are necessary, with explicit constants in place of Ω."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.enclosures import log2
+from byheart.bounds.vc_dimension import (
+    log2_e_times,
+    log2_sign_patterns,
+    smallest,
+    smallest_relu_parameters,
+    uniform_width_vc_dimension,
+)
+from byheart.theorems import realises
+
+SHATTERED = "one architecture memorises every labelling with two classes, by choice of its parameters alone"
+REAL = "parameters are real numbers of any precision, none shared between layers; hidden units have biases"
+CONSTANT = "the inputs may be that many sequences of n equal tokens, and there is no positional encoding"
+HARD = "attention is hardmax or uniform, not softmax"
+_SUMMED_LAYERS = 16
+
+
+@realises("KS25-R4.3")
+def remark_4_3(dim: int) -> Bound:
+    """E_in of eq. (4) is an m x d matrix with m >= 1, so reading d-dimensional tokens takes d parameters."""
+    return Bound(
+        name="KS25 Remark 4.3",
+        statement="KS25-R4.3",
+        quantity="parameters",
+        kind="lower",
+        value=dim,
+        assumptions=("every entry of the input map is counted, zero or not",),
+        source="Kajitsuka & Sato 2025, Remark 4.3 and eq. (4)",
+        sentence=f"Reading tokens of dimension {dim} takes an input map of at least {dim} parameters.",
+    )
+
+
+@realises("KS25-T4.2", "KS25-T B.2")
+def theorem_4_2(n_samples: int) -> Bound:
+    """Ω(√N) parameters for next-token prediction, with its constant.
+
+    Source:    KS25 Theorem 4.2: on sequences of equal tokens softmax attention is a linear map, so the
+               Transformer is a ReLU network; Goldberg & Jerrum (1995), Corollary 2.1, then bounds the points
+               it shatters.
+    Constant:  the smallest W with W (W / 2 + log2(16 e N)) >= N, derived in `smallest_relu_parameters`; it
+               is about √(2N).
+    Assumes:   `n_samples` counts the sequences of equal tokens that may have to be memorised; for token
+               ids with an embedding layer there are no more of them than tokens.
+    """
+    value = smallest_relu_parameters(n_samples)
+    return Bound(
+        name="KS25 Theorem 4.2",
+        statement="KS25-T4.2",
+        quantity="parameters",
+        kind="lower",
+        value=value,
+        assumptions=(SHATTERED, CONSTANT, REAL),
+        source="Kajitsuka & Sato 2025, Theorem 4.2, through Goldberg & Jerrum 1995, Corollary 2.1",
+        sentence=(
+            f"A Transformer that can hold every labelling of {n_samples} sequences of equal tokens "
+            f"has at least {value} parameters."
+        ),
+    )
+
+
+@realises("KS25-T4.2")
+def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
+    """The same for a stated width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
+    value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
+    return Bound(
+        name=f"KS25 Theorem 4.2 at width {width}",
+        statement="KS25-T4.2",
+        quantity=f"depth at width {width}",
+        kind="lower",
+        value=value,
+        assumptions=(SHATTERED, CONSTANT, REAL, f"one affine map and at most {width} ReLU units per layer"),
+        source="Kajitsuka & Sato 2025, Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
+        sentence=(
+            f"A ReLU network of width {width} on {dim} inputs that can hold every labelling of {n_samples} "
+            f"points has at least {value} layers."
+        ),
+    )
+
+
+@realises("KS25-T4.3", "KS25-T B.3")
+def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> Bound:
+    """Ω(√(nN / log nN)) parameters with hard attention, with its constant.
+
+    Source:    KS25 Theorem B.3. Its proof bounds the sign patterns of all outputs by (48 e n³ N)^W̄, (94), so
+               `n_outputs` outputs that take all 2^n_outputs patterns need W̄ log2(48 e n³ N) >= n_outputs. By
+               (96) W̄ <= W + 2 L W; every layer has at least two parameters, so L <= W / 2 and
+
+                   n_outputs <= (W² + W) log2(48 e n³ N).
+
+               (Where Lemma B.4 asks for more polynomials than variables and there are fewer, W > n_outputs.)
+    Departs:   `n_outputs` is nN in print (the default); the same count bounds any set of outputs, so it
+               also serves next-token prediction (N outputs) and data with repeated contexts. The
+               parameters of a block are counted as 4msH + 2mq + q + m, for (92) drops m when q < m. Blocks
+               may differ in shape: a head has at least 4 parameters and a unit 3, so the sum in (93) is at
+               most 2 L W, and with W̄ <= W + 2 L W the base stays below 48 e n³ N.
+    """
+    n_outputs = n_samples * seq_len if n_outputs is None else n_outputs
+    if not 0 <= n_outputs <= n_samples * seq_len:
+        raise ValueError(f"n_outputs = {n_outputs} must lie between 0 and nN = {n_samples * seq_len}")
+    value = 0
+    if n_outputs:
+        logarithm = log2_e_times(48 * seq_len**3 * n_samples).high
+        value = min(n_outputs, smallest(lambda w: (w * w + w) * logarithm >= n_outputs))
+    return Bound(
+        name="KS25 Theorem 4.3",
+        statement="KS25-T4.3",
+        quantity="parameters",
+        kind="lower",
+        value=value,
+        assumptions=(SHATTERED, HARD, REAL),
+        source="Kajitsuka & Sato 2025, Theorem 4.3, eqs. (94)-(96)",
+        sentence=(
+            f"A hard-attention Transformer that can hold every labelling of {n_outputs} distinct contexts "
+            f"has at least {value} parameters."
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """The sizes of eq. (4) but its depth: tokens d, stream m, head size s, heads H, hidden width q."""
+
+    dim: int
+    model_width: int
+    head_size: int
+    n_heads: int
+    hidden_width: int
+
+    def __post_init__(self) -> None:
+        """Every size must be positive."""
+        if min(self.dim, self.model_width, self.head_size, self.n_heads, self.hidden_width) < 1:
+            raise ValueError(f"every size of {self} must be at least 1")
+
+    @property
+    def block_parameters(self) -> int:
+        """4msH + 2mq + q + m: four matrices per head, two layers with biases."""
+        m, q = self.model_width, self.hidden_width
+        return 4 * m * self.head_size * self.n_heads + 2 * m * q + q + m
+
+    def parameters(self, depth: int) -> int:
+        """All parameters of eq. (4): E_in (md), the blocks and E_out (m)."""
+        return self.model_width * self.dim + depth * self.block_parameters + self.model_width
+
+
+@realises("KS25-T B.3")
+def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
+    """Upper bound on log2 K of (90): sign patterns of all nN outputs over all parameters.
+
+    Shallow networks multiply the factors of (90)'s second line; deep ones take its third line, in closed form
+    with sum (8l - 4) = 4L² and sum 4l = 2L(L + 1). Where there are more parameters than outputs, 3^(nN) is
+    returned, for then no lower bound follows.
+    """
+    n_outputs, total = n_samples * seq_len, shape.parameters(depth)
+    if n_outputs < total:
+        return n_outputs * log2(3).high
+    attention = 2 * shape.model_width * shape.head_size * shape.n_heads
+    hidden = (shape.model_width + 1) * shape.hidden_width
+    base = shape.model_width * shape.dim
+    comparisons = seq_len**3 * shape.n_heads * n_samples
+    units = n_outputs * shape.hidden_width
+    below = depth * base + shape.block_parameters * (depth * (depth - 1) // 2)  # sum of W_{l-1}
+    exponent = total + 2 * below + depth * (2 * attention + hidden)
+    polynomials = n_outputs * (4 * depth + 2) + comparisons * 4 * depth**2 + units * 2 * depth * (depth + 1)
+    closed = exponent * log2_e_times(Fraction(8 * polynomials, exponent)).high
+    if depth > _SUMMED_LAYERS:
+        return closed
+    product = log2_sign_patterns(n_outputs, 4 * depth + 2, total)
+    for layer in range(1, depth + 1):
+        earlier = base + (layer - 1) * shape.block_parameters
+        product += log2_sign_patterns(comparisons, 8 * layer - 4, earlier + attention)
+        product += log2_sign_patterns(units, 4 * layer, earlier + attention + hidden)
+    return min(closed, product)
+
+
+@realises("KS25-T4.3")
+def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
+    """The fewest blocks of one shape that could hold every labelling of nN distinct tokens, by (90)."""
+    n_outputs = n_samples * seq_len
+
+    def could(depth: int) -> bool:
+        if shape.parameters(depth) > n_outputs:
+            return True
+        return log2_hard_attention_patterns(shape, depth, n_samples, seq_len) >= n_outputs
+
+    value = smallest(could)
+    return Bound(
+        name="KS25 Theorem 4.3 for this shape",
+        statement="KS25-T4.3",
+        quantity="blocks",
+        kind="lower",
+        value=value,
+        assumptions=(SHATTERED, HARD, REAL, "all nN tokens are distinct"),
+        source="Kajitsuka & Sato 2025, Theorem B.3, eq. (90)",
+        sentence=(
+            f"Hard-attention blocks of this shape must be stacked at least {value} deep "
+            f"({shape.parameters(value)} parameters) to hold every labelling of {n_outputs} distinct tokens."
+        ),
+    )

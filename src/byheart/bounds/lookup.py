@@ -1,0 +1,148 @@
+"""The size of one feed-forward lookup: a ReLU network that is right on N points and 0 on others.
+
+Vardi, Yehudai & Shamir (2022) built it; KS25 Lemma C.1 adds the points where it must be 0, and Lemma F.1
+splits it so that weights stay short. The paper prints orders; here the explicit depths and bits of the
+proofs are added up in integers. Notation:
+
+    N  n_stored       V  n_points       r  radius       δ  separation       C  n_values
+    m  groups, ⌈√(N log2 N)⌉            k  keys in a group, ⌈√(N / log2 N)⌉
+    R  range of the projected keys, 20 r V² δ⁻¹ √(π d)
+
+Departs from print where the proofs need it: a value y in [C] takes ⌊log2 C⌋ + 1 bits, a key below R takes
+⌊log2 R⌋ + 1 and an interval end one more (Lemma G.2); a single point forms one group of one key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from byheart.bounds.enclosures import (
+    Interval,
+    Rational,
+    as_fraction,
+    ceil_fraction,
+    ceil_sqrt,
+    floor_log2,
+    log2,
+    pi,
+    settle,
+)
+from byheart.theorems import realises
+
+
+def group_count(n_stored: int) -> int:
+    """m = ⌈√(N log2 N)⌉, the groups of Lemma C.1, exactly; 1 for a single point.
+
+    N log2 N is an integer when N is a power of two and irrational otherwise, so the enclosure settles.
+    """
+    if n_stored <= 1:
+        return 1
+    return settle(lambda bits: log2(n_stored, bits) * n_stored, ceil_sqrt, 64 + 2 * n_stored.bit_length())
+
+
+def group_size(n_stored: int) -> int:
+    """k = ⌈√(N / log2 N)⌉, the keys held by one group, exactly; 1 for a single point."""
+    if n_stored <= 1:
+        return 1
+    start_bits = 64 + 2 * n_stored.bit_length()
+    return settle(lambda bits: log2(n_stored, bits).reciprocal() * n_stored, ceil_sqrt, start_bits)
+
+
+@dataclass(frozen=True)
+class RootOfPi:
+    """The positive real √(q π^p) with rational q: every magnitude of the proofs has this form."""
+
+    square: Fraction
+    pi_power: int
+
+    def _square(self, bits: int) -> Interval:
+        return pi(bits) ** self.pi_power * self.square
+
+    def floor_log2(self) -> int:
+        """⌊log2⌋ of it, exactly: π^p is irrational for p >= 1, so the enclosure settles."""
+        return settle(self._square, floor_log2) // 2
+
+    def ceil(self) -> int:
+        """The smallest integer not below it, exactly."""
+        return settle(self._square, ceil_sqrt, 64 + self.square.numerator.bit_length())
+
+    @property
+    def integer_bits(self) -> int:
+        """Bits of a positive integer not above it: ⌊log2⌋ + 1."""
+        return self.floor_log2() + 1
+
+
+@dataclass(frozen=True)
+class Points:
+    """`count` points of R^dim, of norm at most √(radius_square π^radius_pi), at least `separation` apart."""
+
+    count: int
+    dim: int
+    radius_square: Fraction
+    radius_pi: int
+    separation: Fraction
+
+    @property
+    def key_range(self) -> RootOfPi:
+        """R = 20 r V² δ⁻¹ √(π d): keys after Stage I of Lemma C.1 lie in [2, R]."""
+        scale = Fraction(400 * self.count**4 * self.dim) / self.separation**2
+        return RootOfPi(scale * self.radius_square, self.radius_pi + 1)
+
+    @property
+    def projection_range(self) -> RootOfPi:
+        """3 d r V² √π δ⁻¹, whose logarithm is the bit complexity of the projection (Lemma C.2)."""
+        scale = Fraction(9 * self.dim**2 * self.count**4) / self.separation**2
+        return RootOfPi(scale * self.radius_square, self.radius_pi + 1)
+
+
+@dataclass(frozen=True)
+class LookupSize:
+    """Depth in layers and bits of the largest weight of one lookup."""
+
+    depth: int
+    weight_bits: int
+
+
+@realises("KS25-L C.1")
+def lookup_size(points: Points, n_stored: int, n_values: int) -> LookupSize:
+    """Lemma C.1: width 12, depth (110), bits (111); right on `n_stored` of the points, 0 on the others."""
+    return _size(points, n_stored, n_values, n_stored)
+
+
+@realises("KS25-L F.1")
+def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root: int) -> LookupSize:
+    """Lemma F.1: the points are looked up B² = `batch_root`² at a time, in width 13 and shorter weights.
+
+    Departs: Stages II and III alone are repeated, since projecting again would inflate R; B² need not
+    divide N; B = 1 means groups of one key.
+    """
+    if batch_root < 1 or batch_root**2 > n_stored:
+        raise ValueError(f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}")
+    size = _size(points, n_stored, n_values, batch_root**2)
+    return LookupSize(size.depth + 1, size.weight_bits)  # one layer φ(x, y) = y reads the running sum
+
+
+def _size(points: Points, n_stored: int, n_values: int, batch: int) -> LookupSize:
+    groups, keys = group_count(batch), group_size(batch)
+    key_bits = points.key_range.integer_bits
+    slot = max(key_bits, floor_log2(n_values) + 1)
+    # (110): 2 to project; 3m + 2 to find the group; 3 k max{log R, log C} + 2k + 2 to extract the value
+    one_batch = (3 * groups + 2) + (3 * keys * slot + 2 * keys + 2)
+    n_batches = ceil_fraction(Fraction(n_stored, batch))
+    # (111), with the interval ends of Lemma G.2 in one bit more than a key
+    bits = max(points.projection_range.integer_bits, keys * slot + key_bits + 1, keys * slot + 2)
+    return LookupSize(2 + n_batches * one_batch, bits)
+
+
+def normalised(radius: Rational | float, separation: Rational | float) -> tuple[Fraction, Fraction]:
+    """Exact r >= 1 and δ <= 1, as the theorems ask: 1 replaces a smaller r or a larger δ."""
+    r, delta = as_fraction(radius), as_fraction(separation)
+    if r < 0 or delta <= 0:
+        raise ValueError(f"radius {radius} must not be negative and separation {separation} must be positive")
+    return max(r, Fraction(1)), min(delta, Fraction(1))
+
+
+def dense_parameters(width: int, layers: int, input_dim: int) -> int:
+    """Every entry of an input map without bias, `layers` square layers with bias and an output row."""
+    return width * input_dim + layers * (width**2 + width) + width

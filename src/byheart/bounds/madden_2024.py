@@ -1,0 +1,251 @@
+"""Madden, Fox & Thrampoulidis (2024): how many next-token distributions a decoder can hold.
+
+Notation in the docstrings: k parameters, ω tokens of vocabulary, n distinct contexts, T the longest
+context, m neurons.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.enclosures import ceil_fraction, ln
+from byheart.theorems import realises
+
+_PAPER = "Madden, Fox & Thrampoulidis 2024"
+SMOOTH = "outputs depend on the parameters in a continuously differentiable way (tanh, GELU; not ReLU)"
+DEFINABLE = "the model is definable with exp and restricted analytic functions (tanh, arctan, GELU, softmax)"
+ANALYTIC = "the activation is real analytic at a point and not a polynomial there (tanh, arctan, GELU)"
+REAL = "parameters are real numbers of any precision"
+
+
+@realises("MFT24-L1")
+def lemma_1(n_parameters: int, vocab: int) -> Bound:
+    """At most k / (ω - 1) contexts can be given arbitrary next-token distributions."""
+    _check_vocab(vocab)
+    value = n_parameters // (vocab - 1)
+    return Bound(
+        name="MFT24 Lemma 1",
+        statement="MFT24-L1",
+        quantity="contexts",
+        kind="upper",
+        value=value,
+        assumptions=(SMOOTH, REAL, "every distribution of full support must be reachable"),
+        source=f"{_PAPER}, Lemma 1",
+        sentence=(
+            f"A smooth model of {n_parameters} parameters interpolates arbitrary distributions over {vocab} "
+            f"tokens on at most {value} contexts."
+        ),
+    )
+
+
+@realises("MFT24-L1")
+def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
+    """Lemma 1 solved for k: n (ω - 1) parameters are necessary."""
+    _check_vocab(vocab)
+    value = n_contexts * (vocab - 1)
+    return Bound(
+        name="MFT24 Lemma 1",
+        statement="MFT24-L1",
+        quantity="parameters",
+        kind="lower",
+        value=value,
+        assumptions=(SMOOTH, REAL, "every distribution of full support must be reachable"),
+        source=f"{_PAPER}, Lemma 1",
+        sentence=(
+            f"Arbitrary next-token distributions over {vocab} tokens on {n_contexts} contexts need at least "
+            f"{value} parameters."
+        ),
+    )
+
+
+@realises("MFT24-T1")
+def theorem_1(n_parameters: int, vocab: int) -> Bound:
+    """At most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts in the empirical setting, where documents fix them."""
+    _check_vocab(vocab)
+    step = Fraction(1, vocab - 1)
+    value = ((2 + step) * n_parameters * step + 1).__floor__()
+    return Bound(
+        name="MFT24 Theorem 1",
+        statement="MFT24-T1",
+        quantity="contexts",
+        kind="upper",
+        value=value,
+        assumptions=(SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy"),
+        source=f"{_PAPER}, Theorem 1",
+        sentence=(
+            f"A model of {n_parameters} parameters cannot reach the entropy of every corpus over {vocab} "
+            f"tokens with more than {value} contexts."
+        ),
+    )
+
+
+@realises("MFT24-T1")
+def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
+    """Theorem 1 solved for k: (n - 1) (ω - 1)² / (2ω - 1) parameters, rounded up, are necessary."""
+    _check_vocab(vocab)
+    value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
+    return Bound(
+        name="MFT24 Theorem 1",
+        statement="MFT24-T1",
+        quantity="parameters",
+        kind="lower",
+        value=value,
+        assumptions=(SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy"),
+        source=f"{_PAPER}, Theorem 1",
+        sentence=(
+            f"Reaching the entropy of every corpus with {n_contexts} contexts over {vocab} tokens takes at "
+            f"least {value} parameters."
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class DecoderShape:
+    """The one-layer decoder of eq. (2), with all heads of one size.
+
+    d `dim`, m₀ `n_heads`, d₁ `key_dim`, d₀ `value_dim`, m `hidden_width`, ω `vocab` (in and out), T
+    `seq_len`.
+    """
+
+    dim: int
+    n_heads: int
+    key_dim: int
+    value_dim: int
+    hidden_width: int
+    vocab: int
+    seq_len: int
+
+    @property
+    def parameters(self) -> int:
+        """ωm + m(d + 1) + 2 m₀ (d₀ + d₁) d + (ω + T) d: output, hidden layer, attention, embeddings."""
+        attention = 2 * self.n_heads * (self.value_dim + self.key_dim) * self.dim
+        embeddings = (self.vocab + self.seq_len) * self.dim
+        return self.hidden_width * (self.vocab + self.dim + 1) + attention + embeddings
+
+
+@realises("MFT24-T5")
+def theorem_5(shape: DecoderShape) -> Bound:
+    """A one-layer decoder with m neurons interpolates any distributions on any m contexts."""
+    return Bound(
+        name="MFT24 Theorem 5",
+        statement="MFT24-T5",
+        quantity="contexts",
+        kind="lower",
+        value=shape.hidden_width,
+        assumptions=(ANALYTIC, REAL, "one layer of eq. (2), no residual connections or normalisation"),
+        source=f"{_PAPER}, Theorem 5",
+        sentence=f"A one-layer decoder holds any {shape.hidden_width} contexts, one per neuron.",
+    )
+
+
+@realises("MFT24-T5")
+def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
+    """Theorem 5 with m = n neurons and every other dimension 1: parameters that suffice.
+
+    `n_outputs` is the number of labels where it differs from the vocabulary of the inputs.
+    """
+    n_outputs = vocab if n_outputs is None else n_outputs
+    value = n_contexts * (n_outputs + 2) + 4 + vocab + seq_len
+    return _sufficient("Theorem 5", "MFT24-T5", n_contexts, value, "one head of dimension 1")
+
+
+@realises("MFT24-T7")
+def theorem_7(hidden_width: int) -> Bound:
+    """The same capacity m with weighted token averaging in place of attention."""
+    return Bound(
+        name="MFT24 Theorem 7",
+        statement="MFT24-T7",
+        quantity="contexts",
+        kind="lower",
+        value=hidden_width,
+        assumptions=(ANALYTIC, REAL, "token averaging in place of attention"),
+        source=f"{_PAPER}, Theorem 7",
+        sentence=f"Token averaging with {hidden_width} neurons holds any {hidden_width} contexts.",
+    )
+
+
+@realises("MFT24-T7")
+def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
+    """Theorem 7 with m = n neurons and d = 1: (Z, u, W, b, V) have ω + T + 2n + n ω_out entries."""
+    n_outputs = vocab if n_outputs is None else n_outputs
+    value = n_contexts * (n_outputs + 2) + vocab + seq_len
+    return _sufficient("Theorem 7", "MFT24-T7", n_contexts, value, "token averaging in dimension 1")
+
+
+@realises("MFT24-eq3")
+def equation_3(shape: DecoderShape) -> Bound:
+    """The ratio of Lemma 1's upper bound to Theorem 5's lower bound for one architecture, exactly.
+
+    1 + (d + 2)/(ω - 1) + 2 m₀ (d₀ + d₁) d / ((ω - 1) m) + (ω + T) d / ((ω - 1) m).
+    """
+    _check_vocab(shape.vocab)
+    scale = (shape.vocab - 1) * shape.hidden_width
+    value = (
+        1
+        + Fraction(shape.dim + 2, shape.vocab - 1)
+        + Fraction(2 * shape.n_heads * (shape.value_dim + shape.key_dim) * shape.dim, scale)
+        + Fraction((shape.vocab + shape.seq_len) * shape.dim, scale)
+    )
+    return Bound(
+        name="MFT24 eq. (3)",
+        statement="MFT24-eq3",
+        quantity="ratio of upper to lower bound",
+        kind="exact",
+        value=value,
+        assumptions=("the one-layer decoder of eq. (2)",),
+        source=f"{_PAPER}, eq. (3)",
+        sentence=f"For this decoder the capacity is known up to a factor of {float(value):.4g}.",
+    )
+
+
+@realises("MFT24-L2")
+def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> Bound:
+    """The entropy of a corpus, below which no model's summed cross-entropy falls, in nats, rounded down.
+
+    `context_counts` are the c_i, how often each distinct context occurs; `next_token_counts` are the c_i
+    π̂ that are not zero, how often each (context, next token) pair occurs. H = sum c_i ln c_i - sum (c_i
+    π̂) ln(c_i π̂).
+    """
+    contexts, pairs = Counter(map(int, context_counts)), Counter(map(int, next_token_counts))
+    if min((*contexts, *pairs), default=1) < 1:
+        raise ValueError("counts must be positive")
+    if sum(c * n for c, n in contexts.items()) != sum(c * n for c, n in pairs.items()):
+        raise ValueError("context counts and (context, next token) counts must have the same total")
+    low = Fraction(0)
+    for count in set(contexts) | set(pairs):
+        weight = count * (contexts[count] - pairs[count])
+        logarithm = ln(count)
+        low += weight * (logarithm.low if weight >= 0 else logarithm.high)
+    value = max(low, Fraction(0))
+    return Bound(
+        name="MFT24 Lemma 2",
+        statement="MFT24-L2",
+        quantity="summed cross-entropy in nats",
+        kind="lower",
+        value=value,
+        assumptions=("any model that predicts the next token from the context",),
+        source=f"{_PAPER}, Lemma 2",
+        sentence=f"No model's summed cross-entropy on this corpus is below {float(value):.6g} nats.",
+    )
+
+
+def _sufficient(theorem: str, statement: str, n_contexts: int, value: int, form: str) -> Bound:
+    return Bound(
+        name=f"MFT24 {theorem}",
+        statement=statement,
+        quantity="parameters",
+        kind="upper",
+        value=value,
+        assumptions=(ANALYTIC, REAL, f"{form}, {n_contexts} neurons"),
+        source=f"{_PAPER}, {theorem}",
+        sentence=f"By {theorem} of MFT24, {value} parameters suffice for any {n_contexts} contexts.",
+    )
+
+
+def _check_vocab(vocab: int) -> None:
+    if vocab < 2:
+        raise ValueError(f"vocab = {vocab} must be at least 2: one token has only one distribution")

@@ -1,0 +1,264 @@
+"""The capacity planner: what an architecture could hold, and how large a model for so many facts would be.
+
+Four kinds of rows never mix: what we can compile (`compiled`), what theorems promise (`theorem`), what
+training was measured to reach (`trained`) and what no model can go below (`floor`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from byheart.bounds import kajitsuka_sato_2025 as ks25
+from byheart.bounds import kajitsuka_sato_2025_lower as ks25_lower
+from byheart.bounds import madden_2024
+from byheart.bounds.architecture import Architecture
+from byheart.bounds.bound import Bound, NotApplicable
+from byheart.bounds.counting import label_bits, parameter_floor
+from byheart.bounds.empirical import PUBLISHED_LAWS, EmpiricalLaw
+from byheart.bounds.problem import Problem
+from byheart.bounds.table import SizeOf
+from byheart.errors import ByheartError, UsageError
+
+RowKind = Literal["compiled", "theorem", "trained", "floor"]
+SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")
+_WORDS = (64, 32, 16)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What one architecture could memorise: by theory, and by laws measured on trained models."""
+
+    architecture: Architecture
+    bits_per_parameter: int
+    value_bits: int
+    bounds: tuple[Bound, ...]
+    not_applicable: tuple[NotApplicable, ...]
+    trained: tuple[PlanRow, ...]
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One answer to "how large?": `parameters` (and `bits`, where known) with where the answer comes from."""
+
+    name: str
+    kind: RowKind
+    n_facts: int
+    parameters: int
+    bits: int | None
+    source: str
+    note: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready dictionary."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes for one number of facts."""
+
+    n_facts: int
+    value_bits: int
+    problem: Problem
+    rows: tuple[PlanRow, ...]
+    not_applicable: tuple[NotApplicable, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready dictionary."""
+        return {
+            "facts": self.n_facts,
+            "value_bits": self.value_bits,
+            "rows": [row.to_json() for row in self.rows],
+            "not_applicable": [entry.to_json() for entry in self.not_applicable],
+        }
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One labelled line of the log-log figure: (facts, parameters) points."""
+
+    name: str
+    kind: RowKind
+    source: str
+    points: tuple[tuple[int, int], ...]
+
+
+def plan(
+    n_facts: int,
+    value_bits: int,
+    *,
+    constructions: Mapping[str, SizeOf] | None = None,
+    laws: Sequence[EmpiricalLaw] = PUBLISHED_LAWS,
+    vocab: int = 1000,
+    seq_len: int = 8,
+) -> Plan:
+    """How large a model for `n_facts` facts of `value_bits` bits each would be, by every answer we have.
+
+    Facts are token sequences of length `seq_len` over `vocab` tokens, positions counting, each with one of
+    2^value_bits values. `constructions` maps names to functions that tell the size a construction would have.
+    """
+    if n_facts < 1 or value_bits < 1:
+        raise UsageError(f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.")
+    problem = Problem(
+        n_samples=n_facts, seq_len=seq_len, n_classes=1 << value_bits, vocab=vocab, ordered=True
+    )
+    bits = label_bits(n_facts, problem.n_classes)
+    compiled, refused = _compiled(problem, constructions or {})
+    rows = (*compiled, *_promised(problem), *_trained(n_facts, bits, laws), *_floors(problem, bits))
+    return Plan(n_facts, value_bits, problem, rows, refused)
+
+
+def curves(plans: Sequence[Plan]) -> tuple[Curve, ...]:
+    """The lines of the figure: one per row name, through all plans that have it, in order of facts."""
+    lines: dict[str, list[PlanRow]] = {}
+    for one in sorted(plans, key=lambda p: p.n_facts):
+        for row in one.rows:
+            lines.setdefault(row.name, []).append(row)
+    return tuple(
+        Curve(name, rows[0].kind, rows[0].source, tuple((row.n_facts, row.parameters) for row in rows))
+        for name, rows in lines.items()
+    )
+
+
+def capacity_of(
+    architecture: Architecture,
+    *,
+    value_bits: int = 1,
+    bits_per_parameter: int = 16,
+    laws: Sequence[EmpiricalLaw] = PUBLISHED_LAWS,
+) -> Capacity:
+    """What `architecture` could memorise, by each bound that applies, with why the others do not.
+
+    A fact has `value_bits` bits; a parameter is stored in `bits_per_parameter` bits. A mixture of experts
+    is judged by all its parameters, for any of them can hold a fact.
+    """
+    if value_bits < 1 or bits_per_parameter < 1:
+        raise UsageError("value bits and bits per parameter must both be at least 1.")
+    bounds = [_stored(architecture, value_bits, bits_per_parameter)]
+    refused = [
+        NotApplicable("KS25 Theorem 4.2", "KS25-T4.2", "normalisation layers are not piecewise polynomial"),
+        NotApplicable("KS25 Theorem 4.3", "KS25-T4.3", "attention is softmax, and there is normalisation"),
+        NotApplicable(
+            "MFT24 Theorem 5", "MFT24-T5", "it is about one layer without residuals or normalisation"
+        ),
+        NotApplicable(
+            "DPC24 Theorem 1", "DPC24-T1", "it is about attention alone, without feed-forward parts"
+        ),
+    ]
+    reason = _not_smooth(architecture)
+    for name, statement, theorem in (
+        ("MFT24 Lemma 1", "MFT24-L1", madden_2024.lemma_1),
+        ("MFT24 Theorem 1", "MFT24-T1", madden_2024.theorem_1),
+    ):
+        if reason:
+            refused.append(NotApplicable(name, statement, reason))
+        else:
+            bounds.append(theorem(architecture.parameters, architecture.vocab))
+    trained = tuple(
+        PlanRow(
+            name=law.name,
+            kind="trained",
+            n_facts=law.bits_held_by(architecture.parameters) // value_bits,
+            parameters=architecture.parameters,
+            bits=law.bits_held_by(architecture.parameters),
+            source=law.source,
+            note=_range_note(law, architecture.parameters),
+        )
+        for law in laws
+    )
+    return Capacity(architecture, bits_per_parameter, value_bits, tuple(bounds), tuple(refused), trained)
+
+
+def _stored(architecture: Architecture, value_bits: int, word: int) -> Bound:
+    total = architecture.parameters * word
+    return Bound(
+        name="KS25 Remark 4.4 (counting)",
+        statement="KS25-R4.4",
+        quantity="facts",
+        kind="upper",
+        value=total // value_bits,
+        assumptions=(f"{word} bits per parameter", "the values of facts are arbitrary and independent"),
+        source="Kajitsuka & Sato 2025, Remark 4.4",
+        sentence=(
+            f"{architecture.parameters} parameters of {word} bits have 2^{total} states, so at most "
+            f"{total // value_bits} arbitrary facts of {value_bits} bits fit."
+        ),
+    )
+
+
+def _not_smooth(architecture: Architecture) -> str:
+    if architecture.kind != "decoder":
+        return f"it is about decoders that predict the next token, and this is an {architecture.kind}"
+    if architecture.vocab < 2:
+        return "one token has only one distribution"
+    if not architecture.activation.startswith(SMOOTH_ACTIVATIONS):
+        return f"the activation {architecture.activation} is not known to be continuously differentiable"
+    return "experts are chosen by a jump" if architecture.n_experts > 1 else ""
+
+
+def _compiled(
+    problem: Problem, constructions: Mapping[str, SizeOf]
+) -> tuple[tuple[PlanRow, ...], tuple[NotApplicable, ...]]:
+    rows, refused = [], []
+    for name, size_of in constructions.items():
+        try:
+            size = size_of(problem)
+        except ByheartError as error:
+            refused.append(NotApplicable(name, "", str(error)))
+            continue
+        sizes = (problem.n_samples, int(size.parameters_dense), int(size.total_bits))
+        rows.append(PlanRow(name, "compiled", *sizes, f"this project's construction {name}"))
+    return tuple(rows), tuple(refused)
+
+
+def _promised(problem: Problem) -> tuple[PlanRow, ...]:
+    assert problem.vocab is not None
+    vectors = problem.tokens_as_vectors()
+    assert vectors is not None
+    sizes = (problem.n_samples, problem.seq_len, problem.n_classes)
+    promised = (
+        ks25.theorem_4_1(*sizes, vectors.dim, vectors.radius, vectors.separation),
+        ks25.theorem_e_1(*sizes, problem.vocab * problem.seq_len),
+    )
+    return tuple(
+        PlanRow(size.name, "theorem", problem.n_samples, size.parameters, size.total_bits, size.source)
+        for size in promised
+    )
+
+
+def _trained(n_facts: int, bits: int, laws: Sequence[EmpiricalLaw]) -> tuple[PlanRow, ...]:
+    rows = []
+    for law in laws:
+        parameters = law.parameters_for(bits)
+        rows.append(
+            PlanRow(law.name, "trained", n_facts, parameters, None, law.source, _range_note(law, parameters))
+        )
+    return tuple(rows)
+
+
+def _range_note(law: EmpiricalLaw, parameters: int) -> str:
+    if law.covers(parameters):
+        return law.conditions
+    return (
+        f"{law.conditions}; extended beyond the measured range of {law.smallest_parameters:,} to "
+        f"{law.largest_parameters:,} parameters"
+    )
+
+
+def _floors(problem: Problem, bits: int) -> tuple[PlanRow, ...]:
+    hard = ks25_lower.theorem_4_3(problem.n_samples, problem.seq_len, problem.n_samples)
+    bounds = (*(parameter_floor(bits, word) for word in _WORDS), hard)
+    return tuple(
+        PlanRow(
+            bound.name,
+            "floor",
+            problem.n_samples,
+            int(bound.value),
+            bits if bound is not hard else None,
+            bound.source,
+            "; ".join(bound.assumptions),
+        )
+        for bound in bounds
+    )

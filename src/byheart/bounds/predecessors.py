@@ -1,0 +1,214 @@
+"""Other results the papers compare themselves with, where a number follows from what they prove.
+
+Sontag 1997 and Siegel 2024 say what is necessary; Baum 1988, Bubeck et al. 2020, Vardi et al. 2022,
+Mahdavi et al. 2023 and linear memories say what suffices. Results printed as orders only are in `orders`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.enclosures import Rational, as_fraction, ceil_fraction, floor_log2, log2
+from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalised
+from byheart.bounds.vc_dimension import log2_e_times, smallest
+from byheart.theorems import realises
+
+REAL = "parameters are real numbers of any precision"
+FLAT = "the network reads each sample as one vector"
+
+
+def sontag_1997(n_samples: int) -> Bound:
+    """(N - 1) / 2 parameters are needed to memorise every set of N distinct points, without separation."""
+    value = ceil_fraction(Fraction(max(n_samples - 1, 0), 2))
+    return Bound(
+        name="Sontag 1997",
+        statement="",
+        quantity="parameters",
+        kind="lower",
+        value=value,
+        assumptions=(
+            "one architecture memorises every two-class labelling of every set of N distinct points",
+            "built from ReLU, sigmoid, softmax or other functions definable with exp",
+            REAL,
+        ),
+        source="Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters",
+        sentence=f"Without separation, {n_samples} points take at least {value} parameters.",
+    )
+
+
+def siegel_2024(n_samples: int, radius: Rational | float, separation: Rational | float) -> Bound:
+    """Parameters needed to memorise any N samples of a ball whose distinct points are δ apart: up to N / 2.
+
+    In the manner of Siegel (2024), with constants. Put M = floor(2r/δ) + 1 points on a diameter, δ apart, and
+    choose b <= N / 2 blocks of p + 1 of them. In each block label two neighbours 1, 0: that makes p^b data
+    sets of 2b points. A ReLU network with U units is linear on at most 2^U pieces of the line and falls
+    through 1/2 at most once on each, so one pattern of outputs on the M points serves at most (2^U / b)^b
+    of them. Hence there are at least (p b / 2^U)^b patterns, and by Goldberg & Jerrum's Corollary 2.1 at
+    most (16 e M 2^U)^W (see `smallest_relu_parameters`). With U <= W / 2:
+
+        b (log2(p b) - W / 2) <= W (W / 2 + log2(16 e M)).
+
+    The left side falls and the right side grows with W, so the smallest such W is needed. The best of the
+    choices p + 1 = 2, 4, 8, ... is taken. As δ tends to 0 the bound tends to N / 2. Samples may repeat, so
+    fewer distinct points than N make data sets of N samples too.
+    """
+    r, delta = as_fraction(radius), as_fraction(separation)
+    if r < 0 or delta <= 0:
+        raise ValueError(f"radius {radius} must not be negative and separation {separation} must be positive")
+    n_grid = (2 * r / delta).__floor__() + 1
+    cost = log2_e_times(16 * n_grid).high
+    value, most = 0, n_samples // 2
+    # blocks of 2^j points: where all `most` blocks fit, only the longest blocks matter
+    longest = max(1, floor_log2(Fraction(n_grid, most))) if most else 1
+    for exponent in range(longest, n_grid.bit_length()):
+        n_blocks = min(most, n_grid >> exponent)
+        if n_blocks <= value:
+            break
+        value = max(value, _needed_for_blocks(n_blocks, (1 << exponent) - 1, cost))
+    return Bound(
+        name="Siegel 2024",
+        statement="",
+        quantity="parameters",
+        kind="lower",
+        value=value,
+        assumptions=(
+            "one ReLU architecture memorises every two-class labelling of any N samples of the ball, δ apart",
+            "hidden units have biases and no parameter is shared",
+            REAL,
+        ),
+        source="after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks, with constants",
+        sentence=f"{n_samples} points this close take at least {value} parameters of a ReLU network.",
+    )
+
+
+def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
+    reward = log2(choices * n_blocks).low
+    # b (log2(p b) - W/2) <= W (W/2 + cost), with both sides doubled
+    needed = smallest(lambda w: n_blocks * (2 * reward - w) <= w * (w + 2 * cost), start=0)
+    return min(n_blocks, needed)
+
+
+def baum_1988(n_samples: int, input_dim: int) -> Bound:
+    """ceil(N / D) threshold units memorise any two-class labelling of N points in general position."""
+    units = ceil_fraction(Fraction(n_samples, input_dim))
+    return _sufficient(
+        "Baum 1988",
+        units * (input_dim + 2) + 1,
+        ("two classes", "general position: no D + 1 points on a hyperplane", "threshold units", FLAT, REAL),
+        "Baum 1988, On the capabilities of multilayer perceptrons",
+    )
+
+
+def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
+    """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position."""
+    units = 4 * ceil_fraction(Fraction(n_samples, input_dim))
+    return _sufficient(
+        "Bubeck et al. 2020",
+        units * (input_dim + 2),
+        ("general position: no D + 1 points on a hyperplane", FLAT, REAL),
+        "Bubeck, Eldan, Lee & Mikulincer 2020, Proposition 4",
+    )
+
+
+def two_layer_relu(n_samples: int, input_dim: int) -> Bound:
+    """N ReLU units fit any labels of N distinct points, along a direction that tells them apart."""
+    return _sufficient(
+        "two-layer ReLU interpolation",
+        n_samples * (input_dim + 2) + 1,
+        ("distinct inputs", FLAT, REAL),
+        "folklore: piecewise linear interpolation along a generic direction",
+    )
+
+
+def vardi_2022(
+    n_samples: int,
+    n_classes: int,
+    input_dim: int,
+    radius_square: Rational | float,
+    separation: Rational | float,
+) -> Bound:
+    """Õ(√N) parameters of a ReLU network of width 12, with the constants of KS25 Lemma C.1 for V = N.
+
+    `radius_square` bounds the squared norm of a sample read as one vector.
+    """
+    r2 = max(as_fraction(radius_square), Fraction(1))
+    _, delta = normalised(1, separation)
+    size = lookup_size(Points(n_samples, input_dim, r2, 0, delta), n_samples, n_classes)
+    return _sufficient(
+        "VYS22 Theorem 3.1",
+        dense_parameters(12, size.depth, input_dim),
+        ("samples have bounded norm and differ by at least δ", "weights of unlimited precision", FLAT),
+        "Vardi, Yehudai & Shamir 2022, Theorem 3.1, counted as in KS25 Lemma C.1",
+        statement="KS25-L C.1",
+    )
+
+
+@realises("DPC24-S6")
+def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
+    """H (min(n, d_h) - 1) + 1 examples for one layer of attention."""
+    value = n_heads * (min(seq_len, head_dim) - 1) + 1
+    return Bound(
+        name="MLT23 Theorem 1",
+        statement="DPC24-S6",
+        quantity="samples",
+        kind="lower",
+        value=value,
+        assumptions=(*_LINEARLY_INDEPENDENT, REAL),
+        source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
+        sentence=f"One layer of {n_heads} heads memorises any {value} such examples.",
+    )
+
+
+def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
+    """MLT23 Theorem 1 solved for the heads, of size n: ceil((N - 1)/(n - 1)) of them, 2dn + 2d² parameters
+    each.
+
+    Keys and queries are d x n, value and output d x d; d more read out a scalar. Needs 2 <= n <= d.
+    """
+    if not 2 <= seq_len <= dim:
+        raise ValueError(f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}")
+    heads = max(1, ceil_fraction(Fraction(n_samples - 1, seq_len - 1)))
+    return _sufficient(
+        "MLT23 Theorem 1",
+        heads * (2 * dim * seq_len + 2 * dim**2) + dim,
+        (*_LINEARLY_INDEPENDENT, REAL),
+        "Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
+        statement="DPC24-S6",
+    )
+
+
+@realises("DPC24-S6")
+def linear_memory(dim: int) -> Bound:
+    """A d x d matrix between fixed, linearly independent embeddings stores d associations."""
+    return Bound(
+        name="linear associative memory",
+        statement="DPC24-S6",
+        quantity="samples",
+        kind="lower",
+        value=dim,
+        assumptions=("fixed embeddings, those of the keys linearly independent", REAL),
+        source="Cabannes, Dohmatob & Bietti 2024, as restated in DPC24 section 6",
+        sentence=f"A {dim} x {dim} matrix stores {dim} associations.",
+    )
+
+
+_LINEARLY_INDEPENDENT = (
+    "n <= d, each context has n linearly independent tokens and queries have Kruskal rank n",
+    "one layer of attention, queries apart from contexts",
+)
+
+
+def _sufficient(
+    name: str, value: int, assumptions: tuple[str, ...], source: str, statement: str = ""
+) -> Bound:
+    return Bound(
+        name=name,
+        statement=statement,
+        quantity="parameters",
+        kind="upper",
+        value=value,
+        assumptions=assumptions,
+        source=source,
+        sentence=f"By {name}, {value} parameters suffice.",
+    )

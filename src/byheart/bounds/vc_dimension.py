@@ -1,0 +1,141 @@
+"""How many labellings a network with real parameters can tell apart: the source of the lower bounds.
+
+Goldberg & Jerrum (1995) count the sign patterns of polynomials; Bartlett, Harvey, Liaw & Mehrabian (2019)
+sharpen the count layer by layer. Every function here returns a number that is certainly not too small, since
+a lower bound on parameters drawn from it must not be too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from byheart.bounds.enclosures import DEFAULT_BITS, Interval, e, log2
+from byheart.theorems import realises
+
+
+def log2_e_times(factor: int | Fraction, bits: int = DEFAULT_BITS) -> Interval:
+    """Encloses log2(e * factor) for a positive rational factor."""
+    euler = e(bits)
+    return Interval(log2(euler.low * factor, bits).low, log2(euler.high * factor, bits).high)
+
+
+@realises("KS25-L B.4")
+def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fraction:
+    """Upper bound on log2 of the number of sign vectors of polynomials in real variables.
+
+    Source:   Goldberg & Jerrum (1995), Corollary 2.1, as quoted in KS25 Lemma B.4: at most (8 e M D / W)^W
+              vectors over {-1, 0, 1} for M polynomials of degree at most D in W <= M variables.
+    Departs:  for M < W, where the lemma is silent, the trivial 3^M is returned.
+    """
+    if n_polynomials < 0 or degree < 1 or n_variables < 0:
+        raise ValueError("need n_polynomials >= 0, degree >= 1 and n_variables >= 0")
+    if n_variables == 0 or n_polynomials == 0:
+        return Fraction(0)
+    trivial = n_polynomials * log2(3).high
+    if n_polynomials < n_variables:
+        return trivial
+    lemma = n_variables * log2_e_times(Fraction(8 * n_polynomials * degree, n_variables)).high
+    return min(lemma, trivial)
+
+
+def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: int) -> int:
+    """VC dimension of a formula of polynomial inequalities: at most 2 W log2(8 e D s).
+
+    Source:   Goldberg & Jerrum (1995), Theorem 2.2, for s = `n_predicates` distinct polynomial equalities or
+              inequalities of degree at most D in the W real parameters, joined by any Boolean formula.
+    """
+    if min(n_parameters, n_predicates, degree) < 1:
+        raise ValueError("n_parameters, n_predicates and degree must be at least 1")
+    return (2 * n_parameters * log2_e_times(8 * degree * n_predicates).high).__floor__()
+
+
+def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence[int]) -> int:
+    """VC dimension of a layered ReLU network with one output: Bartlett et al. (2019), Theorem 7.
+
+    `layer_units[i]` and `layer_parameters[i]` are the units of layer i + 1 and the parameters feeding it; the
+    last layer is the single output.
+
+    Derivation, for one breakpoint and degree 1: with W_i the parameters of layers 1 to i, N inputs have at
+    most prod_i 2 (2 e N k_i i / W_i)^{W_i} sign patterns, which by the weighted mean inequality is at most
+    2^L (2 e N R / S)^S with R = sum_i i k_i and S = sum_i W_i. Setting it >= 2^N and using "2^N <= 2^t (N
+    r / w)^w implies N <= t + w log2(2 r log2 r)" (their Lemma 18; r >= 16) gives
+
+        N <= L + S log2(4 e R log2(2 e R)).
+    """
+    if len(layer_units) != len(layer_parameters) or not layer_units:
+        raise ValueError("layer_units and layer_parameters must be of one length, at least 1")
+    if min(layer_units) < 1 or min(layer_parameters) < 1:
+        raise ValueError("every layer needs at least one unit and one parameter")
+    depth = len(layer_units)
+    reach = sum(i * units for i, units in enumerate(layer_units, start=1))
+    running, exponent = 0, 0
+    for parameters in layer_parameters:
+        running += parameters
+        exponent += running
+    return depth + _solved_exponent(exponent, reach)
+
+
+def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
+    """The same for `depth` hidden ReLU layers of one width and a linear output, in closed form.
+
+    The parameters are (input_dim + 1) width for the first layer, (width + 1) width for each later one and
+    width + 1 for the output.
+    """
+    if min(width, input_dim) < 1 or depth < 1:
+        raise ValueError("width, depth and input_dim must be at least 1")
+    first, later = (input_dim + 1) * width, (width + 1) * width
+    # sum over layers i = 1..depth of (first + (i - 1) later), then the whole network once more for the output
+    hidden = depth * first + later * (depth * (depth - 1) // 2)
+    whole = first + (depth - 1) * later + width + 1
+    reach = width * (depth * (depth + 1) // 2) + depth + 1
+    return depth + 1 + _solved_exponent(hidden + whole, reach)
+
+
+def _solved_exponent(exponent: int, reach: int) -> int:
+    # r = 2 e R, at least 16 as the lemma asks; log2 log2 r is bounded by log2 of an upper end
+    euler = e().high
+    r = max(2 * euler * reach, Fraction(16))
+    inner = log2(r).high
+    return (exponent * log2(2 * r * inner).high).__floor__()
+
+
+def smallest(enough: Callable[[int], bool], start: int = 1) -> int:
+    """The smallest integer >= start for which the monotone predicate `enough` holds."""
+    if enough(start):
+        return start
+    low, high = start, 2 * max(start, 1)
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def smallest_relu_parameters(n_points: int) -> int:
+    """Fewest parameters with which a ReLU network could shatter some `n_points` inputs.
+
+    Holds for layered ReLU networks (skip connections and linear layers allowed) in which no parameter is
+    shared between layers, every hidden unit has a bias and an incoming weight of its own, and every linear
+    map on a path has a parameter of its own.
+
+    Derivation from Goldberg & Jerrum's Corollary 2.1 (KS25 Lemma B.4) alone. Let W be the parameters and U
+    the hidden units; each has two parameters of its own, so U <= W / 2. Order the units so that each depends
+    on earlier ones. Given which of the first i - 1 units are active, the input of unit i is a polynomial in
+    the parameters: 2^(i-1) of them for unit i, and 2^U for "output > 1/2", s = 2^(U+1) - 1 in all. Their
+    degree is at most the number D <= W of linear maps on a path. If N points are shattered, the N s
+    polynomials have at least 2^N sign vectors, so N <= W log2(8 e N s D / W) <= W (U + 1 + log2(8 e N)),
+    that is
+
+        N <= W (W / 2 + log2(16 e N)).
+
+    (For N s < W the lemma is silent, but then W > N, which is at least the number returned.) The right side
+    grows with W, so the smallest integer W that satisfies it is a lower bound: about sqrt(2 N).
+    """
+    if n_points < 0:
+        raise ValueError("n_points must be at least 0")
+    if n_points == 0:
+        return 0
+    logarithm = log2_e_times(16 * n_points).high
+    return min(n_points, smallest(lambda w: w * (Fraction(w, 2) + logarithm) >= n_points))

@@ -1,0 +1,108 @@
+"""The planner: sizes for so many facts, capacities of architectures, lines of the figure."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from byheart.bounds import Problem, capacity_of, curves, plan, read_architecture
+from byheart.errors import AssumptionViolated, UsageError
+
+from .architectures import BERT_BASE_UNCASED, GPT2_SMALL, MIXTRAL_8X7B, T5_SMALL
+
+
+@dataclass(frozen=True)
+class FakeSize:
+    parameters_dense: int
+    total_bits: int
+
+
+def linear(problem: Problem) -> FakeSize:
+    return FakeSize(2 * problem.n_samples, 128 * problem.n_samples)
+
+
+def too_small(problem: Problem) -> FakeSize:
+    raise AssumptionViolated(f"more than 10 facts, here {problem.n_samples}")
+
+
+def test_a_plan_by_hand() -> None:
+    # 10^9 facts of 40 bits: 4·10^10 bits; 625,000,000 words of 64 bits; 11,111,111,112 parameters at 3.6 bits
+    rows = {row.name: row for row in plan(10**9, 40, constructions={"linear": linear}).rows}
+    assert rows["information floor at 64 bits per parameter"].parameters == 625_000_000
+    assert rows["information floor at 16 bits per parameter"].parameters == 2_500_000_000
+    assert rows["Morris et al. 2025"].parameters == 11_111_111_112
+    assert "extended beyond the measured range" in rows["Morris et al. 2025"].note
+    assert rows["linear"].parameters == 2 * 10**9
+    assert rows["linear"].kind == "compiled"
+    assert {row.kind for row in rows.values()} == {"compiled", "theorem", "trained", "floor"}
+
+
+def test_a_construction_that_refuses_is_listed_with_its_reason() -> None:
+    result = plan(100, 8, constructions={"small": too_small, "linear": linear})
+    assert [entry.reason for entry in result.not_applicable] == ["more than 10 facts, here 100"]
+    assert [row.name for row in result.rows if row.kind == "compiled"] == ["linear"]
+
+
+def test_plans_from_a_million_to_a_million_million_are_quick_and_make_lines() -> None:
+    start = time.perf_counter()
+    plans = [plan(10**k, 40, constructions={"linear": linear}) for k in range(6, 13)]
+    lines = curves(plans[::-1])
+    assert time.perf_counter() - start < 2
+    assert all(len(line.points) == 7 and line.source for line in lines)
+    for line in lines:
+        facts, parameters = zip(*line.points, strict=True)
+        assert facts == tuple(10**k for k in range(6, 13))
+        assert list(parameters) == sorted(parameters)
+    json.dumps([one.to_json() for one in plans])
+
+
+@pytest.mark.parametrize(("facts", "bits"), [(0, 8), (10, 0)])
+def test_impossible_plans_are_refused(facts: int, bits: int) -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        plan(facts, bits)
+
+
+def test_the_capacity_of_gpt2_by_hand() -> None:
+    # 124,439,808 parameters of 16 bits: 1,991,036,928 bits, 49,775,923 facts of 40 bits; contexts k/(ω - 1) = 2,476;
+    # (2 + 1/50,256)·124,439,808/50,256 + 1 = 4,953.2...; 3.6 bits: 447,983,308 bits, 11,199,582 facts
+    capacity = capacity_of(read_architecture(GPT2_SMALL), value_bits=40)
+    assert {bound.name: bound.value for bound in capacity.bounds} == {
+        "KS25 Remark 4.4 (counting)": 49_775_923,
+        "MFT24 Lemma 1": 2_476,
+        "MFT24 Theorem 1": 4_953,
+    }
+    assert {row.name: row.n_facts for row in capacity.trained} == {
+        "Morris et al. 2025": 11_199_582,
+        "Allen-Zhu & Li 2024": 6_221_990,
+    }
+    assert "normalisation" in {e.statement: e.reason for e in capacity.not_applicable}["KS25-T4.2"]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (BERT_BASE_UNCASED, "this is an encoder"),
+        (T5_SMALL, "this is an encoder-decoder"),
+        (GPT2_SMALL | {"activation_function": "relu"}, "relu is not known to be continuously differentiable"),
+        (MIXTRAL_8X7B, "experts are chosen by a jump"),
+    ],
+)
+def test_why_a_bound_does_not_apply(config: dict[str, object], words: str) -> None:
+    capacity = capacity_of(read_architecture(config))
+    assert words in {e.statement: e.reason for e in capacity.not_applicable}["MFT24-L1"]
+    assert [bound.statement for bound in capacity.bounds] == ["KS25-R4.4"]
+
+
+def test_trained_and_compiled_facts_stay_below_what_the_bits_allow() -> None:
+    for config in (GPT2_SMALL, MIXTRAL_8X7B):
+        capacity = capacity_of(read_architecture(config), value_bits=8)
+        most = capacity.bounds[0].value
+        assert all(row.n_facts <= most for row in capacity.trained)
+
+
+def test_bits_must_be_positive() -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        capacity_of(read_architecture(GPT2_SMALL), value_bits=0)

@@ -1,0 +1,238 @@
+"""Tables for problems and for data sets: what applies, what does not, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from byheart.bounds import Bound, Problem, for_problem, label_bits, problem_of, table
+from byheart.data import Dataset
+from byheart.errors import AssumptionViolated, NonFiniteInput, UsageError
+from byheart.theorems import checks
+
+VECTORS = Problem(1000, 8, 16, dim=4, radius=1, separation=Fraction(1, 1000))
+
+
+def names(bounds: tuple[Bound, ...]) -> set[str]:
+    return {bound.name for bound in bounds}
+
+
+def reasons(problem: Problem) -> dict[str, str]:
+    return {entry.name: entry.reason for entry in for_problem(problem).not_applicable}
+
+
+def test_separated_vectors() -> None:
+    result = for_problem(VECTORS)
+    assert names(result.of("parameters", "lower")) == {
+        "KS25 Remark 4.3",
+        "KS25 Theorem 4.2",
+        "KS25 Theorem 4.3",
+        "Siegel 2024",
+    }
+    assert names(result.of("parameters", "upper")) == {
+        "KS25 Theorem 4.1",
+        "KS25 Theorem F.1 with B = 1",
+        "VYS22 Theorem 3.1",
+        "two-layer ReLU interpolation",
+        "Bubeck et al. 2020",
+    }
+    assert {b.value for b in result.of("bits", "lower")} == {4000}
+    assert "separated" in reasons(VECTORS)["Sontag 1997"]
+    json.dumps(result.to_json())
+
+
+def test_vectors_of_unknown_separation() -> None:
+    problem = Problem(1000, 8, 2, dim=4)
+    assert {"Sontag 1997", "Baum 1988"} <= names(for_problem(problem).applicable)
+    assert "nothing is known of the separation" in reasons(problem)["KS25 Theorem 4.1"]
+    assert "nothing is known of the separation" in reasons(problem)["Siegel 2024"]
+
+
+def test_short_sequences_of_long_vectors() -> None:
+    assert "MLT23 Theorem 1" in names(for_problem(Problem(1000, 3, 2, dim=4)).applicable)
+
+
+def test_token_ids() -> None:
+    problem = Problem(1000, 8, 16, vocab=50)
+    result = for_problem(problem)
+    assert {"KS25 Theorem E.1", "MFT24 Theorem 5", "MFT24 Theorem 7", "DPC24 Corollary 1"} <= names(
+        result.applicable
+    )
+    # at most 50 sequences of equal tokens: the bound of Theorem 4.2 is that for 50 points
+    assert {b.value for b in result.applicable if b.name == "KS25 Theorem 4.2"} == {4}
+    assert "Siegel 2024" in reasons(problem)
+
+
+def test_positions_void_the_argument_of_theorem_4_2() -> None:
+    problem = Problem(1000, 8, 16, vocab=50, ordered=True)
+    assert "positions tell equal tokens apart" in reasons(problem)["KS25 Theorem 4.2"]
+    assert "KS25 Theorem 4.3" in names(for_problem(problem).of("parameters", "lower"))
+    # a sequence of one token has no positions to speak of
+    assert "KS25 Theorem 4.2" in names(for_problem(Problem(1000, 1, 16, vocab=50, ordered=True)).applicable)
+
+
+def test_the_ball_limits_the_sequences_of_equal_tokens() -> None:
+    # three tokens fit on a line of length 2 at distance 1, so Theorem 4.2 speaks of three sequences only
+    crowded = Problem(10**6, 8, 2, dim=1, radius=1, separation=1)
+    assert {b.value for b in for_problem(crowded).applicable if b.name == "KS25 Theorem 4.2"} == {1}
+    view = crowded.tokens_as_vectors()
+    assert view is not None
+    assert view.distinct_tokens(10**6) == 3
+    # in dimension 4 a cube of edge 2/√4 = 1 holds 2^4 tokens at distance 1, more than a diameter's 3
+    wide = Problem(10**6, 8, 2, dim=4, radius=1, separation=1).tokens_as_vectors()
+    assert wide is not None
+    assert wide.distinct_tokens(10**6) == 16
+    huge = Problem(10**6, 8, 2, dim=10**6, radius=1000, separation=1).tokens_as_vectors()
+    assert huge is not None
+    assert huge.distinct_tokens(10**6) == 10**6
+
+
+def test_each_task_has_its_theorem() -> None:
+    upper = {
+        task: names(for_problem(Problem(100, 8, 4, task=task, dim=4, radius=1, separation=1)).applicable)
+        for task in ("next-token", "seq-to-seq", "set")
+    }
+    assert "KS25 Theorem 4.1" in upper["next-token"]
+    assert "KS25 Corollary 4.1" in upper["seq-to-seq"]
+    assert "KS25 Theorem D.1" in upper["set"]
+    assert "KS25 Theorem 4.1" not in upper["seq-to-seq"] | upper["set"]
+
+
+@checks("MFT24-T1", "MFT24-L1")
+def test_distributions_take_far_more() -> None:
+    problem = Problem(1000, 9, 690, task="distribution", vocab=690, n_contexts=2637, ordered=True)
+    result = for_problem(problem)
+    assert {b.name: b.value for b in result.of("parameters", "lower")} == {
+        "MFT24 Lemma 1": 1_816_893,
+        "MFT24 Theorem 1": 907_444,
+    }
+    # n (ω + 2) + ω + T = 2,637 · 692 + 690 + 9 = 1,825,503, and 4 more for attention
+    assert {b.name: b.value for b in result.of("parameters", "upper") if b.name.startswith("MFT24")} == {
+        "MFT24 Theorem 5": 1_825_507,
+        "MFT24 Theorem 7": 1_825_503,
+    }
+    assert "distributions" in reasons(problem)["KS25 Theorem 4.2"]
+
+
+def test_one_class_needs_nothing() -> None:
+    problem = Problem(1000, 8, 1, dim=4, radius=1, separation=1)
+    assert "nothing to tell apart" in reasons(problem)["KS25 Theorem 4.2"]
+    assert {b.value for b in for_problem(problem).of("bits", "lower")} == {0}
+
+
+@dataclass(frozen=True)
+class FakeSize:
+    parameters_dense: int
+    total_bits: int
+
+
+def test_constructions_stand_beside_the_theorems() -> None:
+    def refuses(problem: Problem) -> FakeSize:
+        raise AssumptionViolated(f"no room for {problem.n_classes} classes")
+
+    def builds(problem: Problem) -> FakeSize:
+        return FakeSize(problem.n_samples, 53 * problem.n_samples)
+
+    result = for_problem(VECTORS, {"ours": builds, "theirs": refuses})
+    assert {b.quantity: b.value for b in result.applicable if b.name == "ours, built"} == {
+        "parameters": 1000,
+        "bits": 53_000,
+    }
+    assert [e.reason for e in result.not_applicable if e.name == "theirs, built"] == [
+        "no room for 16 classes"
+    ]
+
+
+# Data sets
+
+
+def test_a_data_set_of_vectors_is_measured_exactly() -> None:
+    values = np.array([[[3.0, 4.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.5]]])
+    problem = problem_of(Dataset.from_arrays(values, np.array([0, 1])))
+    assert (problem.n_samples, problem.seq_len, problem.n_classes, problem.dim) == (2, 2, 2, 2)
+    assert problem.n_contexts == 2
+    assert problem.radius is not None
+    assert problem.separation is not None
+    assert 5 <= problem.radius < 5 + 2**-50
+    assert 0.5 - 2**-50 < problem.separation <= 0.5
+
+
+def test_repeated_samples_carry_no_new_bits() -> None:
+    values = np.array([[[0.0]], [[1.0]], [[1.0]], [[1.0]]])
+    result = table(Dataset.from_arrays(values, np.array([0, 1, 1, 1])))
+    assert {b.value for b in result.of("bits", "lower")} == {2}
+
+
+def test_conflicting_labels_void_what_suffices() -> None:
+    values = np.array([[[0.0]], [[1.0]], [[1.0]]])
+    data = Dataset.from_arrays(values, np.array([0, 1, 0]), on_conflict="keep")
+    result = table(data)
+    assert result.of("parameters", "upper") == ()
+    named = {entry.name: entry.reason for entry in result.not_applicable}
+    assert "different labels" in named["KS25 Theorem 4.1"]
+
+
+def test_values_that_are_not_finite_are_refused() -> None:
+    values = np.array([[[0.0]], [[np.nan]]])
+    with pytest.raises(NonFiniteInput):
+        table(Dataset.from_arrays(values, np.array([0, 1])))
+
+
+@checks("MFT24-L2")
+def test_documents_get_their_entropy() -> None:
+    # "a b", "a c": one context, a, followed by b and c once each: 2 ln 2 nats
+    data = Dataset.from_documents(["a b", "a c"], tokenizer="word")
+    result = table(data)
+    entropy = [b for b in result.applicable if b.statement == "MFT24-L2"]
+    assert float(entropy[0].value) == pytest.approx(2 * np.log(2))
+    assert result.problem.n_contexts == 1
+
+
+def test_the_facts_data_set(shared_data: Path) -> None:
+    data = Dataset.from_csv(shared_data / "facts.csv")
+    result = table(data)
+    assert result.problem.context_count == 1790
+    assert {b.value for b in result.of("bits", "lower")} == {label_bits(1790, 1271)} == {18_459}
+    assert {"KS25 Theorem 4.1", "KS25 Theorem E.1"} <= names(result.of("parameters", "upper"))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"n_samples": 0, "dim": 1}, "n_samples is 0; it must be at least 1"),
+        ({"n_samples": 5, "dim": 1, "vocab": 3}, "give exactly one of them"),
+        ({"n_samples": 5}, "give exactly one of them"),
+        ({"n_samples": 5, "dim": 1, "radius": 1, "separation": 0}, "separation must be positive"),
+        ({"n_samples": 5, "dim": 1, "radius": float("nan"), "separation": 1}, "must not be negative"),
+        ({"n_samples": 5, "dim": 1, "n_contexts": 6}, "more than the 5 labels"),
+    ],
+)
+def test_impossible_problems_are_refused_in_the_users_values(sizes: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Problem(**sizes)  # type: ignore[arg-type]
+
+
+def test_a_bound_refuses_what_could_mislead() -> None:
+    good = for_problem(VECTORS).applicable[0]
+    fields = {name: getattr(good, name) for name in good.__dataclass_fields__}
+    with pytest.raises((TypeError, ValueError), match="kind"):  # the run-time type check may object first
+        Bound(**{**fields, "kind": "roughly"})
+    with pytest.raises(ValueError, match="needs a name"):
+        Bound(**{**fields, "source": ""})
+    with pytest.raises(TypeError, match="not bool"):
+        Bound(**{**fields, "value": True})
+
+
+def test_a_rational_value_is_written_as_a_fraction() -> None:
+    good = for_problem(VECTORS).applicable[0]
+    fields = {name: getattr(good, name) for name in good.__dataclass_fields__}
+    assert Bound(**{**fields, "value": Fraction(1, 3)}).to_json()["value"] == "1/3"
+    assert Bound(**{**fields, "value": Fraction(6, 3)}).to_json()["value"] == 2
