@@ -1,0 +1,149 @@
+"""Lemma F.1 and Theorem F.1: the same memory with short weights, at the price of more of them; in floats where they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isqrt, log2
+
+import numpy as np
+
+from byheart.bounds.kajitsuka_sato_2025 import theorem_f_1
+from byheart.construct.kajitsuka_sato_2025.assembly import size_of as size_of_unlimited
+from byheart.construct.kajitsuka_sato_2025.memorise import LookupPlan, Planner, plan_lookup
+from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, theorem_for
+from byheart.construct.kajitsuka_sato_2025.words import radius_and_separation, words_of
+from byheart.construct.registry import Construction, Method, Statistics
+from byheart.data.dataset import Dataset
+from byheart.errors import AssumptionViolated, InexactWeights, UsageError
+from byheart.network.counting import Size
+from byheart.network.float_exactness import MANTISSA_BITS, FloatExactness, float_exactness
+from byheart.network.floats import as_floats
+from byheart.network.memory import Progress
+from byheart.theorems import realises
+
+NAME = "kajitsuka-sato-2025-bits"
+DEFAULT_B = 4
+
+
+def fields_per_word(B: int) -> int:
+    """B/√log2 B keys in a word (eq. 137); 1 for B = 1, where the paper divides by zero (erratum 7)."""
+    if B < 1:
+        raise UsageError(f"B must be a positive whole number; got {B}.")
+    return 1 if B == 1 else max(1, round(B / log2(B) ** 0.5))
+
+
+@realises("KS25-L F.1")
+def plan_short_words(n_fields: int) -> Planner:
+    """Lookup with at most `n_fields` keys or labels in a word.
+
+    Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
+    Guarantee:  that of `memorise_points`; words of n_fields·max(key bits, label bits) bits.
+    Size:       ⌈N/n_fields⌉ blocks of lookup and n_fields·(bits + 2) + 1 of extraction, so O(N/B).
+    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other, projecting anew each time (erratum 7) and extracting
+                B fields N/B² times. One lookup over all groups followed by a single extraction does the same, and
+                B² need not divide N.
+    """
+
+    def plan(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
+        best = plan_lookup(n_points, key_bits, label_bits, model_width)
+        return best if best.group_size <= n_fields else replace(best, group_size=n_fields)
+
+    return plan
+
+
+@realises("KS25-T F.1")
+def memorise_with_short_weights(
+    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
+) -> Construction:
+    """Compile with words of limited length; as a float64 network that runs natively in PyTorch, if asked.
+
+    Source:     KS25 Theorem F.1, for next-token data and, in the same way, for seq-to-seq data and sets.
+    Assumes:    as the theorem it limits. Option B as in the paper, at least 1; option precision "exact" or "float64".
+    Guarantee:  as the theorem it limits. In float64, every sum the network computes on these data is exact in any
+                order of summation, which is checked before the network is returned (`float_exactness`).
+    In floats:  exact when the widest sum needs at most 53 bits; otherwise fewer fields are tried, then the data are refused.
+    Size:       `size_of`; Õ(N/B) parameters of Õ(B) bits.
+    Departs:    see `plan_short_words`.
+    """
+    precision = options.get("precision", "exact")
+    unknown = sorted(set(options) - {"B", "precision"})
+    if unknown or precision not in ("exact", "float64"):
+        raise UsageError(f"{NAME} takes the option B and precision exact or float64; got {dict(options)}.")
+    B = options.get("B")
+    if B is not None and not isinstance(B, int):
+        raise UsageError(f"B must be a whole number; got {B!r}.")
+    n_fields = fields_per_word(DEFAULT_B if B is None else B)
+    if precision == "exact":
+        return _named(
+            theorem_for(data)(data, rng, progress, Tuning(plan_short_words(n_fields))), data, n_fields, B
+        )
+    if B is None:
+        n_fields = MANTISSA_BITS["float64"]  # as many as fit
+    return _in_floats(data, rng, progress, n_fields, B)
+
+
+def _in_floats(
+    data: Dataset,
+    rng: np.random.Generator,
+    progress: Progress | None,
+    n_fields: int,
+    B: int | None,
+) -> Construction:
+    """The network with the most fields per word whose sums all fit a mantissa."""
+    seed = int(rng.integers(2**63))
+    reason = ""
+    while n_fields >= 1:
+        tuning = Tuning(
+            plan_short_words(n_fields), factor_bits=1
+        )  # no bits after the point beyond the data's own
+        found = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
+        largest = max(int(found.notes[f"group_size_{part}"]) for part in ("first", "second"))  # type: ignore[call-overload]
+        try:
+            network = as_floats(found.memory.network)
+            exactness = float_exactness(network, found.memory.encode(data.inputs))
+            if exactness.holds:
+                memory = replace(found.memory, network=network)
+                return _named(replace(found, memory=memory), data, largest, B, exactness)
+            reason = f"{exactness.where} needs {exactness.bits_needed:.0f} bits"
+        except InexactWeights as error:
+            reason = str(error).splitlines()[0]
+        n_fields = min(n_fields, largest) - 1
+    raise AssumptionViolated(
+        f"these data do not fit float64 with even one key in a word: {reason}; a mantissa has 53.\n"
+        "  Compile with precision exact, or round the inputs to a coarser grid."
+    )
+
+
+def _named(
+    found: Construction,
+    data: Dataset,
+    n_fields: int,
+    B: int | None,
+    exactness: FloatExactness | None = None,
+) -> Construction:
+    notes = {**found.notes, "fields_per_word": n_fields}
+    if exactness is not None:
+        notes["mantissa_bits_needed"] = exactness.bits_needed
+    if data.task == "next-token":
+        scale = radius_and_separation(words_of(data).separation)
+        dim = found.memory.network.dim
+        within = min(B or n_fields, isqrt(data.n_samples))  # the theorem has B in [√N]
+        promised = theorem_f_1(data.n_samples, data.seq_len, data.n_classes, dim, *scale, within)
+        found = replace(found, theorem_size=promised)
+    return replace(found, method=NAME, theorem=f"KS25 Theorem F.1 over {found.theorem}", notes=notes)
+
+
+def size_of(statistics: Statistics) -> Size:
+    """The size with the default B, without building."""
+    return size_of_unlimited(statistics, plan_short_words(fields_per_word(DEFAULT_B)))
+
+
+METHOD = Method(
+    name=NAME,
+    source="Kajitsuka & Sato 2025, Theorem F.1",
+    tasks=("next-token", "seq-to-seq", "set"),
+    precisions=("exact", "float64"),
+    size_of=size_of,
+    build=memorise_with_short_weights,
+)

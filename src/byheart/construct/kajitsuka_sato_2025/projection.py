@@ -1,0 +1,220 @@
+"""Lemmas G.1 and C.2: points in space to numbers on a line that stay apart.
+
+The direction is searched, not taken from the worst case: the lemmas' bounds are the ceiling that says the search must succeed.
+Everything is decided in integers; floats only rank candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil, prod
+
+import numpy as np
+
+from byheart.errors import AssumptionViolated
+from byheart.theorems import realises
+
+_DIRECTION_BITS = (4, 10, 20, 40)
+_TRIES_PER_SIZE = 8
+_FINALISTS = 3
+_ROUNDS_TO_SETTLE = 3  # axes and digits, then three sizes of random directions
+_LONGEST_DIRECTION_BITS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerPoints:
+    """Distinct points with dyadic coordinates: `coordinates` · 2^-frac_bits, Python integers (n_points, dim)."""
+
+    coordinates: np.ndarray
+    frac_bits: int
+
+    @staticmethod
+    def from_floats(points: np.ndarray) -> IntegerPoints:
+        """Exactly the same points."""
+        ratios = [[value.as_integer_ratio() for value in row] for row in points.tolist()]
+        frac_bits = max((den.bit_length() - 1 for row in ratios for _, den in row), default=0)
+        scaled = [[num << (frac_bits - den.bit_length() + 1) for num, den in row] for row in ratios]
+        return IntegerPoints(_object_table(scaled, points.shape[1]), frac_bits)
+
+    @staticmethod
+    def from_fractions(points: Sequence[Sequence[Fraction]], dim: int) -> IntegerPoints:
+        """Exactly the same points."""
+        frac_bits = max((v.denominator.bit_length() - 1 for point in points for v in point), default=0)
+        return IntegerPoints(
+            _object_table([[int(v * (1 << frac_bits)) for v in point] for point in points], dim), frac_bits
+        )
+
+    @property
+    def n_points(self) -> int:
+        """How many points."""
+        return len(self.coordinates)
+
+    def along(self, direction: Sequence[int]) -> list[int]:
+        """Integer inner products with `direction`, in units of 2^-frac_bits."""
+        return [int(value) for value in self.coordinates @ np.array(direction, dtype=object)]
+
+
+def _object_table(rows: Sequence[Sequence[int]], dim: int) -> np.ndarray:
+    table = np.empty((len(rows), dim), dtype=object)
+    for at, row in enumerate(rows):
+        table[at] = row
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """x ↦ coefficients · x + offset, with the values it takes on the points it was made for.
+
+    Values are at least 2, and any two of them at least 2 apart.
+    """
+
+    coefficients: tuple[Fraction, ...]
+    offset: Fraction
+    values: list[Fraction]
+
+    @property
+    def value_bits(self) -> int:
+        """Bits that hold the integer part of every value: ⌊log2 R⌋ + 1."""
+        return max(int(value // 1).bit_length() for value in self.values)
+
+
+@realises("KS25-L G.1")
+def separating_direction(
+    points: IntegerPoints, rng: np.random.Generator, largest_spread: Fraction | None = None
+) -> tuple[int, ...]:
+    """An integer direction along which all points are distinct, of small range compared to the smallest gap.
+
+    Source:     KS25 Lemma G.1 (Park et al. 2021).
+    Assumes:    distinct points.
+    Guarantee:  the points are distinct along the direction, and range / smallest gap is at most `largest_spread` if given.
+                For V points of norm at most r and at least δ apart the lemma promises 2r V² √(πd/8) / δ.
+    Departs:    (151) bounds every pair against its own distance; only the smallest gap matters for what follows.
+    """
+    dim, n_points = points.coordinates.shape[1], points.n_points
+    if n_points == 1:
+        return tuple(int(axis == 0) for axis in range(dim))
+    best: tuple[Fraction, tuple[int, ...]] | None = None
+    for number, candidates in enumerate(_candidate_rounds(points, rng)):
+        for direction in _finalists(points, candidates):
+            spread = _spread(points, direction)
+            if spread is not None and (best is None or spread < best[0]):
+                best = (spread, direction)
+        # V points need a spread of at least V - 1; when it is within twice that, another round is hardly worth it
+        is_settled = number >= _ROUNDS_TO_SETTLE or (best is not None and best[0] <= 2 * (n_points - 1))
+        if best is not None and is_settled and (largest_spread is None or best[0] <= largest_spread):
+            return best[1]
+    raise AssumptionViolated(
+        f"no direction was found that separates {n_points} points in dimension {dim}: are two of them equal?"
+    )
+
+
+def _spread(points: IntegerPoints, direction: Sequence[int]) -> Fraction | None:
+    """Range divided by smallest gap along a direction; None if two points coincide."""
+    values = sorted(points.along(direction))
+    gap = min(after - before for before, after in pairwise(values))
+    return Fraction(values[-1] - values[0], gap) if gap else None
+
+
+@realises("KS25-L C.2")
+def project_apart(
+    points: IntegerPoints,
+    rng: np.random.Generator,
+    largest_spread: Fraction | None = None,
+    factor_bits: int = 6,
+) -> Projection:
+    """A linear map to the line whose values are at least 2, and at least 2 apart for different points.
+
+    Source:     KS25 Lemma C.2 (Vardi et al. 2022), with the shift of Lemma C.1's Stage I.
+    Assumes:    distinct points.
+    Guarantee:  exact, for the points given.
+    Size:       a linear map and a bias. The lemma's ceiling for the largest value is R = 20 r V² √(πd) / δ.
+    Departs:    R is what the search finds, usually far below the ceiling. A factor of few bits leaves values with few bits
+                after the point, one of many bits makes R smaller, by at most one bit.
+    """
+    direction = separating_direction(points, rng, largest_spread)
+    values = points.along(direction)
+    ordered = sorted(values)
+    gap = min((after - before for before, after in pairwise(ordered)), default=1)
+    # the smallest dyadic factor of about `factor_bits` significant bits that makes the gap, in true units, at least 2
+    unit = Fraction(1, 1 << points.frac_bits)
+    wanted = Fraction(2) / (gap * unit)
+    shift = factor_bits - (wanted.numerator.bit_length() - wanted.denominator.bit_length())
+    factor = ceil(wanted * Fraction(2) ** shift) / Fraction(2) ** shift
+    offset = Fraction(ceil(2 - ordered[0] * unit * factor))  # a whole number: few bits
+    return Projection(
+        tuple(entry * factor for entry in direction),
+        offset,
+        [value * unit * factor + offset for value in values],
+    )
+
+
+def _candidate_rounds(points: IntegerPoints, rng: np.random.Generator) -> Iterator[list[tuple[int, ...]]]:
+    """Rounds of directions to try: axes and digits first, then random ones of growing length."""
+    dim = points.coordinates.shape[1]
+    axes = [tuple(int(axis == at) for axis in range(dim)) for at in range(dim)]
+    yield [*axes, *_digit_directions(points)]
+    bits = list(_DIRECTION_BITS)
+    while True:
+        for size in bits:
+            entries = rng.integers(0, 2, size=(_TRIES_PER_SIZE, dim, size + 1))
+            weights = [1 << place for place in range(size)]
+            yield [
+                tuple(
+                    (1 - 2 * int(digits[-1]))
+                    * (sum(w for w, d in zip(weights, digits, strict=False) if d) or 1)
+                    for digits in direction
+                )
+                for direction in entries
+            ]
+        bits = [2 * bits[-1]]
+        if bits[0] > _LONGEST_DIRECTION_BITS:
+            return
+
+
+def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
+    """Coordinates as digits of a number in mixed radix, each in turn the lowest: distinct for any points on a grid.
+
+    None where the grid is so fine that random directions, which need about V² places, do better.
+    """
+    columns = [[int(v) for v in column] for column in points.coordinates.T]
+    steps, ranges = [], []
+    for column in columns:
+        differences = 0
+        for value in column:
+            differences |= value - column[0]
+        step = (differences & -differences) or 1
+        steps.append(step)
+        ranges.append((max(column) - min(column)) // step + 1)
+    if prod(ranges) > points.n_points**2:
+        return []
+    largest_step = max(steps)
+    directions = []
+    for first in range(len(columns)):
+        order = [*range(first, len(columns)), *range(first)]
+        entries, radix = [0] * len(columns), 1
+        for axis in order:
+            entries[axis] = radix * (largest_step // steps[axis])
+            radix *= ranges[axis]
+        directions.append(tuple(entries))
+    return directions
+
+
+def _finalists(points: IntegerPoints, candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The candidates that look best in floats; all of them where floats cannot tell the points apart."""
+    if points.n_points < 2000:
+        return candidates
+    try:
+        table = points.coordinates.astype(np.float64)
+        spreads = []
+        for direction in candidates:
+            values = np.sort(table @ np.array(direction, dtype=np.float64))
+            gap = float(np.diff(values).min())
+            spreads.append((values[-1] - values[0]) / gap if gap > 0 else np.inf)
+    except OverflowError:
+        return candidates
+    ranked = sorted(range(len(candidates)), key=lambda at: spreads[at])
+    kept = [at for at in ranked[:_FINALISTS] if np.isfinite(spreads[at])]
+    return [candidates[at] for at in (kept or ranked)]

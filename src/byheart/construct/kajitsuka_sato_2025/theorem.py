@@ -1,0 +1,204 @@
+"""The theorems of KS25, one function each: from a data set to a network that answers it exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from byheart.bounds.kajitsuka_sato_2025 import (
+    TheoremSize,
+    corollary_4_1,
+    theorem_4_1,
+    theorem_d_1,
+    theorem_e_1,
+)
+from byheart.construct.kajitsuka_sato_2025.assembly import (
+    Assembled,
+    assemble,
+    measured_statistics,
+    size_of,
+)
+from byheart.construct.kajitsuka_sato_2025.mapping import ContextualMapping, contextual_mapping
+from byheart.construct.kajitsuka_sato_2025.memorise import Planner, plan_lookup
+from byheart.construct.kajitsuka_sato_2025.words import radius_and_separation
+from byheart.construct.registry import Assumption, Construction, Method
+from byheart.data.dataset import Dataset
+from byheart.errors import UsageError
+from byheart.network.memory import Memory, Progress
+from byheart.theorems import realises
+
+NAME = "kajitsuka-sato-2025"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What may be chosen without touching the guarantee: group sizes, and how finely projections are scaled."""
+
+    plan: Planner = plan_lookup
+    factor_bits: int = 6
+
+
+PLAIN = Tuning()
+
+
+@realises("KS25-T4.1", "KS25-T B.1")
+def memorise_next_token(
+    data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
+) -> Construction:
+    """Compile next-token data into E_out ∘ F2 ∘ uniform attention ∘ F1 ∘ E_in.
+
+    Source:     KS25 Theorem 4.1, in full Theorem B.1; proof in Appendix B.1.1.
+    Assumes:    finite inputs; equal contexts carry equal labels, where a context is the last token with the multiset of
+                all tokens (with their positions, where order matters). The separation (r, δ) is computed from the data.
+    Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Of other
+                inputs nothing is promised.
+    In floats:  not meant for floats; weights have thousands of bits. See `limited_bits`.
+    Size:       `size_of`. About 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
+    Departs:    feed-forward blocks are residual, as the architecture has them (erratum 6), with one block where the paper
+                composes two or three plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means
+                are sums and stay dyadic (erratum 8). F is the projection of Stage I itself, kept in its register.
+                Projections are searched instead of taken from the worst case; group sizes minimise parameters.
+    """
+    return _compiled(data, rng, progress, tuning, "KS25 Theorem 4.1 (B.1 in full), repaired", theorem_4_1)
+
+
+@realises("KS25-C4.1")
+def memorise_seq_to_seq(
+    data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
+) -> Construction:
+    """Compile seq-to-seq data: the label of every token, by the same network with one context per token.
+
+    Source:     KS25 Corollary 4.1: each token in turn is the last token of Theorem 4.1.
+    Assumes:    as `memorise_next_token`, for every token in its sequence.
+    Guarantee:  for every token of every sample the output equals its label + 1 exactly.
+    Size:       `size_of`: F1 as before, F2 for at most nN contexts.
+    Departs:    as `memorise_next_token`. Padding tokens of short sequences carry no label and their outputs mean nothing.
+    """
+    return _compiled(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)
+
+
+@realises("KS25-T D.1")
+def memorise_sets(
+    data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
+) -> Construction:
+    """Compile a labelled family of multisets into a deep set ρ(Σ φ).
+
+    Source:     KS25 Theorem D.1.
+    Assumes:    finite inputs; equal multisets carry equal labels.
+    Guarantee:  the output equals label + 1 exactly, in whatever order the elements come.
+    Size:       `size_of`: as for next-token, without attention.
+    Departs:    as `memorise_next_token`. φ and ρ are residual blocks around one pooling layer. Sets smaller than the largest are
+                filled up with a padding word.
+    """
+    return _compiled(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
+
+
+@realises("KS25-T E.1")
+def memorise_token_ids(
+    data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
+) -> Construction:
+    """Compile token ids without positions: φ and the place of a word are columns of the embedding table.
+
+    Source:     KS25 Theorem E.1.
+    Assumes:    as `memorise_next_token`, on ids.
+    Guarantee:  as `memorise_next_token`.
+    Size:       `size_of`: two numbers per vocabulary entry instead of the network F1. Where the vocabulary is so large that a
+                column costs more than F1, one column and F1 are kept: the smaller is built.
+    Departs:    the paper's third embedding row is zero; the residual stream has that zero anyway.
+    """
+
+    def size(n_samples: int, seq_len: int, n_classes: int, *_: object) -> TheoremSize:
+        assert data.vocab is not None
+        return theorem_e_1(n_samples, seq_len, n_classes, data.vocab)
+
+    return _compiled(data, rng, progress, tuning, "KS25 Theorem E.1, repaired", size)
+
+
+def build(
+    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
+) -> Construction:
+    """The theorem that fits the task and the inputs."""
+    if options:
+        raise UsageError(f"{NAME} takes no options; got {', '.join(sorted(options))}.")
+    return theorem_for(data)(data, rng, progress, PLAIN)
+
+
+Theorem = Callable[[Dataset, np.random.Generator, Progress | None, Tuning], Construction]
+
+
+def theorem_for(data: Dataset) -> Theorem:
+    """Which of the functions above serves this data."""
+    if data.task == "set":
+        return memorise_sets
+    if data.task == "seq-to-seq":
+        return memorise_seq_to_seq
+    return memorise_token_ids if data.vocab is not None and not data.ordered else memorise_next_token
+
+
+def _compiled(
+    data: Dataset,
+    rng: np.random.Generator,
+    progress: Progress | None,
+    tuning: Tuning,
+    theorem: str,
+    promised: Callable[..., TheoremSize],
+) -> Construction:
+    """Check, map the contexts, assemble: what all the theorems share."""
+    data.require_finite()
+    data.require_consistent()
+    mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
+    built = assemble(mapping, data, tuning.plan)
+    radius, separation = radius_and_separation(mapping.words.separation)
+    return Construction(
+        memory=Memory(built.network, data.task, data.label_names, data.tokenizer, data.ordered),
+        method=NAME,
+        theorem=theorem,
+        assumptions=_assumptions(data, mapping),
+        theorem_size=promised(
+            data.n_samples, data.seq_len, data.n_classes, built.network.dim, radius, separation
+        ),
+        notes=_notes(data, mapping, built),
+    )
+
+
+def _notes(data: Dataset, mapping: ContextualMapping, built: Assembled) -> dict[str, object]:
+    statistics = measured_statistics(data, mapping)
+    return {
+        "contexts": statistics.n_contexts,
+        "distinct_tokens": mapping.words.separation.n_distinct,
+        "distinguishing_words": statistics.n_words,
+        "word_key_bits": statistics.token_bits,
+        "word_weight_bits": statistics.weighting_bits,
+        "context_key_bits": statistics.context_bits,
+        "entrance": built.entrance,
+        "groups_first": built.first.n_groups if built.first else 0,
+        "group_size_first": built.first.group_size if built.first else 0,
+        "groups_second": built.second.n_groups,
+        "group_size_second": built.second.group_size,
+    }
+
+
+def _assumptions(data: Dataset, mapping: ContextualMapping) -> tuple[Assumption, ...]:
+    separation = mapping.words.separation
+    apart = "one distinct token" if separation.delta is None else f"δ = {separation.delta:.6g}"
+    return (
+        Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
+        Assumption("equal contexts carry equal labels", True, f"{len(mapping.labels)} distinct contexts"),
+        Assumption(
+            "tokens are (r, δ)-separated (KS25 Assumption 4.1)",
+            True,
+            f"{separation.n_distinct} distinct tokens, r = {separation.r:.6g}, {apart}",
+        ),
+    )
+
+
+METHOD = Method(
+    name=NAME,
+    source="Kajitsuka & Sato 2025, Theorems 4.1, D.1, E.1 and Corollary 4.1",
+    tasks=("next-token", "seq-to-seq", "set"),
+    precisions=("exact",),
+    size_of=size_of,
+    build=build,
+)

@@ -1,0 +1,82 @@
+"""Lemma F.1 and Theorem F.1: short words, any B, and native float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from byheart.construct.kajitsuka_sato_2025.limited_bits import METHOD, fields_per_word, plan_short_words
+from byheart.construct.registry import Construction
+from byheart.data import Dataset
+from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.network import size_of_network
+from byheart.network.float_exactness import float_exactness
+from byheart.network.module import to_module
+from byheart.theorems import checks
+
+from .test_theorem import answers, token_data
+
+
+def compiled(data: Dataset, **options: object) -> Construction:
+    return METHOD.build(data, options, np.random.default_rng(0), None)
+
+
+@checks("KS25-L F.1", "KS25-T F.1")
+@settings(max_examples=200, deadline=None)
+@given(token_data(), st.integers(1, 6))
+def test_any_b_memorises_with_short_words(data: Dataset, B: int) -> None:
+    construction = compiled(data, B=B)
+    assert (answers(construction, data) == data.labels).all()
+    assert construction.notes["group_size_first"] <= fields_per_word(B)  # type: ignore[operator]
+    assert construction.notes["group_size_second"] <= fields_per_word(B)  # type: ignore[operator]
+
+
+@checks("KS25-T F.1")
+def test_more_bits_fewer_parameters() -> None:
+    data = uniform_vectors(600, seed=1)
+    sizes = [size_of_network(compiled(data, B=B).memory.network) for B in (1, 2, 4, 8)]
+    dense = [size.parameters_dense for size in sizes]
+    assert dense == sorted(dense, reverse=True)
+    bits = [plan_short_words(fields_per_word(B))(600, 20, 5, 10).group_size for B in (1, 2, 4, 8)]
+    assert bits == sorted(bits)
+
+
+@checks("KS25-T F.1")
+@pytest.mark.parametrize("kind", ["grid", "tokens", "set"])
+def test_native_float64(kind: str) -> None:
+    data = {
+        "grid": lambda: grid_vectors(300, levels=4, dim=2, seq_len=4, seed=0),
+        "tokens": lambda: random_tokens(300, seq_len=5, n_vocab=20, seed=0),
+        "set": lambda: random_tokens(200, seq_len=6, n_vocab=20, seed=0, task="set"),
+    }[kind]()
+    construction = compiled(data, precision="float64")
+    memory = construction.memory
+    assert memory.network.precision == "float64"
+    encoded = memory.encode(data.inputs)
+    assert (memory.answer(encoded, backend="module") == data.labels).all()
+    assert (memory.answer(encoded, backend="exact") == data.labels).all()
+    assert float_exactness(memory.network, encoded).holds
+    assert to_module(memory.network).w_in.dtype.is_floating_point
+
+
+@settings(max_examples=200, deadline=None)
+@given(token_data())
+def test_floats_and_exact_values_agree(data: Dataset) -> None:
+    construction = compiled(data, precision="float64")
+    assert (answers(construction, data, "module") == data.labels).all()
+    assert (answers(construction, data, "exact") == data.labels).all()
+
+
+def test_what_does_not_fit_a_mantissa_is_refused() -> None:
+    with pytest.raises(AssumptionViolated, match="a mantissa has 53"):
+        compiled(uniform_vectors(50, seed=0), precision="float64")
+
+
+def test_wrong_options() -> None:
+    data = random_tokens(10, seed=0)
+    for options in ({"B": 0}, {"B": 1.5}, {"colour": 1}, {"precision": "float16"}):
+        with pytest.raises(UsageError):
+            compiled(data, **options)

@@ -1,0 +1,226 @@
+"""Theorem 4.1: whatever the data, if the assumptions hold, every label comes out exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from byheart.construct.kajitsuka_sato_2025.assembly import measured_statistics, size_of
+from byheart.construct.kajitsuka_sato_2025.mapping import contextual_mapping
+from byheart.construct.kajitsuka_sato_2025.theorem import METHOD
+from byheart.construct.registry import Construction
+from byheart.data import Dataset, TokenSequences, VectorSequences
+from byheart.data.adversarial import ADVERSARIAL
+from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
+from byheart.errors import AssumptionViolated, ConflictingLabels, DataError, UsageError
+from byheart.network import size_of_network
+from byheart.theorems import checks
+
+
+def compiled(data: Dataset, seed: int = 0) -> Construction:
+    return METHOD.build(data, {}, np.random.default_rng(seed), None)
+
+
+def answers(construction: Construction, data: Dataset, backend: str = "exact") -> np.ndarray:
+    """One answer for each label of the data."""
+    memory = construction.memory
+    found = memory.answer(memory.encode(data.inputs), backend=backend)  # type: ignore[arg-type]
+    if data.task != "seq-to-seq":
+        return found
+    is_token = np.arange(data.seq_len) >= data.seq_len - np.asarray(data.lengths)[:, None]
+    return found[is_token]
+
+
+tasks = st.sampled_from(("next-token", "seq-to-seq", "set"))
+
+
+def labelled(
+    draw: st.DrawFn, rows: list[list[object]], task: str, ordered: bool, n_classes: int
+) -> np.ndarray:
+    """Random labels, equal where the contexts are."""
+    known: dict[object, int] = {}
+    labels = []
+    for row in rows:
+        whole = tuple(row) if ordered else frozenset(Counter(row).items())
+        contexts = {
+            "next-token": [whole if ordered else (row[-1], whole)],
+            "seq-to-seq": [(place if ordered else None, token, whole) for place, token in enumerate(row)],
+            "set": [whole],
+        }[task]
+        labels += [known.setdefault(context, draw(st.integers(0, n_classes - 1))) for context in contexts]
+    return np.array(labels)
+
+
+@st.composite
+def token_data(draw: st.DrawFn) -> Dataset:
+    """Ragged sequences over a small alphabet, ordered or not, consistently labelled."""
+    n_vocab, n_classes, task = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(tasks)
+    row = st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=5)
+    rows = draw(st.lists(row, min_size=1, max_size=8))
+    ordered = task != "set" and draw(st.booleans())
+    offsets = np.cumsum([0, *map(len, rows)])
+    return Dataset(
+        TokenSequences(np.array([token for row in rows for token in row]), offsets, n_vocab),
+        labelled(draw, rows, task, ordered, n_classes),
+        task,  # type: ignore[arg-type]
+        tuple(f"class {c}" for c in range(n_classes)),
+        None,
+        ordered,
+    )
+
+
+@st.composite
+def vector_data(draw: st.DrawFn) -> Dataset:
+    """Vectors from a small pool, so that tokens repeat and multisets coincide; floats of every magnitude."""
+    seq_len, dim, n_classes = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    task = draw(tasks)
+    number = st.one_of(
+        st.integers(-3, 3).map(float), st.floats(allow_nan=False, allow_infinity=False, width=64)
+    )
+    token = st.tuples(*([number.map(lambda value: value + 0.0)] * dim))
+    pool = draw(st.lists(token, min_size=1, max_size=5))
+    row = st.lists(st.sampled_from(pool), min_size=seq_len, max_size=seq_len)
+    rows = draw(st.lists(row, min_size=1, max_size=6))
+    return Dataset(
+        VectorSequences(np.array(rows, dtype=np.float64)),
+        labelled(draw, rows, task, False, n_classes),
+        task,  # type: ignore[arg-type]
+        tuple(f"class {c}" for c in range(n_classes)),
+        None,
+        False,
+    )
+
+
+@checks("KS25-T4.1", "KS25-T B.1", "KS25-C4.1", "KS25-T D.1", "KS25-T E.1", "KS25-eq39")
+@settings(max_examples=250, deadline=None)
+@given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
+def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
+    construction = compiled(data, seed)
+    assert (answers(construction, data) == data.labels).all()
+    size = size_of_network(construction.memory.network)
+    assert size.width == 10  # the theorem: 14
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
+def test_the_interpreter_agrees(data: Dataset, seed: int) -> None:
+    construction = compiled(data, seed)
+    memory = construction.memory
+    few = memory.encode(data.inputs)[:2]
+    assert (memory.answer(few, backend="interpreter") == memory.answer(few)).all()
+
+
+@checks("KS25-D4.1")
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
+def test_context_ids_differ_by_two_exactly_where_contexts_differ(data: Dataset, seed: int) -> None:
+    mapping = contextual_mapping(data, np.random.default_rng(seed))
+    line = sorted(mapping.labels)
+    assert all(after - before >= 2 for before, after in pairwise(line))
+    assert len(line) == len(np.unique(data.context_ids))
+    rows = [tuple(sorted(row)) for row in mapping.words.sequences.tolist()]
+    assert len(set(mapping.sequence_ids)) == len(set(rows))
+
+
+@checks("KS25-T4.1")
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(token_data(), vector_data()))
+def test_the_size_is_known_before_building(data: Dataset) -> None:
+    mapping = contextual_mapping(data, np.random.default_rng(0))
+    planned = size_of(measured_statistics(data, mapping))
+    built = size_of_network(compiled(data).memory.network)
+    assert (planned.parameters_dense, planned.depth, planned.width) == (
+        built.parameters_dense,
+        built.depth,
+        built.width,
+    )
+
+
+@pytest.mark.parametrize("n_samples", [1, 2, 100, 1000])
+def test_random_vectors(n_samples: int) -> None:
+    data = uniform_vectors(n_samples, seed=n_samples)
+    construction = compiled(data)
+    assert (answers(construction, data) == data.labels).all()
+    assert construction.theorem_size is not None
+    assert size_of_network(construction.memory.network).depth < construction.theorem_size.depth
+
+
+@checks("KS25-C4.1", "KS25-T D.1", "KS25-T E.1")
+@pytest.mark.parametrize("task", ["next-token", "seq-to-seq", "set"])
+@pytest.mark.parametrize("kind", ["uniform", "grid", "tokens", "bag of tokens"])
+def test_each_theorem_on_random_data(task: str, kind: str) -> None:
+    n = 120 if task == "seq-to-seq" else 400
+    if kind == "uniform":
+        data = uniform_vectors(n, seed=1, task=task)  # type: ignore[arg-type]
+    elif kind == "grid":
+        data = grid_vectors(n, seed=2, task=task)  # type: ignore[arg-type]
+    else:
+        ordered = kind == "tokens" and task != "set"
+        data = random_tokens(n, seed=3, task=task, ordered=ordered)  # type: ignore[arg-type]
+    construction = compiled(data)
+    assert (answers(construction, data) == data.labels).all()
+    theorem = {"next-token": "Theorem 4.1", "seq-to-seq": "Corollary 4.1", "set": "Theorem D.1"}[task]
+    if task == "next-token" and kind == "bag of tokens":
+        theorem = "Theorem E.1"
+        assert construction.notes["entrance"] == "table"
+    assert theorem in construction.theorem
+
+
+@checks("KS25-T4.1", "KS25-C4.1")
+@pytest.mark.parametrize("name", sorted(ADVERSARIAL))
+def test_adversaries_are_memorised_or_refused(name: str) -> None:
+    adversary = ADVERSARIAL[name]
+    data = adversary(0)
+    if adversary.refused:
+        with pytest.raises(DataError, match=r"sample 6, position 3|rows 3 and 8"):
+            compiled(data)
+    else:
+        assert (answers(compiled(data), data) == data.labels).all(), adversary.why
+
+
+def test_another_label_is_noticed() -> None:
+    data = uniform_vectors(50, seed=3)
+    construction = compiled(data)
+    changed = data.labels.copy()
+    changed[17] = (changed[17] + 1) % data.n_classes
+    assert np.flatnonzero(answers(construction, data) != changed).tolist() == [17]
+
+
+def test_conflicts_are_refused_with_both_rows() -> None:
+    data = uniform_vectors(5, seed=0)
+    doubled = Dataset(
+        VectorSequences(np.concatenate([data.inputs.values, data.inputs.values[2:3]])),
+        np.append(data.labels, (data.labels[2] + 1) % 16),
+        "next-token",
+        data.label_names,
+        None,
+        False,
+    )
+    with pytest.raises(ConflictingLabels) as caught:
+        compiled(doubled)
+    assert "3" in str(caught.value)
+    assert "6" in str(caught.value)
+
+
+def test_ordered_vectors_are_refused_with_a_way_out() -> None:
+    data = replace(uniform_vectors(5, seed=0), ordered=True)
+    with pytest.raises(AssumptionViolated, match="one more coordinate"):
+        compiled(data)
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(UsageError, match="colour"):
+        METHOD.build(uniform_vectors(5, seed=0), {"colour": 1}, np.random.default_rng(0), None)
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    data = uniform_vectors(60, seed=9)
+    first, second = (compiled(data, seed=4).memory.network for _ in range(2))
+    for (name, left), (_, right) in zip(first.parameters(), second.parameters(), strict=True):
+        assert left == right, name
