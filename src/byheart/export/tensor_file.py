@@ -1,0 +1,123 @@
+"""Reading a safetensors file that may be hostile: the whole header is checked before a tensor is read.
+
+The format: 8 bytes, the little-endian length of the header; the header, a JSON object that gives each tensor
+its dtype, shape and place; the tensors, without holes. Files are written by the safetensors package and read
+here, so that a refusal names the tensor and the sizes at odds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save
+
+from byheart.verify.fields import Fields, corrupt, parse_json
+
+MAX_HEADER_BYTES = 100_000_000
+"""The limit of the safetensors format itself."""
+
+DTYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+}
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where one tensor lies in the file: `start` counts bytes from the beginning of the file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    n_bytes: int
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write `tensors` to `path`. The same tensors give the same bytes."""
+    path.write_bytes(save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}))
+
+
+def read_header(path: Path) -> dict[str, StoredTensor]:
+    """Every tensor of the file by name; `CorruptModel` unless header and file agree to the last byte."""
+    if not path.is_file():
+        raise corrupt(path, "the file is missing or is not a plain file")
+    with path.open("rb") as file:
+        n_file = os.fstat(file.fileno()).st_size
+        n_header = int.from_bytes(file.read(8), "little")
+        if n_file < 8:
+            raise corrupt(path, f"the file is cut short: it has {n_file} bytes and no header")
+        if n_header > n_file - 8:
+            raise corrupt(
+                path, f"the file is cut short: it announces a header of {n_header:,} bytes and has {n_file:,}"
+            )
+        if n_header > MAX_HEADER_BYTES:
+            raise corrupt(
+                path, f"the file announces a header of {n_header:,} bytes; {MAX_HEADER_BYTES:,} are allowed"
+            )
+        fields = Fields(parse_json(file.read(n_header), f"{path} (header)"), path)
+    n_data = n_file - 8 - n_header
+    tensors = {
+        name: _stored(fields.child(name), name, 8 + n_header, n_data, path)
+        for name in fields.values
+        if name != "__metadata__"
+    }
+    _check_no_holes(tensors, 8 + n_header, n_file, path)
+    return tensors
+
+
+def _stored(fields: Fields, name: str, first: int, n_data: int, path: Path) -> StoredTensor:
+    dtype = fields.text("dtype", tuple(DTYPES))
+    shape = fields.integers("shape", 0, 2**63 - 1)
+    offsets = fields.integers("data_offsets", 0, 2**63 - 1)
+    if len(shape) > 2:
+        raise corrupt(path, f"tensor {name} has {len(shape)} axes; a weight has at most two")
+    n_bytes = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
+    if len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise corrupt(path, f"tensor {name} must lie between two rising offsets, not {list(offsets)[:4]}")
+    if n_bytes > n_data or offsets[1] > n_data:
+        raise corrupt(
+            path,
+            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes and ends at "
+            f"{offsets[1]:,}; the file holds {n_data:,} bytes of tensors",
+        )
+    if offsets[1] - offsets[0] != n_bytes:
+        raise corrupt(
+            path,
+            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes; its place has "
+            f"{offsets[1] - offsets[0]:,}",
+        )
+    return StoredTensor(dtype, shape, first + offsets[0], n_bytes)
+
+
+def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int, path: Path) -> None:
+    end = first
+    for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)):
+        if tensor.start != end:
+            what = "overlaps the tensor before it" if tensor.start < end else "leaves a hole before it"
+            raise corrupt(path, f"tensor {name} {what}: it starts at byte {tensor.start:,}, not {end:,}")
+        end += tensor.n_bytes
+    if end != n_file:
+        raise corrupt(path, f"the file has {n_file - end:,} bytes after its last tensor")
+
+
+def read_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
+    """The tensor at that place, in the machine's own byte order."""
+    n_items = math.prod(stored.shape)
+    flat = np.fromfile(path, dtype=DTYPES[stored.dtype], count=n_items, offset=stored.start)
+    if len(flat) != n_items:
+        raise corrupt(path, "the file became shorter while it was read")
+    native = flat.astype(flat.dtype.newbyteorder("="), copy=False)
+    return native.reshape(stored.shape)

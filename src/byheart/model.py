@@ -1,0 +1,179 @@
+"""A compiled model: a network that answers, the record of how it came about, and its certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.errors import UnknownToken, UsageError
+from byheart.export.folder import save_folder
+from byheart.network.architecture import Transformer
+from byheart.network.counting import Size, size_of_network
+from byheart.network.memory import UNKNOWN, Memory
+from byheart.verify.certificate import Certificate
+from byheart.verify.questions import questions
+
+if TYPE_CHECKING:
+    from byheart.network.module import TransformerModule
+
+Answer: TypeAlias = str | list[str | None] | None
+"""A label name, None for "unknown", or for seq-to-seq a list of these, one a token."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """What `compile` makes and `load` reads. `certificate` is None if nothing was checked."""
+
+    memory: Memory
+    record: Mapping[str, Any]
+    certificate: Certificate | None
+
+    def predict(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]:
+        """Ask the network: for each input the label name it answers, or None where it names none.
+
+        inputs: a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
+            (n_samples, seq_len, dim). An input the network cannot be asked, such as a text with a token it
+            has never seen, is answered None.
+        """
+        if isinstance(inputs, str | bytes):
+            raise UsageError("predict takes a list of inputs; write predict([text]) for one text.")
+        answers: list[Answer] = [None] * len(inputs)
+        places, sequences = self._sequences(inputs)
+        if not places:
+            return answers
+        memory = self.memory
+        asked = questions(memory, sequences, memory.tokenizer)
+        if not len(asked.asked):
+            return answers
+        found = memory.answer(asked.encoded, backend="exact" if self.precision == "exact" else "module")
+        for sample, classes in zip(asked.asked.tolist(), found.tolist(), strict=True):
+            if memory.answers_last_token_only:
+                answers[places[sample]] = self._name(classes)
+            else:
+                n_tokens = int(sequences.lengths[sample])  # filled up on the left
+                answers[places[sample]] = [self._name(number) for number in classes[-n_tokens:]]
+        return answers
+
+    def _name(self, number: int) -> str | None:
+        return None if number == UNKNOWN else self.memory.label_names[number]
+
+    def _sequences(
+        self, inputs: Sequence[Any] | np.ndarray
+    ) -> tuple[list[int], TokenSequences | VectorSequences]:
+        """The inputs that can be written as ids or vectors, and the place of each among all inputs."""
+        if len(inputs) and all(isinstance(item, str) for item in inputs):
+            return self._texts(inputs)
+        if any(isinstance(item, str) for item in inputs):
+            raise UsageError("predict takes texts, token ids or vectors, but not a mixture of them.")
+        places = list(range(len(inputs)))
+        array = _as_array(inputs)
+        if array is not None and array.dtype.kind == "f" and array.ndim == 3:
+            return places, VectorSequences(array)
+        rows: Iterable[Any] = inputs if array is None else array
+        tokens = [np.asarray(row) for row in rows]
+        if any(row.ndim != 1 or (row.size and row.dtype.kind not in "iu") for row in tokens):
+            raise UsageError(
+                "predict takes a list of texts, token ids (n_samples, seq_len) or vectors "
+                f"(n_samples, seq_len, dim); this model takes {self._takes}."
+            )
+        return places, _token_sequences([row.tolist() for row in tokens])
+
+    def _texts(self, texts: Sequence[str] | np.ndarray) -> tuple[list[int], TokenSequences]:
+        tokenizer = self.memory.tokenizer
+        if tokenizer is None:
+            raise UsageError(f"this model has no tokenizer: it takes {self._takes}, not text.")
+        rows: dict[int, list[int]] = {}
+        for place, text in enumerate(texts):
+            try:
+                rows[place] = tokenizer.encode(text)
+            except UnknownToken:
+                continue
+        return list(rows), _token_sequences(list(rows.values()), len(tokenizer.vocabulary))
+
+    @property
+    def _takes(self) -> str:
+        network = self.network
+        if network.embedding is None:
+            return f"{network.seq_len} vectors of dimension {network.dim} a sample"
+        return "texts" if self.memory.tokenizer is not None else f"up to {network.seq_len} token ids a sample"
+
+    @property
+    def network(self) -> Transformer:
+        """The weights and what they mean."""
+        return self.memory.network
+
+    @property
+    def precision(self) -> str:
+        """`exact`, `float64` or `float32`."""
+        return self.network.precision
+
+    @cached_property
+    def size(self) -> Size:
+        """How large the network is."""
+        return size_of_network(self.network)
+
+    @cached_property
+    def module(self) -> TransformerModule:
+        """The network as a `torch.nn.Module` with ordinary parameters, made when first asked for.
+
+        `InexactWeights` if a weight has no exact value in floats: a rounded weight is another network.
+        """
+        from byheart.network.module import to_module
+
+        return to_module(self.network)
+
+    @property
+    def label_bits(self) -> float | None:
+        """Bits of information in the labels: n_labels · log2(n_classes); None if no data set is recorded."""
+        bits = self.record.get("dataset", {}).get("label_bits")
+        return None if bits is None else float(bits)
+
+    @property
+    def bits_per_parameter(self) -> float | None:
+        """Label bits per entry of a weight matrix, zeros included."""
+        return None if self.label_bits is None else self.label_bits / self.size.parameters_dense
+
+    @property
+    def bits_per_stored_bit(self) -> float | None:
+        """Label bits per bit that stores the weights."""
+        return None if self.label_bits is None else self.label_bits / max(1, self.size.total_bits)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model folder at `path`, whole or not at all; a model folder already there is replaced."""
+        save_folder(path, self.memory, self.record, self.certificate)
+
+    def __repr__(self) -> str:
+        """What it is, how large, and what was checked."""
+        size = self.size
+        checked = "not verified"
+        if self.certificate is not None:
+            n_right = self.certificate.checked - self.certificate.wrong
+            checked = f"{n_right:,} of {self.certificate.checked:,} samples verified"
+        return (
+            f"<byheart.Model {self.record.get('method', 'of unknown origin')}, {self.memory.task}, "
+            f"{self.precision}: {size.parameters_dense:,} parameters, depth {size.depth:,}, "
+            f"width {size.width:,}; {checked}>"
+        )
+
+
+def _as_array(inputs: Sequence[Any] | np.ndarray) -> np.ndarray | None:
+    """The inputs as one array, or None where they are ragged."""
+    if isinstance(inputs, np.ndarray):
+        return inputs
+    try:
+        return np.array(inputs)
+    except ValueError:
+        return None
+
+
+def _token_sequences(rows: list[list[int]], n_vocab: int | None = None) -> TokenSequences:
+    offsets = offsets_of(np.array([len(row) for row in rows], dtype=np.int64))
+    ids = np.array(list(chain.from_iterable(rows)), dtype=np.int64)
+    return TokenSequences(ids, offsets, int(ids.max(initial=0)) + 1 if n_vocab is None else n_vocab)

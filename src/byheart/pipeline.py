@@ -1,0 +1,148 @@
+"""The whole pipeline: data in, checked weights out. Read this first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from byheart.construct.registry import Construction, choose, get, statistics_of
+from byheart.data.dataset import Dataset, OnConflict, Task
+from byheart.errors import CorruptModel, DoesNotHold, UsageError
+from byheart.export.folder import load_folder
+from byheart.model import Model
+from byheart.network.architecture import Precision
+from byheart.network.memory import Progress
+from byheart.verify.digest import weights_digest
+from byheart.verify.fields import Fields
+from byheart.verify.origin import optional_text
+from byheart.verify.verifier import dataset_json, verify
+from byheart.verify.versions import versions
+
+StageProgress = Callable[[str, int, int], None]
+"""Called with (stage, work done, work in all) now and then; the stages are "compile" and "verify"."""
+
+
+def compile(
+    data: Dataset,
+    *,
+    method: str = "auto",
+    precision: Precision | None = None,
+    task: Task | None = None,
+    seed: int = 0,
+    check: bool = True,
+    progress: StageProgress | None = None,
+    **options: object,
+) -> Model:
+    """Compile `data` into a Transformer that memorises it, and verify every sample.
+
+    method: a construction of the registry, or `auto` for the smallest that offers task and precision.
+    precision: `exact`, `float64` or `float32`; what the method offers first unless given, `exact` for `auto`.
+    task: must be the task of `data` if given.
+    seed: everything random is drawn from it, so the same call gives the same weights.
+    check: verify the result. A model that does not verify is never returned: `DoesNotHold` carries the
+        certificate.
+    options: for the construction.
+    """
+    if task is not None and task != data.task:
+        raise UsageError(f"the data set is for the task {data.task}, not {task}.", task=task)
+    data.require_finite()
+    data.require_consistent()
+    wanted = precision or _usual_precision(method)
+    chosen = choose(method, data.task, wanted, statistics_of(data))
+    if len(chosen.precisions) > 1:
+        options = {**options, "precision": wanted}
+    construction = chosen.build(data, options, np.random.default_rng(seed), _stage(progress, "compile"))
+    assert construction.memory.network.precision == wanted, f"{chosen.name} built another precision"
+    record = _record(construction, data, seed, options)
+    certificate = None
+    if check:
+        certificate = verify(construction.memory, data, record=record, progress=_stage(progress, "verify"))
+        if not certificate.holds:
+            raise DoesNotHold(
+                f"{construction.method} built a network that does not memorise these data; nothing is kept.\n"
+                f"  {certificate.problems[0]}\n"
+                "  This is a mistake in byheart. Please report it with the data.",
+                certificate=certificate,
+            )
+    return Model(construction.memory, record, certificate)
+
+
+def load(path: str | Path, *, check: bool = True) -> Model:
+    """The model saved at `path`.
+
+    With `check`, the weights must be those its certificate speaks of, or `CorruptModel` is raised; without, a
+    changed model can be opened, for `verify` to say what is wrong with it.
+    """
+    memory, record, certificate = load_folder(path)
+    if check and certificate is not None and weights_digest(memory.network) != certificate.weights_digest:
+        raise CorruptModel(
+            f"{path}: the weights are not those its certificate was issued for; something changed them.\n"
+            "  See what is wrong with `byheart verify DIR DATA`, restore the folder, or compile again.",
+            path=str(path),
+            certified=certificate.weights_digest,
+        )
+    return Model(memory, record, certificate)
+
+
+def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
+    """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
+
+    Conflicting labels are kept if none were allowed before, so that `verify` can say which of them is wrong.
+    """
+    fields = Fields(model.record.get("reading", {}), "the record of this model", "reading")
+    rule = fields.text("on_conflict", get_args(OnConflict)) if fields.has("on_conflict") else "error"
+    tokenizer = model.memory.tokenizer
+    options: dict[str, Any] = {
+        "task": model.memory.task,
+        "ordered": model.memory.ordered,
+        "input": optional_text(fields, "input"),
+        "label": optional_text(fields, "label"),
+        "on_conflict": "keep" if rule == "error" else rule,
+    }
+    if tokenizer is not None:
+        # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
+        options["tokenizer"] = tokenizer if tokenizer.name == "file" else tokenizer.name
+    return Dataset.read(path, **{**options, **changed})
+
+
+def _usual_precision(method: str) -> Precision:
+    return "exact" if method == "auto" else get(method).precisions[0]
+
+
+def _stage(progress: StageProgress | None, stage: str) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(stage, done, total)
+
+
+def _record(
+    construction: Construction, data: Dataset, seed: int, options: Mapping[str, object]
+) -> dict[str, Any]:
+    """How the model came about. It holds no clock time, so equal calls save equal bytes."""
+    theorem_size = construction.theorem_size
+    sizes = ("width", "depth", "parameters", "weight_bits")
+    record = {
+        "method": construction.method,
+        "theorem": construction.theorem,
+        "theorem_size": theorem_size and {name: getattr(theorem_size, name) for name in sizes},
+        "assumptions": [
+            {"statement": item.statement, "holds": item.holds, "detail": item.detail}
+            for item in construction.assumptions
+        ],
+        "notes": dict(construction.notes),
+        "seed": seed,
+        "options": dict(options),
+        "dataset": dataset_json(data),
+        "versions": versions("numpy"),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(record, default=_plain))
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as they are, anything else in words."""
+    return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,0 +1,27 @@
+"""Network and data to certificate: an independent check that shares no code with the constructions.
+
+`byheart.verify(model, data)` checks a model; the package holds the parts.
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from byheart.data.dataset import Dataset
+from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
+from byheart.verify.digest import weights_digest
+from byheart.verify.origin import Assumption
+from byheart.verify.verifier import Checkable, verify, verify_model
+
+__all__ = ["Assumption", "Certificate", "DatasetNumbers", "WrongSample", "verify", "weights_digest"]
+
+
+class _CallablePackage(ModuleType):
+    """A name cannot be both a package and a function of `byheart`, so the package answers calls itself."""
+
+    def __call__(self, model: Checkable, data: Dataset, **options: Any) -> Certificate:
+        """Check every sample of `data` on `model`."""
+        return verify_model(model, data, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

@@ -1,0 +1,166 @@
+"""The certificate: who checked what about which weights and which data, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from byheart.network.counting import Size
+from byheart.verify.fields import Fields, corrupt
+from byheart.verify.origin import Assumption, optional_text, read_assumptions, read_theorem_size
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class WrongSample:
+    """A sample the network does not answer as the data say. `number` counts samples from 1, as in the file.
+
+    `expected` and `got` are label names; `got` is None where the network names no label. `reason` is given
+    where the sample could not be asked at all.
+    """
+
+    number: int
+    input: str
+    expected: str
+    got: str | None
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        found = self.reason if self.reason is not None else f"the network answers {_quoted(self.got)}"
+        return f"sample {self.number}: {self.input}: expected {_quoted(self.expected)}, {found}"
+
+
+def _quoted(label: str | None) -> str:
+    return "nothing it knows" if label is None else repr(label)
+
+
+@dataclass(frozen=True)
+class DatasetNumbers:
+    """What identifies a data set and says how large it is."""
+
+    digest: str
+    task: str
+    n_samples: int
+    n_labels: int
+    n_classes: int
+    seq_len: int
+    vocab: int | None
+    dim: int | None
+    label_bits: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What one run of the verifier found.
+
+    It holds if every sample was checked, none was wrong, the slow interpreter agreed wherever it was asked,
+    and the data and weights are those an earlier certificate speaks of, if there is one. `problems` says in
+    words what does not hold. `theorem_size` is what the theorem itself promises, beside the true `size`.
+    """
+
+    holds: bool
+    dataset: DatasetNumbers
+    weights_digest: str
+    size: Size
+    checked: int
+    wrong: int
+    wrong_samples: tuple[WrongSample, ...]
+    problems: tuple[str, ...]
+    backend: str
+    rechecked_by_interpreter: int
+    seconds: float
+    method: str | None = None
+    theorem: str | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    theorem_size: Mapping[str, int] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def label_bits(self) -> float:
+        """Bits of information in the labels: n_labels · log2(n_classes)."""
+        return self.dataset.label_bits
+
+    @property
+    def bits_per_parameter(self) -> float:
+        """Label bits per entry of a weight matrix, zero entries included."""
+        return self.label_bits / self.size.parameters_dense
+
+    @property
+    def bits_per_stored_bit(self) -> float:
+        """Label bits per bit that stores the weights."""
+        return self.label_bits / max(1, self.size.total_bits)
+
+    def __str__(self) -> str:
+        """A few lines for a person."""
+        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        n_right = self.checked - self.wrong
+        first = f"{verdict}: {n_right:,} of {self.checked:,} samples right ({self.backend})"
+        return "\n".join([first, *self.problems, *map(str, self.wrong_samples)])
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in certificate.json."""
+        values = asdict(self)
+        return {"schema": values.pop("schema"), **values}
+
+    @staticmethod
+    def from_json(document: object, where: str | Path = "certificate.json") -> Certificate:
+        """From certificate.json, every field checked; `CorruptModel` where one is not as it should be."""
+        found = Fields(document, where)
+        schema = found.integer("schema", 1)
+        if schema > SCHEMA:
+            raise corrupt(
+                where,
+                f"the file has schema {schema}; this byheart reads {SCHEMA}",
+                "Install a newer byheart.",
+            )
+        size = found.child("size")
+        certificate = Certificate(
+            holds=found.boolean("holds"),
+            dataset=_dataset_numbers(found.child("dataset")),
+            weights_digest=found.text("weights_digest"),
+            size=Size(**{item.name: size.integer(item.name) for item in fields(Size)}),
+            checked=found.integer("checked"),
+            wrong=found.integer("wrong"),
+            wrong_samples=tuple(_wrong_sample(item) for item in found.children("wrong_samples")),
+            problems=found.texts("problems"),
+            backend=found.text("backend"),
+            rechecked_by_interpreter=found.integer("rechecked_by_interpreter"),
+            seconds=found.number("seconds"),
+            method=optional_text(found, "method"),
+            theorem=optional_text(found, "theorem"),
+            assumptions=read_assumptions(found),
+            theorem_size=read_theorem_size(found),
+            versions={name: found.child("versions").text(name) for name in found.child("versions").values},
+        )
+        if certificate.holds and (certificate.wrong or certificate.problems):
+            raise corrupt(where, "the file says that it holds, and counts wrong samples or names a problem")
+        return certificate
+
+
+def _dataset_numbers(found: Fields) -> DatasetNumbers:
+    return DatasetNumbers(
+        digest=found.text("digest"),
+        task=found.text("task"),
+        n_samples=found.integer("n_samples"),
+        n_labels=found.integer("n_labels"),
+        n_classes=found.integer("n_classes"),
+        seq_len=found.integer("seq_len"),
+        vocab=found.integer("vocab") if found.has("vocab") else None,
+        dim=found.integer("dim") if found.has("dim") else None,
+        label_bits=found.number("label_bits"),
+    )
+
+
+def _wrong_sample(found: Fields) -> WrongSample:
+    return WrongSample(
+        found.integer("number", 1),
+        found.text("input"),
+        found.text("expected"),
+        optional_text(found, "got"),
+        optional_text(found, "reason"),
+    )

@@ -1,0 +1,215 @@
+"""Reading JSON that may be hostile: sizes and depth first, then each field by kind and range.
+
+Every refusal is a `CorruptModel` that names the file, the field and what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from byheart.errors import CorruptModel
+
+MAX_JSON_BYTES = 256 * 2**20
+"""No document of ours comes near this; a larger one is refused before it is read."""
+
+MAX_DEPTH = 32
+"""Nesting allowed. Ours have five levels, and readers that walk a document must not run out of stack."""
+
+REMEDY = "Restore the folder from a copy you trust, or compile the data again."
+
+
+def corrupt(where: str | Path, problem: str, remedy: str = REMEDY) -> CorruptModel:
+    """The exception for a file of a saved model that cannot be trusted."""
+    return CorruptModel(f"{where}: {problem}.\n  {remedy}", file=str(where), problem=problem)
+
+
+def read_json(path: Path) -> object:
+    """The JSON document in the file `path`, which must be a plain file of at most `MAX_JSON_BYTES`."""
+    if not path.is_file():
+        raise corrupt(path, "the file is missing or is not a plain file")
+    size = path.stat().st_size
+    if size > MAX_JSON_BYTES:
+        raise corrupt(
+            path, f"the file has {size:,} bytes, more than the {MAX_JSON_BYTES:,} a document may have"
+        )
+    return parse_json(path.read_bytes(), path)
+
+
+def parse_json(raw: bytes, where: str | Path) -> object:
+    """The JSON document `raw`: UTF-8, no repeated key, no NaN or infinity, at most `MAX_DEPTH` deep."""
+    if not raw:
+        raise corrupt(where, "the file is empty")
+    try:
+        document = json.loads(
+            raw.decode("utf-8"),
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            object_pairs_hook=_distinct_keys,
+        )
+    except UnicodeDecodeError as error:
+        raise corrupt(
+            where, f"the file is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}"
+        ) from None
+    except json.JSONDecodeError as error:
+        cut = " (the file may be cut short)" if error.pos >= len(error.doc.rstrip()) else ""
+        raise corrupt(
+            where,
+            f"the file is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}",
+        ) from None
+    except RecursionError:
+        raise corrupt(where, f"the file is nested more than {MAX_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise corrupt(where, f"the file is not valid JSON: {error}") from None
+    _check_values(document, where)
+    return document
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:40]} is too large for a number")
+    return value
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {repeated[:40]!r} appears twice in one object")
+    return values
+
+
+def _check_values(document: object, where: str | Path) -> None:
+    """Refuse deep nesting and text that no file could hold (lone surrogates), without recursion."""
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH + 1):
+        for value in level:
+            if isinstance(value, str):
+                _check_text(value, where)
+        containers = [value for value in level if isinstance(value, dict | list)]
+        if not containers:
+            return
+        for value in containers:
+            if isinstance(value, dict):
+                for key in value:
+                    _check_text(key, where)
+        level = [item for value in containers for item in _items(value)]
+    raise corrupt(where, f"the file is nested more than {MAX_DEPTH} levels deep")
+
+
+def _items(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _check_text(text: str, where: str | Path) -> None:
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise corrupt(where, f"the file holds text that is not Unicode: {text[:40]!a}") from None
+
+
+class Fields:
+    """One JSON object whose fields are read by kind. `trail` says where in the file the object stands.
+
+    Tuples count as lists, so that a document may be read before it was ever written.
+    """
+
+    def __init__(self, values: object, where: str | Path, trail: str = "") -> None:
+        """Refuse anything that is no JSON object."""
+        self.where = where
+        self.trail = trail
+        if not isinstance(values, dict):
+            raise corrupt(where, f"{trail or 'the document'} must be an object, not {_shown(values)}")
+        self.values: dict[str, Any] = values
+
+    def _at(self, name: str) -> str:
+        return f"{self.trail}.{name}" if self.trail else name
+
+    def refuse(self, name: str, wanted: str) -> CorruptModel:
+        """The exception for the field `name`, which is not what is `wanted`."""
+        if name not in self.values:
+            return corrupt(self.where, f"the field {self._at(name)} is missing; it must be {wanted}")
+        return corrupt(self.where, f"{self._at(name)} must be {wanted}, not {_shown(self.values[name])}")
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self.values.get(name) is not None
+
+    def integer(self, name: str, least: int = 0, most: int = 2**53) -> int:
+        """A whole number in [least, most]."""
+        value = self.values.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.refuse(name, f"a whole number from {least:,} to {most:,}")
+        return value
+
+    def number(self, name: str) -> float:
+        """A finite number, not negative."""
+        value = self.values.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 2**1000:
+            raise self.refuse(name, "a number, not negative")
+        return float(value)
+
+    def boolean(self, name: str) -> bool:
+        """True or false."""
+        value = self.values.get(name)
+        if not isinstance(value, bool):
+            raise self.refuse(name, "true or false")
+        return value
+
+    def text(self, name: str, choices: tuple[str, ...] | None = None) -> str:
+        """A string, one of `choices` if given."""
+        value = self.values.get(name)
+        if not isinstance(value, str) or (choices is not None and value not in choices):
+            raise self.refuse(name, "text" if choices is None else f"one of {', '.join(choices)}")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self.values.get(name)
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise self.refuse(name, "a list of texts")
+        return tuple(value)
+
+    def integers(self, name: str, least: int, most: int) -> tuple[int, ...]:
+        """A list of whole numbers in [least, most]."""
+        value = self.values.get(name)
+        good = isinstance(value, list) and all(
+            isinstance(item, int) and not isinstance(item, bool) and least <= item <= most for item in value
+        )
+        if not good:
+            raise self.refuse(name, f"a list of whole numbers from {least:,} to {most:,}")
+        assert isinstance(value, list)
+        return tuple(value)
+
+    def child(self, name: str) -> Fields:
+        """An object."""
+        if not isinstance(self.values.get(name), dict):
+            raise self.refuse(name, "an object")
+        return Fields(self.values[name], self.where, self._at(name))
+
+    def children(self, name: str) -> Iterator[Fields]:
+        """A list of objects."""
+        value = self.values.get(name)
+        if not isinstance(value, list | tuple):
+            raise self.refuse(name, "a list of objects")
+        for number, item in enumerate(value):
+            yield Fields(item, self.where, f"{self._at(name)}[{number}]")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,} items"
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
+        return f"a number of {value.bit_length():,} bits"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,101 @@
+"""From a data set to what a network can be asked: which samples fit it, and why the others do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.data.tokenizers import Tokenizer
+from byheart.errors import UsageError
+from byheart.network.memory import Memory
+
+UNKNOWN_TOKEN = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """The samples that can be asked, as the network takes them, and the reason why each other one cannot."""
+
+    asked: Int[np.ndarray, " n_asked"]
+    encoded: np.ndarray
+    refused: dict[int, str]
+
+
+def questions(
+    memory: Memory, inputs: TokenSequences | VectorSequences, tokenizer: Tokenizer | None
+) -> Questions:
+    """Fit every input to `memory`; one that does not fit is refused with a reason.
+
+    `tokenizer` is the one that made the ids. Texts are matched by their tokens, so a data set whose
+    vocabulary was counted anew from another file is asked correctly, and its unknown tokens are named.
+    """
+    if isinstance(inputs, VectorSequences):
+        return _vector_questions(memory, inputs)
+    return _token_questions(memory, inputs, tokenizer)
+
+
+def _vector_questions(memory: Memory, inputs: VectorSequences) -> Questions:
+    network = memory.network
+    given = f"{inputs.seq_len} vectors of dimension {inputs.dim}"
+    takes = f"{network.seq_len} vectors of dimension {network.dim}"
+    if network.embedding is not None or given != takes:
+        takes = takes if network.embedding is None else "token ids"
+        return _none_asked(memory, len(inputs), f"the sample is {given}; this model takes {takes}")
+    finite = np.isfinite(inputs.values).all(axis=(1, 2))
+    asked = np.flatnonzero(finite)
+    reason = "the sample holds a value that is not finite"
+    refused = {int(sample): reason for sample in np.flatnonzero(~finite)}
+    return Questions(asked, memory.encode(VectorSequences(inputs.values[asked])), refused)
+
+
+def _none_asked(memory: Memory, n_samples: int, reason: str) -> Questions:
+    shape = (0, memory.network.seq_len)
+    return Questions(np.zeros(0, np.int64), np.zeros(shape), dict.fromkeys(range(n_samples), reason))
+
+
+def _token_questions(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer | None) -> Questions:
+    network = memory.network
+    if network.embedding is None or network.n_vocab is None:
+        takes = f"{network.seq_len} vectors of dimension {network.dim}"
+        return _none_asked(memory, len(inputs), f"the sample is token ids; this model takes {takes}")
+    table = _translation(memory, tokenizer, inputs.n_vocab)
+    ids = table[inputs.ids]
+    refused: dict[int, str] = {}
+    sample_of = np.repeat(np.arange(len(inputs)), inputs.lengths)
+    for place in np.flatnonzero(ids == UNKNOWN_TOKEN):
+        token = int(inputs.ids[place])
+        shown = f"id {token}" if tokenizer is None else repr(tokenizer.vocabulary[token])
+        refused.setdefault(int(sample_of[place]), f"the model does not know the token {shown}")
+    least, takes = (network.seq_len, "exactly") if network.pad is None else (1, "at most")
+    for sample in np.flatnonzero((inputs.lengths < least) | (inputs.lengths > network.seq_len)):
+        n_tokens = int(inputs.lengths[sample])
+        reason = f"the sample has {n_tokens} tokens; this model takes {takes} {network.seq_len}"
+        refused.setdefault(int(sample), reason)
+    asked = np.array([sample for sample in range(len(inputs)) if sample not in refused], dtype=np.int64)
+    known = TokenSequences(np.where(ids == UNKNOWN_TOKEN, 0, ids), inputs.offsets, network.n_vocab)
+    return Questions(asked, memory.encode(known.take(asked)), refused)
+
+
+def _translation(memory: Memory, theirs: Tokenizer | None, n_vocab: int) -> Int[np.ndarray, " n_vocab"]:
+    """For each token id of the inputs, the id the model knows it by, or `UNKNOWN_TOKEN`."""
+    own = memory.tokenizer
+    if own is not None and theirs is not None and own.vocabulary != theirs.vocabulary:
+        if own.name != theirs.name:
+            raise UsageError(
+                f"the model reads text by its {own.name} tokenizer; the data were read with {theirs.name}.\n"
+                f"  Read the data with tokenizer={own.name!r}.",
+                model=own.name,
+                data=theirs.name,
+            )
+        number = {token: index for index, token in enumerate(own.vocabulary)}
+        found = [number.get(token, UNKNOWN_TOKEN) for token in theirs.vocabulary]
+        return np.array(found, dtype=np.int64).reshape(-1)
+    n_known = (memory.network.n_vocab or 0) if own is None else len(own.vocabulary)
+    table = np.arange(n_vocab)
+    table[n_known:] = UNKNOWN_TOKEN
+    if memory.network.pad is not None:
+        table[table == memory.network.pad] = UNKNOWN_TOKEN
+    return table

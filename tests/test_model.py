@@ -1,0 +1,316 @@
+"""From data to a model and back: compile, predict, save, load, verify."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import byheart as bh
+from byheart.data.dataset import Dataset
+from byheart.errors import (
+    AssumptionViolated,
+    ConflictingLabels,
+    CorruptModel,
+    DoesNotHold,
+    InexactWeights,
+    NonFiniteInput,
+    UsageError,
+)
+from byheart.model import Model
+from byheart.network import SparseMatrix, Transformer
+from byheart.network.memory import Memory
+from byheart.pipeline import compile, load, read_like
+
+from .verify.lookup import CAPITALS, capitals, lookup
+
+METHOD = "kajitsuka-sato-2025"
+PAIRS = [("capital of France", "Paris"), ("capital of Peru", "Lima"), ("currency of Peru", "sol")]
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return Dataset.from_pairs(PAIRS, tokenizer="word")
+
+
+@pytest.fixture(scope="module")
+def model(data: Dataset) -> Model:
+    return compile(data, method=METHOD)
+
+
+def by_hand(precision: str = "exact") -> Model:
+    return Model(lookup(capitals(), precision), {"method": "by hand"}, None)
+
+
+# --- compile --------------------------------------------------------------------------------------------
+
+
+def test_a_compiled_model_knows_its_data(model: Model, data: Dataset) -> None:
+    assert model.predict([text for text, _ in PAIRS]) == [label for _, label in PAIRS]
+    assert model.certificate is not None
+    assert model.certificate.holds
+    assert model.certificate.checked == 3
+    assert model.record["method"] == METHOD
+    assert model.record["dataset"]["digest"] == data.digest
+    assert all(item.holds for item in model.certificate.assumptions)
+    assert model.certificate.theorem_size is not None
+    assert model.certificate.theorem_size["width"] == 14
+
+
+def test_the_same_seed_gives_the_same_bytes(data: Dataset, model: Model, tmp_path: Path) -> None:
+    again = compile(data, method=METHOD, seed=0)
+    for name, one in (("a", model), ("b", again)):
+        one.save(tmp_path / name)
+    for file in ("model.safetensors", "model.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_vectors_are_compiled_and_asked() -> None:
+    rng = np.random.default_rng(5)
+    values, labels = rng.standard_normal((12, 3, 2)), rng.integers(0, 4, 12)
+    model = compile(Dataset.from_arrays(values, labels), method=METHOD)
+    assert model.predict(values) == [str(label) for label in labels]
+    assert model.predict(values.tolist()) == [str(label) for label in labels]
+    with pytest.raises(UsageError, match="it takes 3 vectors of dimension 2 a sample, not text"):
+        model.predict(["words"])
+
+
+def test_a_model_that_does_not_verify_is_never_returned(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import byheart.pipeline as pipeline
+
+    true = pipeline.choose
+
+    def choose_badly(*arguments: Any) -> Any:
+        method = true(*arguments)
+
+        def build(*parts: Any) -> Any:
+            made = method.build(*parts)
+            silent = SparseMatrix.of(made.memory.network.w_out.shape, {})
+            network = replace(made.memory.network, w_out=silent)
+            return replace(made, memory=replace(made.memory, network=network))
+
+        return replace(method, build=build)
+
+    monkeypatch.setattr(pipeline, "choose", choose_badly)
+    with pytest.raises(DoesNotHold, match="3 of 3 samples are answered wrongly") as caught:
+        compile(data, method=METHOD)
+    certificate = caught.value.facts["certificate"]
+    assert isinstance(certificate, bh.Certificate)
+    assert (certificate.wrong, certificate.holds) == (3, False)
+
+
+def test_the_record_is_plain_json(data: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import byheart.pipeline as pipeline
+
+    true = pipeline.choose
+
+    def choose_with_odd_notes(*arguments: Any) -> Any:
+        method = true(*arguments)
+
+        def build(*parts: Any) -> Any:
+            return replace(method.build(*parts), notes={"n": np.int64(7), "where": Path("x"), "pair": (1, 2)})
+
+        return replace(method, build=build)
+
+    monkeypatch.setattr(pipeline, "choose", choose_with_odd_notes)
+    model = compile(data, method=METHOD)
+    assert model.record["notes"] == {"n": 7, "where": "x", "pair": [1, 2]}
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").record == model.record
+
+
+def test_the_precision_asked_for_is_the_precision_built() -> None:
+    from byheart.construct.registry import get, names
+
+    rng = np.random.default_rng(1)
+    data = Dataset.from_arrays(rng.permutation(12).reshape(6, 2), rng.integers(0, 3, 6))
+    tried = [(name, precision) for name in names() for precision in get(name).precisions]
+    built = 0
+    for name, precision in tried:
+        try:
+            model = compile(data, method=name, precision=precision)
+        except (AssumptionViolated, UsageError):
+            continue  # these data are not for this construction
+        assert model.precision == precision
+        built += 1
+    assert built >= 1
+
+
+def test_without_a_check_there_is_no_certificate(data: Dataset) -> None:
+    model = compile(data, method=METHOD, check=False)
+    assert model.certificate is None
+    assert "not verified" in repr(model)
+
+
+def test_data_that_no_network_can_hold_are_refused() -> None:
+    conflicting = Dataset.from_pairs([("a", "1"), ("a", "2")], on_conflict="keep")
+    with pytest.raises(ConflictingLabels):
+        compile(conflicting, method=METHOD)
+    broken = Dataset.from_arrays(np.array([[[np.nan]]]), np.array([0]))
+    with pytest.raises(NonFiniteInput):
+        compile(broken, method=METHOD)
+
+
+def test_wrong_requests_are_usage_errors(data: Dataset) -> None:
+    with pytest.raises(UsageError, match="no method `magic`"):
+        compile(data, method="magic")
+    with pytest.raises(UsageError, match="the data set is for the task next-token, not set"):
+        compile(data, task="set")
+    with pytest.raises(UsageError, match="precision"):
+        compile(data, method=METHOD, precision="float32")
+    with pytest.raises(UsageError, match="cleverness"):
+        compile(data, method=METHOD, cleverness=3)
+
+
+def test_progress_names_both_stages(data: Dataset) -> None:
+    told: list[str] = []
+    compile(data, method=METHOD, progress=lambda stage, done, total: told.append(stage))
+    assert list(dict.fromkeys(told)) == ["compile", "verify"]
+
+
+# --- predict --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["exact", "float64", "float32"])
+def test_texts_are_answered_by_name_or_not_at_all(precision: str) -> None:
+    model = by_hand(precision)
+    questions = ["Cuba", "Atlantis", "", "Peru", "Peru Peru", "France"]
+    assert model.predict(questions) == ["Havana", None, None, "Lima", None, "Paris"]
+    assert model.predict([]) == []
+    assert model.predict(["Atlantis"]) == [None]
+
+
+def test_ids_are_answered_too() -> None:
+    data = Dataset.from_arrays([[0, 1], [2], [1]], [5, 6, 5])
+    model = Model(lookup(data), {}, None)
+    assert model.predict([[0, 1], [2], [9], [0, 0, 0], []]) == ["5", "6", None, None, None]
+    assert model.predict(np.array([[0, 1], [1, 2]])) == ["5", "6"]
+    with pytest.raises(UsageError, match="up to 2 token ids a sample"):
+        model.predict([[0.5, 1.5]])
+    with pytest.raises(UsageError, match="no tokenizer"):
+        model.predict(["zero"])
+
+
+def test_seq_to_seq_answers_every_token() -> None:
+    data = Dataset.from_arrays([[0, 1], [1]], [3, 4, 4], task="seq-to-seq")
+    model = Model(lookup(data), {}, None)
+    assert model.predict([[1, 0], [1]]) == [["4", "3"], ["4"]]
+
+
+def test_one_text_alone_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"write predict\(\[text\]\)"):
+        by_hand().predict("France")
+    with pytest.raises(UsageError, match="not a mixture"):
+        by_hand().predict(["France", 7])
+
+
+# --- what a model says of itself ------------------------------------------------------------------------
+
+
+def test_statistics(model: Model, data: Dataset) -> None:
+    assert model.label_bits == data.label_bits
+    assert model.bits_per_parameter == data.label_bits / model.size.parameters_dense
+    assert model.bits_per_stored_bit == data.label_bits / model.size.total_bits
+    assert by_hand().label_bits is None
+    assert by_hand().bits_per_parameter is None
+
+
+def test_repr_helps(model: Model) -> None:
+    text = repr(model)
+    for piece in (METHOD, "next-token", "exact", f"{model.size.parameters_dense:,} parameters", "3 of 3"):
+        assert piece in text
+
+
+def test_the_module_is_an_ordinary_torch_module() -> None:
+    torch = pytest.importorskip("torch")
+    model = by_hand("float32")
+    module = model.module
+    assert model.module is module
+    assert isinstance(module, torch.nn.Module)
+    assert {parameter.dtype for parameter in module.parameters()} == {torch.float32}
+    one = SparseMatrix.of((1, 1), {(0, 0): 2**60 + 1})
+    exact = Model(Memory(Transformer(one, (), one, 1), "next-token", ("a",), None, False), {}, None)
+    with pytest.raises(InexactWeights):
+        exact.module  # noqa: B018
+
+
+# --- save, load, verify ---------------------------------------------------------------------------------
+
+
+def test_a_model_comes_back_and_verifies(model: Model, data: Dataset, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.predict([PAIRS[0][0]]) == ["Paris"]
+    assert again.record == model.record
+    assert again.certificate == model.certificate
+    assert bh.verify(again, data).holds
+    flipped = data.with_labels((data.labels + 1) % 3)
+    certificate = bh.verify(again, flipped)
+    assert (certificate.holds, certificate.wrong) == (False, 3)
+    assert "the data set is not the one" in certificate.problems[0]
+
+
+def test_weights_that_are_not_the_certified_ones_are_not_loaded(model: Model, tmp_path: Path) -> None:
+    silent = replace(model.network, w_out=SparseMatrix.of(model.network.w_out.shape, {}))
+    replace(model, memory=replace(model.memory, network=silent)).save(tmp_path / "model")
+    with pytest.raises(CorruptModel, match="not those its certificate was issued for"):
+        load(tmp_path / "model")
+    assert load(tmp_path / "model", check=False).predict([PAIRS[0][0]]) == [None]
+
+
+def test_data_are_read_as_the_model_was(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    rows = "".join(f"{key},{value}\n" for key, value in CAPITALS.items())
+    table.write_text("country,city\n" + rows, encoding="utf-8")
+    reading = {"input": "country", "label": "city", "on_conflict": "error"}
+    model = Model(lookup(capitals()), {"reading": reading}, None)
+    data = read_like(model, table)
+    assert data.digest == capitals().digest
+    assert bh.verify(model, data).holds
+    table.write_text("country,city\n" + rows + "Peru,Cusco\n", encoding="utf-8")
+    certificate = bh.verify(model, read_like(model, table))
+    assert [(sample.number, sample.expected) for sample in certificate.wrong_samples] == [(6, "Cusco")]
+
+
+def test_a_record_that_lies_about_reading_is_refused(tmp_path: Path) -> None:
+    model = Model(lookup(capitals()), {"reading": {"on_conflict": "perhaps"}}, None)
+    with pytest.raises(CorruptModel, match="on_conflict must be one of"):
+        read_like(model, tmp_path / "table.csv")
+
+
+# --- the package ----------------------------------------------------------------------------------------
+
+
+def test_the_public_names_are_there_and_nothing_else_is_listed() -> None:
+    assert set(bh.__all__) <= set(dir(bh))
+    for name in bh.__all__:
+        assert getattr(bh, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        bh.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "first", ["byheart.compile", "byheart.Certificate", "byheart.verify", "byheart.load"]
+)
+def test_verify_is_callable_whatever_was_imported_before(first: str) -> None:
+    code = f"import byheart; {first}; print(callable(byheart.verify), byheart.verify.Certificate.__name__)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["True", "Certificate"]
+
+
+def test_the_version_is_that_of_the_package(project_root: Path) -> None:
+    assert f'version = "{bh.__version__}"' in (project_root / "pyproject.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["compile", "load", "Dataset", "bounds"])
+def test_public_names_do_not_bring_torch_along(name: str) -> None:
+    code = f"import sys, byheart; byheart.{name}; print('torch' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"

@@ -1,0 +1,289 @@
+"""The verifier objects to every flipped label, changed weight and foreign data set, and to nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import byheart.network.exact
+from byheart.data.dataset import Dataset
+from byheart.errors import CorruptModel, UsageError
+from byheart.network import Embedding, SparseMatrix, Transformer
+from byheart.network.dyadic import Dyadic
+from byheart.network.memory import Memory
+from byheart.verify import Certificate, verify, weights_digest
+
+from .lookup import CAPITALS, capitals, lookup
+
+
+def with_changed_weight(memory: Memory, row: int) -> Memory:
+    """The lowest bit of the mantissa of one embedding entry, one power of two down, is added."""
+    network = memory.network
+    assert network.embedding is not None
+    assert isinstance(network.embedding.tokens, SparseMatrix)
+    old = network.embedding.tokens
+    changed = Dyadic.of(old.entries[row, 0].fraction + Fraction(1, 2**60))
+    tokens = SparseMatrix(old.shape, {**old.entries, (row, 0): changed})
+    return replace(memory, network=replace(network, embedding=Embedding(tokens)))
+
+
+def vectors(n_samples: int = 6) -> tuple[Dataset, Memory]:
+    """Vectors whose first coordinate is the class number plus one, and the network that reads it."""
+    rng = np.random.default_rng(3)
+    labels = np.arange(n_samples) % 3
+    values = rng.standard_normal((n_samples, 2, 2))
+    values[:, -1, 0] = labels + 1
+    data = Dataset.from_arrays(values, labels)
+    one = SparseMatrix.of((1, 2), {(0, 0): 1})
+    network = Transformer(one, (), SparseMatrix.of((1, 1), {(0, 0): 1}), seq_len=2)
+    return data, Memory(network, "next-token", data.label_names, None, data.ordered)
+
+
+def test_a_right_memory_holds() -> None:
+    data = capitals()
+    certificate = verify(lookup(data), data)
+    assert certificate.holds
+    assert (certificate.checked, certificate.wrong, certificate.problems) == (5, 0, ())
+    assert certificate.rechecked_by_interpreter == 3
+    assert certificate.backend == "exact"
+    assert certificate.dataset.digest == data.digest
+    assert certificate.weights_digest == weights_digest(lookup(data).network)
+    assert certificate.size.depth == 2
+    assert {"byheart", "python", "numpy", "numba"} == set(certificate.versions)
+    assert certificate.bits_per_parameter == data.label_bits / certificate.size.parameters_dense
+    assert certificate.bits_per_stored_bit == data.label_bits / certificate.size.total_bits
+    assert str(certificate) == "holds: 5 of 5 samples right (exact)"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 4), st.integers(1, 4))
+def test_one_flipped_label_is_found(sample: int, shift: int) -> None:
+    data = capitals()
+    memory = lookup(data)
+    labels = data.labels.copy()
+    labels[sample] = (labels[sample] + shift) % data.n_classes
+    certificate = verify(memory, data.with_labels(labels), expected_digests={"dataset": data.digest})
+    assert not certificate.holds
+    assert certificate.wrong == 1
+    (wrong,) = certificate.wrong_samples
+    key = list(CAPITALS)[sample]
+    assert wrong.number == sample + 1
+    assert wrong.input == repr(key)
+    assert wrong.expected == data.label_names[labels[sample]]
+    assert wrong.got == CAPITALS[key]
+    assert certificate.problems[0].startswith("the data set is not the one the stored certificate speaks of")
+    assert certificate.problems[1] == "1 of 5 samples are answered wrongly."
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 4))
+def test_one_changed_bit_of_a_weight_is_found(row: int) -> None:
+    data = capitals()
+    memory = lookup(data)
+    tampered = with_changed_weight(memory, row)
+    certificate = verify(tampered, data, expected_digests={"weights": weights_digest(memory.network)})
+    assert not certificate.holds
+    assert certificate.wrong == 1
+    assert certificate.wrong_samples[0].got is None
+    assert "the weights are not the ones the stored certificate speaks of" in certificate.problems[0]
+    assert "expected" in str(certificate)
+    assert "the network answers nothing it knows" in str(certificate)
+
+
+def test_a_weight_that_changes_no_answer_is_found_by_its_digest() -> None:
+    data = capitals()
+    memory = lookup(data)
+    assert memory.network.embedding is not None
+    old = memory.network.embedding.tokens
+    assert isinstance(old, SparseMatrix)
+    pad_row = SparseMatrix(old.shape, {**old.entries, (5, 0): Dyadic.of(1)})
+    tampered = replace(memory, network=replace(memory.network, embedding=Embedding(pad_row)))
+    expected = {"dataset": data.digest, "weights": weights_digest(memory.network)}
+    certificate = verify(tampered, data, expected_digests=expected)
+    assert (certificate.wrong, certificate.holds) == (0, False)
+    assert len(certificate.problems) == 1
+    assert verify(memory, data, expected_digests=expected).holds
+
+
+def test_labels_are_compared_by_name() -> None:
+    data = capitals()
+    names = tuple(reversed(data.label_names))
+    same = data.with_labels(data.n_classes - 1 - data.labels, names)
+    assert verify(lookup(data), same).holds
+    swapped = data.with_labels(data.labels, names)
+    assert verify(lookup(data), swapped).wrong == 4  # the middle one keeps its name
+
+
+def test_a_label_the_model_does_not_have_is_wrong_even_where_it_answers_nothing() -> None:
+    data = capitals()
+    memory = lookup(data)
+    silent = replace(memory, network=replace(memory.network, w_out=SparseMatrix.of((1, 1), {})))
+    other = Dataset.from_pairs([("France", "Lutetia")], tokenizer="word")
+    certificate = verify(silent, other)
+    assert (certificate.wrong, certificate.holds) == (1, False)
+    assert certificate.wrong_samples[0].reason == (
+        "a label the model does not have; it answers nothing it knows"
+    )
+
+
+def test_unknown_tokens_and_long_inputs_are_wrong_samples_with_a_reason() -> None:
+    memory = lookup(capitals())
+    pairs = [("Japan", "Tokyo"), ("Atlantis", "Tokyo"), ("Cuba Cuba", "Havana"), ("Peru", "Lima")]
+    certificate = verify(memory, Dataset.from_pairs(pairs, tokenizer="word"))
+    assert certificate.checked == 4
+    assert [sample.number for sample in certificate.wrong_samples] == [2, 3]
+    assert [sample.reason for sample in certificate.wrong_samples] == [
+        "the model does not know the token 'Atlantis'",
+        "the sample has 2 tokens; this model takes at most 1",
+    ]
+
+
+def test_token_ids_outside_the_vocabulary_and_the_padding_are_unknown() -> None:
+    data = Dataset.from_arrays(np.array([[0], [1], [2]]), np.array([0, 1, 2]))
+    memory = lookup(data)
+    other = Dataset.from_arrays(np.array([[0], [3], [9]]), np.array([0, 1, 2]))
+    certificate = verify(memory, other)
+    assert [sample.reason for sample in certificate.wrong_samples] == [
+        "the model does not know the token id 3",  # the padding
+        "the model does not know the token id 9",
+    ]
+
+
+def test_a_data_set_that_is_nothing_like_it_is_all_wrong() -> None:
+    data, memory = vectors()
+    words = capitals()
+    for model, other in ((memory, words), (lookup(words), data)):
+        certificate = verify(model, other)
+        assert certificate.wrong == other.n_samples
+        assert certificate.rechecked_by_interpreter == 0
+        assert "this model takes" in (certificate.wrong_samples[0].reason or "")
+    narrow = Dataset.from_arrays(np.ones((1, 2, 1)), np.array([0]))
+    assert verify(memory, narrow).wrong_samples[0].reason == (
+        "the sample is 2 vectors of dimension 1; this model takes 2 vectors of dimension 2"
+    )
+
+
+def test_vectors_and_values_that_are_not_finite() -> None:
+    data, memory = vectors()
+    assert verify(memory, data).holds
+    values = data.inputs.values.copy()  # type: ignore[union-attr]
+    values[4, 0, 1] = np.nan
+    other = Dataset.from_arrays(values, np.arange(6) % 3)
+    certificate = verify(memory, other)
+    assert (certificate.wrong, certificate.wrong_samples[0].number) == (1, 5)
+    assert certificate.wrong_samples[0].reason == "the sample holds a value that is not finite"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_every_token_of_seq_to_seq_is_checked(data: st.DataObject) -> None:
+    n_vocab = data.draw(st.integers(1, 4))
+    rows = data.draw(st.lists(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=5), min_size=1))
+    label_of = data.draw(st.lists(st.integers(0, 3), min_size=n_vocab, max_size=n_vocab))
+    flat = [label_of[token] for row in rows for token in row]
+    sequences = Dataset.from_arrays(
+        rows, flat, task="seq-to-seq", n_vocab=n_vocab, label_names=("a", "b", "c", "d"), on_conflict="keep"
+    )
+    memory = lookup(sequences)
+    assert verify(memory, sequences).holds
+    place = data.draw(st.integers(0, len(flat) - 1))
+    flipped = np.array(flat)
+    flipped[place] = (flipped[place] + 1) % 4
+    certificate = verify(memory, sequences.with_labels(flipped))
+    assert (certificate.wrong, certificate.holds) == (1, False)
+    owner = int(np.searchsorted(np.cumsum([len(row) for row in rows]), place, side="right"))
+    first = sum(len(row) for row in rows[:owner])
+    assert certificate.wrong_samples[0].number == owner + 1
+    assert certificate.wrong_samples[0].input.endswith(f", token {place - first + 1}")
+
+
+def test_float_networks_are_checked_natively() -> None:
+    data = capitals()
+    for precision in ("float64", "float32"):
+        certificate = verify(lookup(data, precision), data)
+        assert certificate.holds
+        assert (certificate.backend, certificate.rechecked_by_interpreter) == ("module", 0)
+        assert "torch" in certificate.versions
+    flipped = data.with_labels((data.labels + 1) % 5)
+    assert verify(lookup(data, "float64"), flipped).wrong == 5
+
+
+def test_a_disagreement_with_the_interpreter_is_never_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = capitals()
+    true = byheart.network.exact.evaluate
+
+    def too_kind(*arguments: Any, **options: Any) -> Any:
+        values = true(*arguments, **options)
+        return replace(values, distinct=[Fraction(int(value)) for value in values.distinct])
+
+    tampered = lookup(data)
+    for row in range(5):
+        tampered = with_changed_weight(tampered, row)
+    monkeypatch.setattr(byheart.network.exact, "evaluate", too_kind)
+    certificate = verify(tampered, data)
+    assert (certificate.wrong, certificate.holds) == (0, False)
+    assert len(certificate.problems) == 3
+    assert "the slow interpreter and the exact evaluator disagree on sample" in certificate.problems[0]
+
+
+def test_the_samples_asked_twice_are_the_same_every_time() -> None:
+    data = capitals()
+    first, again = (verify(lookup(data), data, n_interpreted=2) for _ in range(2))
+    assert replace(first, seconds=0.0) == replace(again, seconds=0.0)
+    assert verify(lookup(data), data, n_interpreted=99).rechecked_by_interpreter == 5
+    assert verify(lookup(data), data, n_interpreted=0).rechecked_by_interpreter == 0
+
+
+def test_another_task_or_tokenizer_is_a_usage_error() -> None:
+    memory = lookup(capitals())
+    with pytest.raises(UsageError, match="made for the task next-token; this data set is for set"):
+        verify(memory, capitals(task="set"))
+    other = Dataset.from_pairs([("France", "Paris")], tokenizer="char")
+    with pytest.raises(UsageError, match="word tokenizer; the data were read with char"):
+        verify(memory, other)
+
+
+def test_the_record_is_repeated_and_assumptions_only_for_their_own_data() -> None:
+    data = capitals()
+    memory = lookup(data)
+    found = {"statement": "tokens are distinct", "holds": True, "detail": "5 tokens"}
+    record = {
+        "method": "by hand",
+        "theorem": "KS25 Theorem 4.1",
+        "theorem_size": {"width": 14, "depth": 100},
+        "assumptions": [found],
+        "dataset": {"digest": data.digest},
+    }
+    certificate = verify(memory, data, record=record)
+    assert (certificate.method, certificate.theorem) == ("by hand", "KS25 Theorem 4.1")
+    assert certificate.theorem_size == {"width": 14, "depth": 100}
+    assert [item.detail for item in certificate.assumptions] == ["5 tokens"]
+    assert verify(memory, data.subset([0, 1]), record=record).assumptions == ()
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    data = capitals()
+    verify(lookup(data), data, progress=lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1]
+
+
+def test_a_certificate_survives_json() -> None:
+    data = capitals()
+    for certificate in (
+        verify(lookup(data), data),
+        verify(lookup(data), data.with_labels(data.labels[::-1])),
+    ):
+        assert Certificate.from_json(certificate.to_json()) == certificate
+
+
+def test_a_certificate_that_contradicts_itself_is_refused() -> None:
+    document = verify(lookup(capitals()), capitals()).to_json()
+    with pytest.raises(CorruptModel, match="says that it holds, and counts wrong samples"):
+        Certificate.from_json({**document, "wrong": 1})
