@@ -1,0 +1,178 @@
+"""`byheart bounds`: what theory says a data set needs, what suffices, and what an architecture holds."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from byheart.cli.options import output_options, reading_choices, reading_options
+from byheart.cli.output import count, echo_json, one_line, show_pairs, show_table
+from byheart.errors import MalformedFile, UsageError
+
+if TYPE_CHECKING:
+    from byheart.bounds import Architecture, Bound, BoundTable, Capacity, NotApplicable, Problem
+
+FIRST = ("parameters", "bits", "bits per weight")
+KINDS = {"lower": "at least", "upper": "enough", "exact": "exactly"}
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), metavar="DATA", help="Data file to measure.")
+@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Number of sequences.")
+@click.option("--seq-len", type=click.IntRange(min=1), metavar="n", help="Tokens of a sequence (default: 1).")
+@click.option("--classes", type=click.IntRange(min=1), metavar="C", help="Number of labels (default: 2).")
+@click.option("--vocab", type=click.IntRange(min=1), metavar="V", help="Number of token ids.")
+@click.option("--dim", type=click.IntRange(min=1), metavar="d", help="Dimension of tokens that are vectors.")
+@click.option("--radius", type=float, metavar="r", help="Largest norm of a token.")
+@click.option("--separation", type=float, metavar="δ", help="Smallest distance of two tokens.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE", help="config.json of an architecture."
+)
+@reading_options
+@output_options
+def command(data: Path | None, config: Path | None, as_json: bool, **given: Any) -> None:
+    """Show every bound that applies, by theorem, and why the others do not.
+
+    Give a data file with --data, the sizes of a problem with --samples and --vocab or --dim, or an architecture
+    with --config.
+    """
+    sizes = {
+        name: given.pop(name)
+        for name in ("samples", "seq_len", "classes", "vocab", "dim", "radius", "separation")
+    }
+    given_sizes = {name: value for name, value in sizes.items() if value is not None}
+    if sum((data is not None, config is not None, bool(given_sizes))) != 1:
+        raise UsageError(
+            "give one of --data DATA, --config FILE, or sizes such as --samples 1000 --vocab 50."
+        )
+    if config is not None:
+        _architecture(config, as_json)
+        return
+    found = _measured(data, given) if data is not None else _stated(given_sizes, given)
+    if as_json:
+        echo_json({"problem": _problem_json(found.problem), **found.to_json()})
+        return
+    click.echo(f"{_described(found.problem)}\n")
+    _show_bounds(found.applicable)
+    click.echo()
+    _show_refused(found.not_applicable)
+
+
+def _measured(data: Path, given: dict[str, Any]) -> BoundTable:
+    from byheart.bounds import table
+    from byheart.cli.constructions import construction_sizes
+    from byheart.data.dataset import Dataset
+
+    return table(Dataset.read(data, **reading_choices(**given)), construction_sizes())
+
+
+def _stated(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable:
+    from byheart.bounds import Problem, for_problem
+    from byheart.cli.constructions import construction_sizes
+
+    if "samples" not in sizes:
+        raise UsageError("--samples N is missing: how many sequences are there?")
+    task: Any = given["task"] or "next-token"
+    ordered = given["ordered"]
+    problem = Problem(
+        n_samples=sizes["samples"],
+        seq_len=sizes.get("seq_len", 1),
+        n_classes=sizes.get("classes", 2),
+        task=task,
+        dim=sizes.get("dim"),
+        vocab=sizes.get("vocab"),
+        radius=sizes.get("radius"),
+        separation=sizes.get("separation"),
+        ordered=(task != "set" and "vocab" in sizes) if ordered is None else ordered,
+    )
+    return for_problem(problem, construction_sizes())
+
+
+def _architecture(path: Path, as_json: bool) -> None:
+    import json
+
+    from byheart.bounds import capacity_of, read_architecture
+
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist or is not a file.", path=str(path))
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise MalformedFile(f"{path}: not a JSON document ({error}).", path=str(path)) from None
+    capacity = capacity_of(read_architecture(document))
+    if as_json:
+        echo_json(
+            {
+                "architecture": capacity.architecture.to_json(),
+                "value_bits": capacity.value_bits,
+                "bits_per_parameter": capacity.bits_per_parameter,
+                "bounds": [bound.to_json() for bound in capacity.bounds],
+                "not_applicable": [entry.to_json() for entry in capacity.not_applicable],
+                "trained": [row.to_json() for row in capacity.trained],
+            }
+        )
+        return
+    _show_capacity(capacity, path)
+
+
+def _show_capacity(capacity: Capacity, path: Path) -> None:
+    architecture: Architecture = capacity.architecture
+    click.echo(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
+    show_pairs([(part.name, f"{part.parameters:,}") for part in architecture.parts])
+    click.echo(f"\n  Facts of {capacity.value_bits} bits, {capacity.bits_per_parameter} bits a parameter:\n")
+    _show_bounds(capacity.bounds)
+    click.echo()
+    show_table(
+        ("trained models", "facts", "note"),
+        [(row.name, count(row.n_facts), row.note) for row in capacity.trained],
+        numbers=(1,),
+    )
+    click.echo()
+    _show_refused(capacity.not_applicable)
+
+
+def _show_bounds(bounds: tuple[Bound, ...]) -> None:
+    """Lower bounds first, then by value; a quantity is named once."""
+    rows = []
+    for quantity, group in groupby(sorted(bounds, key=_order), key=lambda bound: bound.quantity):
+        name = quantity
+        for bound in group:
+            rows.append((name, KINDS[bound.kind], count(bound.value), bound.name))
+            name = ""
+    show_table(("", "", "value", "by"), rows, numbers=(2,), first_width=22)
+
+
+def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
+    place = FIRST.index(bound.quantity) if bound.quantity in FIRST else len(FIRST)
+    return place, bound.quantity, bound.kind != "lower", bound.value
+
+
+def _show_refused(entries: tuple[NotApplicable, ...]) -> None:
+    if entries:
+        rows = [(entry.name, one_line(entry.reason)) for entry in entries]
+        show_table(("does not apply", "because"), rows)
+
+
+def _described(problem: Problem) -> str:
+    kind = (
+        f"vectors of dimension {problem.dim}"
+        if problem.vocab is None
+        else f"tokens (vocabulary {problem.vocab:,})"
+    )
+    order = "positions count" if problem.has_positions else "order ignored"
+    return (
+        f"{problem.n_samples:,} sequences of up to {problem.seq_len:,} {kind}, {problem.n_classes:,} classes\n"
+        f"{problem.task}, {order}, {problem.context_count:,} contexts"
+    )
+
+
+def _problem_json(problem: Problem) -> dict[str, Any]:
+    numbers = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+    return {
+        name: float(value) if name in ("radius", "separation") and value is not None else value
+        for name, value in numbers.items()
+    }

@@ -1,0 +1,139 @@
+"""`byheart compile`: from a data file to a verified model folder."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from byheart.cli.options import (
+    PRECISIONS,
+    data_argument,
+    output_options,
+    reading_choices,
+    reading_options,
+)
+from byheart.cli.output import count, echo_json, ratio, show_pairs
+from byheart.cli.progress import watched
+from byheart.cli.summary import describe_check, describe_data, show_sizes
+
+if TYPE_CHECKING:
+    from byheart.bounds import BoundTable
+    from byheart.model import Model
+
+
+@click.command()
+@data_argument
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Model folder to write.",
+)
+@click.option("--method", default="auto", show_default=True, help="Construction to use.")
+@click.option(
+    "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: the method's own)."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@reading_options
+@output_options
+def command(
+    data: Path, output: Path, method: str, precision: Any, seed: int, as_json: bool, **reading: Any
+) -> None:
+    """Compile DATA into a Transformer that memorises it, verify every sample and save it in DIR.
+
+    DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, or an NPZ file with the arrays
+    inputs and labels. DIR is written whole or not at all; a model folder that is there is replaced.
+    """
+    from byheart.bounds import table
+    from byheart.data.dataset import Dataset
+    from byheart.export.replacing import check_target
+    from byheart.pipeline import compile
+
+    check_target(output)
+    choices = reading_choices(**reading)
+    dataset = Dataset.read(data, **choices)
+    start = time.perf_counter()
+    with watched() as progress:
+        model = compile(dataset, method=method, precision=precision, seed=seed, progress=progress)
+    assert model.certificate is not None
+    seconds = {
+        "compile": round(time.perf_counter() - start - model.certificate.seconds, 3),
+        "verify": model.certificate.seconds,
+    }
+    theory = table(dataset)
+    model = replace(model, record={**model.record, "reading": _reading(choices, model.memory.tokenizer)})
+    model.save(output)
+    if as_json:
+        echo_json(_document(model, seconds, theory, output))
+    else:
+        _show(model, seconds, theory, data, output)
+
+
+def _reading(choices: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
+    """How the data were read, so that `verify` reads them alike."""
+    return {
+        "input": choices["input"],
+        "label": choices["label"],
+        "on_conflict": choices["on_conflict"],
+        "tokenizer": None if tokenizer is None else tokenizer.name,
+    }
+
+
+def _document(model: Model, seconds: dict[str, float], theory: BoundTable, output: Path) -> dict[str, Any]:
+    certificate = model.certificate
+    assert certificate is not None
+    return {
+        "method": model.record["method"],
+        "theorem": model.record["theorem"],
+        "task": model.memory.task,
+        "precision": model.precision,
+        "seed": model.record["seed"],
+        "dataset": asdict(certificate.dataset),
+        "size": asdict(model.size),
+        "theorem_size": certificate.theorem_size,
+        "label_bits": model.label_bits,
+        "bits_per_parameter": model.bits_per_parameter,
+        "bits_per_stored_bit": model.bits_per_stored_bit,
+        "seconds": seconds,
+        "verified": {
+            "checked": certificate.checked,
+            "wrong": certificate.wrong,
+            "backend": certificate.backend,
+            "rechecked_by_interpreter": certificate.rechecked_by_interpreter,
+        },
+        "assumptions": [asdict(item) for item in certificate.assumptions],
+        "bounds": [bound.to_json() for bound in theory.applicable],
+        "path": str(output),
+    }
+
+
+def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Path, output: Path) -> None:
+    certificate = model.certificate
+    assert certificate is not None
+    numbers = certificate.dataset
+    click.echo(f"{data}: memorised, verified and saved in {output}\n")
+    show_pairs(
+        [
+            ("method", f"{model.record['method']} ({model.memory.task}, {model.precision})"),
+            ("theorem", str(model.record["theorem"])),
+            ("data", describe_data(numbers)),
+            ("verified", describe_check(certificate)),
+            ("seconds", f"compile {seconds['compile']:.1f}, verify {seconds['verify']:.1f}"),
+        ]
+    )
+    click.echo()
+    show_sizes(model.size, certificate.theorem_size, theory)
+    click.echo()
+    show_pairs(
+        [
+            ("label bits", count(numbers.label_bits)),
+            ("bits per parameter", ratio(model.bits_per_parameter)),
+            ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+        ]
+    )

@@ -1,0 +1,149 @@
+"""`byheart inspect`: what a saved model is made of and what was checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from byheart.cli.options import model_argument, output_options
+from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
+from byheart.cli.summary import describe_check, describe_data, show_sizes
+
+if TYPE_CHECKING:
+    from byheart.export.blueprint import Blueprint, LayerRun
+    from byheart.model import Model
+    from byheart.verify.certificate import Certificate
+
+
+@click.command()
+@model_argument
+@output_options
+def command(folder: Path, as_json: bool) -> None:
+    """Show the architecture, size, certificate and record of the model in DIR.
+
+    Its weights are compared with the certificate, not with any data: `byheart verify` does that.
+    """
+    from byheart.export.blueprint import blueprint
+    from byheart.pipeline import load
+
+    model = load(folder)
+    plan = blueprint(model.network)
+    if as_json:
+        echo_json(_document(model, plan, folder))
+        return
+    click.echo(f"{folder}: {model.memory.task}, {model.precision} weights\n")
+    show_pairs(_inputs_and_labels(model, plan))
+    click.echo()
+    show_table(("layers", "kind", "sizes"), _sections(plan))
+    click.echo()
+    show_sizes(model.size, model.certificate.theorem_size if model.certificate else None, None)
+    click.echo()
+    show_pairs(_origin(model))
+    click.echo()
+    show_pairs(_checked(model.certificate))
+
+
+def _document(model: Model, plan: Blueprint, folder: Path) -> dict[str, Any]:
+    return {
+        "path": str(folder),
+        "task": model.memory.task,
+        "ordered": model.memory.ordered,
+        "labels": len(model.memory.label_names),
+        "tokenizer": None if model.memory.tokenizer is None else model.memory.tokenizer.name,
+        "architecture": plan.to_json(),
+        "size": asdict(model.size),
+        "label_bits": model.label_bits,
+        "bits_per_parameter": model.bits_per_parameter,
+        "bits_per_stored_bit": model.bits_per_stored_bit,
+        "record": dict(model.record),
+        "certificate": None if model.certificate is None else model.certificate.to_json(),
+    }
+
+
+def _inputs_and_labels(model: Model, plan: Blueprint) -> list[tuple[str, str]]:
+    tokenizer = model.memory.tokenizer
+    if plan.n_vocab is None:
+        takes = f"{plan.seq_len:,} vectors of dimension {plan.dim:,}"
+    else:
+        most = "" if plan.pad is None else "up to "
+        kind = "token ids" if tokenizer is None else f"tokens of its {tokenizer.name} tokenizer"
+        places = ", with positions" if plan.has_positions else ""
+        takes = f"{most}{plan.seq_len:,} {kind}, embedded in dimension {plan.dim:,}{places}"
+    names = model.memory.label_names
+    few = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return [
+        ("input", takes),
+        ("order", "matters" if model.memory.ordered else "is ignored, but for the last token"),
+        ("labels", f"{len(names):,}: {few}"),
+        ("residual width", f"{plan.model_width:,}"),
+    ]
+
+
+def _sections(plan: Blueprint) -> list[tuple[str, str, str]]:
+    """Feed-forward layers in one line between attention layers, with how many have which hidden width."""
+    rows = []
+    first = 1
+    for kind, group in groupby(plan.runs, key=lambda run: run.kind):
+        runs = list(group)
+        if kind == "feed-forward":
+            widths: Counter[int] = Counter()
+            for run in runs:
+                widths[run.sizes[0]] += run.n_layers
+            listed = ", ".join(f"{width:,} ({n:,}x)" for width, n in sorted(widths.items()))
+            sections = [(sum(widths.values()), "feed-forward", f"hidden width {listed}")]
+        else:
+            sections = [(run.n_layers, *_mixing(run)) for run in runs]
+        for n_layers, name, sizes in sections:
+            last = first + n_layers - 1
+            rows.append((f"{first:,}" if n_layers == 1 else f"{first:,} to {last:,}", name, sizes))
+            first = last + 1
+    return rows
+
+
+def _mixing(run: LayerRun) -> tuple[str, str]:
+    if run.kind == "sum-pool":
+        return "sum of all tokens", ""
+    heads = ", ".join(f"{n} of size {size}" for size, n in Counter(run.sizes).items())
+    return f"{run.attention} attention", f"heads: {heads}"
+
+
+def _origin(model: Model) -> list[tuple[str, str]]:
+    record = model.record
+    notes = record.get("notes") or {}
+    versions = record.get("versions") or {}
+    return [
+        ("method", str(record.get("method", "unknown"))),
+        ("theorem", str(record.get("theorem", "none"))),
+        ("seed", str(record.get("seed", "unknown"))),
+        *[("option", f"{name} = {value}") for name, value in (record.get("options") or {}).items()],
+        ("made with", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        (
+            "notes",
+            ", ".join(f"{str(name).replace('_', ' ')}: {value}" for name, value in notes.items()) or "none",
+        ),
+        ("label bits", "unknown" if model.label_bits is None else count(model.label_bits)),
+        ("bits per parameter", ratio(model.bits_per_parameter)),
+        ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+    ]
+
+
+def _checked(certificate: Certificate | None) -> list[tuple[str, str]]:
+    if certificate is None:
+        return [("certificate", "none: nothing was checked")]
+    return [
+        ("certificate", "holds" if certificate.holds else "DOES NOT HOLD"),
+        ("data", describe_data(certificate.dataset)),
+        ("checked", describe_check(certificate)),
+        *[
+            ("assumption", f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail})")
+            for item in certificate.assumptions
+        ],
+        *[("problem", problem) for problem in certificate.problems],
+        ("data digest", certificate.dataset.digest[:32]),
+        ("weights digest", certificate.weights_digest[:32]),
+    ]

@@ -1,0 +1,111 @@
+"""`byheart`: the group of commands, and the one place where an exception becomes an exit status."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from byheart.cli.output import echo_error
+from byheart.errors import ByheartError, ExitStatus, UsageError
+
+INTERRUPTED = 130  # what shells call a program that ended by Ctrl-C
+
+COMMANDS = {
+    "compile": "Compile a data file into a model folder, and verify every sample.",
+    "verify": "Check every sample of a data file on a saved model.",
+    "predict": "Ask a saved model.",
+    "inspect": "Show what a saved model is made of and what was checked.",
+    "bounds": "Show what theory says a data set needs and what suffices.",
+    "plan": "Show how large a model for so many facts would be.",
+    "theorems": "List every statement of the papers with its functions and tests.",
+}
+
+
+class LazyGroup(click.Group):
+    """Commands whose modules are imported when they run, so that `byheart --help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order a newcomer meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"byheart.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, epilog="Exit status: 0 it holds; 1 crash; 2 wrong "
+             "usage; 3 checked and false; 4 data outside the assumptions; 5 stopped early.")  # fmt: skip
+@click.version_option(package_name="byheart")
+@click.pass_context
+def group(ctx: click.Context) -> None:
+    """Compile a data set into the weights of a Transformer that provably memorises it.
+
+    Results go to standard output, progress to standard error. With --json a command prints one document and
+    nothing else. With --debug a failure shows where it happened.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status. Whatever fails is said in words, on standard error."""
+    before_texts = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
+    as_json, debug = "--json" in before_texts, "--debug" in before_texts
+    try:
+        status = group.main(list(arguments), prog_name="byheart", standalone_mode=False)
+        sys.stdout.flush()
+        return int(status or ExitStatus.HOLDS)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        echo_error("Stopped", "interrupted; nothing half-written was left behind.", {}, as_json)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        sys.stderr.close()
+        return ExitStatus.HOLDS
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        known = as_byheart_error(error)
+        if known is not None:
+            echo_error(type(known).__name__, str(known), known.facts, as_json)
+            return int(known.exit_status)
+        hint = (
+            "" if debug else "\n  This is a mistake in byheart: rerun with --debug to see where it happened."
+        )
+        echo_error(type(error).__name__, f"{error}{hint}", {}, as_json)
+        return ExitStatus.CRASH
+
+
+def as_byheart_error(error: Exception) -> ByheartError | None:
+    """The error in our own terms, where it is the user's and not ours."""
+    if isinstance(error, ByheartError):
+        return error
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "byheart"
+        return UsageError(f"{error.format_message()}\n  See `{command} --help`.")
+    if isinstance(error, OSError) and error.filename is not None:
+        return UsageError(f"{error.filename}: {error.strerror}.", path=str(error.filename))
+    if isinstance(error, MemoryError):
+        return ByheartError("there is not enough memory for this.")
+    return None
+
+
+def main() -> None:
+    """Entry point of the `byheart` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without Unicode shows escapes instead of failing
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))

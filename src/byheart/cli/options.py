@@ -1,0 +1,77 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+TASKS = ("next-token", "seq-to-seq", "set", "distribution")
+PRECISIONS = ("exact", "float64", "float32")
+RULES = ("error", "first", "last", "majority", "drop")
+
+data_argument = click.argument("data", metavar="DATA", type=click.Path(path_type=Path))
+model_argument = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+
+
+def output_options(command: Command) -> Command:
+    """--json and --debug. The second is read where exceptions are caught, so commands never see it."""
+    command = click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show where a failure happened."
+    )(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")(
+        command
+    )
+
+
+def column_options(command: Command) -> Command:
+    """--input and --label: which columns of a table to read."""
+    command = click.option("--label", metavar="COLUMN", help="Column of labels (default: value).")(command)
+    return click.option("--input", metavar="COLUMN", help="Column of inputs (default: key).")(command)
+
+
+def reading_options(command: Command) -> Command:
+    """How a data file is to be understood."""
+    decorators = (
+        click.option(
+            "--task",
+            type=click.Choice(TASKS),
+            help="What the labels belong to (default: next-token, or as the file says).",
+        ),
+        click.option(
+            "--tokenizer", metavar="KIND", help="char (default), word, bytes or a tokenizer.json file."
+        ),
+        column_options,
+        click.option(
+            "--on-conflict",
+            type=click.Choice(RULES),
+            default="error",
+            show_default=True,
+            help="Which label to keep where equal inputs carry different ones.",
+        ),
+        click.option(
+            "--ordered/--unordered",
+            default=None,
+            help="Whether positions matter (default: for text and ids, not for vectors).",
+        ),
+    )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def reading_choices(
+    task: str | None,
+    tokenizer: str | None,
+    input: str | None,
+    label: str | None,
+    on_conflict: str,
+    ordered: bool | None,
+) -> dict[str, Any]:
+    """The options of `Dataset.read`; a tokenizer that was not chosen is left to it."""
+    chosen = {"task": task, "input": input, "label": label, "on_conflict": on_conflict, "ordered": ordered}
+    return chosen if tokenizer is None else {**chosen, "tokenizer": tokenizer}

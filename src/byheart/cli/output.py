@@ -1,0 +1,122 @@
+"""How results are shown: aligned tables for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+import click
+
+SCHEMA = 1
+MARGIN = 2
+
+
+def echo_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON document with a schema version to standard output."""
+    text = json.dumps({"schema": SCHEMA, **document}, indent=2, ensure_ascii=False, default=_plain)
+    click.echo(text)
+
+
+def echo_error(name: str, message: str, facts: Mapping[str, Any], as_json: bool) -> None:
+    """Say what went wrong on standard error and, if asked for, as a JSON document on standard output."""
+    click.echo(f"{name}: {message}", err=True)
+    if as_json:
+        echo_json({"error": name, "message": message, "facts": dict(facts)})
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: our records, numbers of numpy, paths."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return str(value)
+
+
+def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns; long values are folded under their column."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(_text(name), _text(value))
+    _show(grid)
+
+
+def show_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Sequence[int] = (),
+    first_width: int | None = None,
+) -> None:
+    """Print a table; the columns in `numbers` are set to the right, the others may fold.
+
+    The first column folds only if `first_width`, the most it may take, is given.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, header in enumerate(headers):
+        if place in numbers:
+            table.add_column(_text(header), justify="right", no_wrap=True)
+        else:
+            first = place == 0
+            table.add_column(
+                _text(header),
+                overflow="fold",
+                no_wrap=first and first_width is None,
+                max_width=first_width if first else None,
+            )
+    for row in rows:
+        table.add_row(*map(_text, row))
+    _show(table)
+
+
+def _text(value: str) -> Any:
+    """Plain text: brackets in a user's label are not markup."""
+    from rich.text import Text
+
+    return Text(value)
+
+
+def _show(renderable: Any) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(Padding(renderable, (0, 0, 0, MARGIN)))
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def count(value: int | Fraction | float) -> str:
+    """A number for people: commas up to fifteen digits, then powers of ten; small fractions to four digits."""
+    if isinstance(value, Fraction) and value.denominator == 1:
+        value = value.numerator
+    if isinstance(value, int):
+        if abs(value) < 10**15:
+            return f"{value:,}"
+        digits = str(value) if value.bit_length() < 10_000 else None
+        return f"{digits[0]}.{digits[1]}e{len(digits) - 1}" if digits else f"2^{value.bit_length() - 1}"
+    return f"{float(value):,.0f}" if value >= 1000 else f"{float(value):.4g}"
+
+
+def ratio(value: float | None) -> str:
+    """A small positive number to three significant digits."""
+    return "-" if value is None else f"{value:.3g}"
+
+
+def one_line(text: str) -> str:
+    """The text without its line breaks, to be folded anew."""
+    return " ".join(text.split())

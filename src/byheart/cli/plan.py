@@ -1,0 +1,79 @@
+"""`byheart plan`: how large a model for so many facts would be."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import click
+
+from byheart.cli.options import output_options
+from byheart.cli.output import count, echo_json, one_line, show_pairs, show_table
+
+KINDS = {"compiled": "built", "theorem": "promised", "trained": "trained", "floor": "floor"}
+
+
+class WholeNumber(click.ParamType[int]):
+    """A whole number, also written 1e9 or 1,000,000."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, or a usage error that repeats what was given."""
+        try:
+            number = Decimal(str(value).replace(",", "").replace("_", ""))
+        except InvalidOperation:
+            number = Decimal("NaN")
+        if (
+            not number.is_finite()
+            or number.adjusted() > 30
+            or number != number.to_integral_value()
+            or number < 1
+        ):
+            self.fail(f"{value!r} is not a whole number from 1 to 1e30.", param, ctx)
+        return int(number)
+
+
+@click.command()
+@click.option("--facts", type=WholeNumber(), required=True, metavar="N", help="How many facts, such as 1e9.")
+@click.option(
+    "--value-bits",
+    type=click.IntRange(1, 64),
+    default=10,
+    show_default=True,
+    help="Bits of information a fact.",
+)
+@click.option(
+    "--vocab", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of token ids."
+)
+@click.option("--seq-len", type=click.IntRange(min=1), default=8, show_default=True, help="Tokens of a fact.")
+@output_options
+def command(facts: int, value_bits: int, vocab: int, seq_len: int, as_json: bool) -> None:
+    """Show the parameters a model for N facts would have: built, promised, trained, and the floor below all.
+
+    A fact is a sequence of tokens in order, with one of 2^value-bits values.
+    """
+    from byheart.bounds import plan
+    from byheart.cli.constructions import construction_sizes
+
+    found = plan(facts, value_bits, constructions=construction_sizes(), vocab=vocab, seq_len=seq_len)
+    if as_json:
+        echo_json(found.to_json())
+        return
+    click.echo(f"{facts:,} facts of {value_bits} bits: {seq_len} tokens each, vocabulary {vocab:,}")
+    click.echo()
+    show_table(
+        ("", "by", "parameters", "bits"),
+        [
+            (KINDS[row.kind], row.name, count(row.parameters), "" if row.bits is None else count(row.bits))
+            for row in found.rows
+        ],
+        numbers=(2, 3),
+    )
+    click.echo("\n  built: by byheart; promised: by a theorem; trained: as was measured;")
+    click.echo("  floor: no model is smaller.\n")
+    show_pairs([(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"])
+    if found.not_applicable:
+        click.echo()
+        rows = [(entry.name, one_line(entry.reason)) for entry in found.not_applicable]
+        show_table(("does not apply", "because"), rows)

@@ -1,0 +1,89 @@
+"""Progress on standard error: a bar when a person watches, plain lines otherwise, nothing for quick work."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+QUIET_SECONDS = 2.0
+"""Work that ends within this time is not spoken of."""
+
+LINE_SECONDS = 5.0
+"""Time between two plain lines."""
+
+Report = Callable[[str, int, int], None]
+
+
+@contextmanager
+def watched(stream: TextIO | None = None) -> Iterator[Report]:
+    """A function to call with (stage, work done, work in all), for as long as the block lasts."""
+    stream = sys.stderr if stream is None else stream
+    watcher = _Bars(stream) if stream.isatty() else _Lines(stream)
+    try:
+        yield watcher.report
+    finally:
+        watcher.close()
+
+
+class _Lines:
+    """A line now and then, for logs."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.start = time.monotonic()
+        self.last = self.start + QUIET_SECONDS - LINE_SECONDS
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self.last >= LINE_SECONDS:
+            self.last = now
+            share = 100 * done // max(1, total)
+            self.stream.write(f"{stage}: {share}% after {now - self.start:.0f} s\n")
+            self.stream.flush()
+
+    def close(self) -> None:
+        """Nothing to take down."""
+
+
+class _Bars:
+    """A live bar for each stage, gone when the work is done."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.start = time.monotonic()
+        self.progress: Progress | None = None
+        self.tasks: dict[str, TaskID] = {}
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        if self.progress is None:
+            if time.monotonic() - self.start < QUIET_SECONDS:
+                return
+            self.progress = self._started()
+        if stage not in self.tasks:
+            self.tasks[stage] = self.progress.add_task(stage, total=total)
+        self.progress.update(self.tasks[stage], completed=done, total=total)
+
+    def _started(self) -> Progress:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        progress = Progress(
+            TextColumn("{task.description:<8}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            console=Console(file=self.stream),
+            transient=True,
+        )
+        progress.start()
+        return progress
+
+    def close(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()

@@ -1,0 +1,70 @@
+"""What several commands say of data, checks and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from byheart.cli.output import count, show_table
+
+if TYPE_CHECKING:
+    from byheart.bounds import BoundTable
+    from byheart.network.counting import Size
+    from byheart.verify.certificate import Certificate, DatasetNumbers
+
+
+def describe_data(numbers: DatasetNumbers) -> str:
+    """The sizes of a data set in a line."""
+    kind = (
+        f"vectors of dimension {numbers.dim}"
+        if numbers.vocab is None
+        else f"tokens (vocabulary {numbers.vocab:,})"
+    )
+    samples = f"{numbers.n_samples:,} samples of up to {numbers.seq_len:,} {kind}"
+    labels = f"{numbers.n_labels:,} labels, " if numbers.n_labels != numbers.n_samples else ""
+    return f"{samples}; {labels}{numbers.n_classes:,} classes"
+
+
+def describe_check(certificate: Certificate) -> str:
+    """What was checked, and how, in a line."""
+    how = {
+        "exact": "in exact arithmetic",
+        "interpreter": "by the slow interpreter",
+        "module": "natively in PyTorch",
+    }[certificate.backend]
+    again = certificate.rechecked_by_interpreter
+    twice = f"; {again} again by the slow interpreter" if again else ""
+    return (
+        f"{certificate.checked - certificate.wrong:,} of {certificate.checked:,} samples right, {how}{twice}"
+    )
+
+
+def show_sizes(size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None) -> None:
+    """The true size beside what the theorem promises and what no model can go below."""
+    promised = dict(theorem or {})
+    if {"parameters", "weight_bits"} <= set(promised):
+        promised["total_bits"] = promised["parameters"] * promised["weight_bits"]
+    rows = [
+        ("depth", size.depth, "depth", None),
+        ("width", size.width, "width", None),
+        ("parameters, dense", size.parameters_dense, "parameters", "parameters"),
+        ("parameters, non-zero", size.parameters_nonzero, None, None),
+        ("largest weight, bits", size.weight_bits, "weight_bits", None),
+        ("bits in all", size.total_bits, "total_bits", "bits"),
+    ]
+    table = [
+        (name, count(value), count(promised[key]) if key in promised else "", *_floor(theory, quantity))
+        for name, value, key, quantity in rows
+    ]
+    headers = ("", "this model", "theorem", "at least", "by")
+    n_columns = len(headers) if theory is not None else 3
+    show_table(headers[:n_columns], [row[:n_columns] for row in table], numbers=(1, 2, 3))
+
+
+def _floor(theory: BoundTable | None, quantity: str | None) -> tuple[str, str]:
+    """The largest lower bound on a quantity, and who proved it."""
+    lower = theory.of(quantity, "lower") if theory is not None and quantity is not None else ()
+    if not lower:
+        return "", ""
+    largest = max(lower, key=lambda bound: bound.value)
+    return count(largest.value), largest.name

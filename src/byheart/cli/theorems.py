@@ -1,0 +1,58 @@
+"""`byheart theorems`: from every statement of the papers to the code that realises and the test that checks it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from byheart.cli.options import output_options
+from byheart.cli.output import echo_json, show_pairs, show_table
+
+if TYPE_CHECKING:
+    from byheart.theorems import Entry
+
+STATES = ("done", "untested", "claimed", "open")
+
+
+@click.command()
+@click.option("--state", type=click.Choice(STATES), help="Only statements in this state.")
+@click.option("--paper", metavar="NAME", help="Only statements of this paper, such as KS25.")
+@output_options
+def command(state: str | None, paper: str | None, as_json: bool) -> None:
+    """List every statement of the papers with the functions that realise it and the tests that check it.
+
+    done: realised and checked. untested: realised, no test. claimed: realised, and the tests are not here to
+    look at. open: not realised yet.
+    """
+    from byheart.theorems import index, papers
+
+    known = papers()
+    if paper is not None and paper not in known:
+        raise click.BadParameter(f"{paper!r} is none of {', '.join(known)}.", param_hint="--paper")
+    entries = [
+        entry for entry in index() if state in (None, entry.state) and paper in (None, entry.statement.paper)
+    ]
+    if as_json:
+        echo_json({"papers": known, "statements": [entry.to_json() for entry in entries]})
+        return
+    counts: Counter[str] = Counter(entry.state for entry in entries)
+    listed = ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
+    click.echo(f"{len(entries)} statements: {listed or 'none'}\n")
+    if entries:
+        show_table(("id", "state", "realised by, checked by"), [_row(entry) for entry in entries])
+    cited = {entry.statement.paper for entry in entries}
+    click.echo()
+    show_pairs([(name, citation) for name, citation in known.items() if name in cited])
+
+
+def _row(entry: Entry) -> tuple[str, str, str]:
+    functions = [".".join(place.name.split(".")[-2:]) for place in entry.functions]
+    tests = [place.name.rpartition("::")[2] for place in entry.tests]
+    return entry.id, entry.state, "\n".join(filter(None, (_few(functions), _few(tests))))
+
+
+def _few(names: list[str]) -> str:
+    more = f", {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more}" if names else ""

@@ -1,0 +1,71 @@
+"""`byheart verify`: check a saved model on a data file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from byheart.cli.options import column_options, data_argument, model_argument, output_options
+from byheart.cli.output import echo_json, show_pairs
+from byheart.cli.progress import watched
+from byheart.cli.summary import describe_check, describe_data
+from byheart.errors import ExitStatus, UsageError
+
+if TYPE_CHECKING:
+    from byheart.verify.certificate import Certificate
+
+
+@click.command()
+@model_argument
+@data_argument
+@column_options
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@output_options
+def command(
+    folder: Path, data: Path, input: str | None, label: str | None, device: str, as_json: bool
+) -> int:
+    """Check every sample of DATA on the model in DIR, without trusting whoever made it.
+
+    DATA is read as the data of the model were: the same columns, task and tokenizer. The answer is false
+    (exit status 3) if a sample is wrong, or if data or weights are not those the certificate of DIR speaks of.
+    """
+    from byheart.pipeline import load, read_like
+    from byheart.verify.verifier import verify_model
+
+    model = load(folder, check=False)
+    if device != "cpu":
+        raise UsageError(f"a model of {model.precision} weights is checked on the cpu, not on {device}.")
+    columns = {name: value for name, value in (("input", input), ("label", label)) if value is not None}
+    dataset = read_like(model, data, **columns)
+    with watched() as progress:
+        certificate = verify_model(
+            model, dataset, progress=lambda done, total: progress("verify", done, total)
+        )
+    if as_json:
+        echo_json({"digest": certificate.dataset.digest, **certificate.to_json()})
+    else:
+        _show(certificate, folder, data)
+    return ExitStatus.HOLDS if certificate.holds else ExitStatus.FALSE
+
+
+def _show(certificate: Certificate, folder: Path, data: Path) -> None:
+    verdict = "holds" if certificate.holds else "DOES NOT HOLD"
+    click.echo(f"{folder} on {data}: {verdict}\n")
+    show_pairs(
+        [
+            ("method", f"{certificate.method or 'unknown'}"),
+            ("theorem", f"{certificate.theorem or 'none'}"),
+            ("data", describe_data(certificate.dataset)),
+            ("checked", describe_check(certificate)),
+            ("data digest", certificate.dataset.digest[:32]),
+            ("weights digest", certificate.weights_digest[:32]),
+            ("seconds", f"{certificate.seconds:.1f}"),
+            *[("problem", problem) for problem in certificate.problems],
+            *[("wrong", str(sample)) for sample in certificate.wrong_samples],
+        ]
+    )
+    n_more = certificate.wrong - len(certificate.wrong_samples)
+    if n_more > 0:
+        click.echo(f"  and {n_more:,} more wrong samples")

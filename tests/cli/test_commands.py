@@ -1,0 +1,349 @@
+"""What each command prints, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from byheart.cli.main import COMMANDS, group
+
+from .conftest import METHOD, ROWS, Byheart, listing, write_table
+
+SIZES = {"parameters_dense", "parameters_nonzero", "depth", "width", "weight_bits", "total_bits"}
+
+
+# --- compile --------------------------------------------------------------------------------------------
+
+
+def test_compile_prints_a_table_and_saves_a_model(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    done = byheart("compile", table, "-o", tmp_path / "model", "--method", METHOD, "--tokenizer", "word")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"{table}: memorised, verified and saved in {tmp_path / 'model'}\n")
+    for words in (
+        "kajitsuka-sato-2025 (next-token, exact)",
+        "KS25 Theorem 4.1",
+        "5 samples of up to 3 tokens (vocabulary 7); 5 classes",
+        "5 of 5 samples right, in exact arithmetic",
+        "compile ",
+        "depth",
+        "width",
+        "parameters, dense",
+        "parameters, non-zero",
+        "largest weight, bits",
+        "bits in all",
+        "KS25 Remark 4.4",
+        "label bits           11.61",
+        "bits per parameter",
+        "bits per stored bit",
+    ):
+        assert words in done.out
+    assert sorted(listing(tmp_path / "model")) == ["certificate.json", "model.json", "model.safetensors"]
+    assert byheart("predict", tmp_path / "model", "capital of Georgia").out == "Tbilisi\n"
+
+
+def test_compile_json_has_every_promised_key(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    done = byheart("compile", table, "-o", tmp_path / "model", "--method", METHOD, "--seed", 3, "--json")
+    found = done.document
+    assert set(found) >= {
+        "schema",
+        "method",
+        "task",
+        "precision",
+        "dataset",
+        "size",
+        "label_bits",
+        "bits_per_parameter",
+        "bits_per_stored_bit",
+        "seconds",
+        "verified",
+        "bounds",
+        "path",
+    }
+    assert set(found["dataset"]) >= {"n_samples", "seq_len", "n_classes", "vocab", "digest"}
+    assert set(found["size"]) == SIZES
+    assert set(found["seconds"]) == {"compile", "verify"}
+    assert (found["verified"]["checked"], found["verified"]["wrong"]) == (5, 0)
+    assert (found["method"], found["task"], found["precision"], found["seed"]) == (
+        METHOD,
+        "next-token",
+        "exact",
+        3,
+    )
+    assert found["bits_per_parameter"] == found["label_bits"] / found["size"]["parameters_dense"]
+    assert {"KS25-T4.1", "KS25-R4.4"} <= {bound["statement"] for bound in found["bounds"]}
+    assert found["path"] == str(tmp_path / "model")
+
+
+def test_auto_chooses_something_that_works(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    done = byheart("compile", table, "-o", tmp_path / "model", "--json")
+    assert done.status == 0
+    assert done.document["verified"]["wrong"] == 0
+
+
+def test_compile_reads_as_it_is_told_and_verify_remembers(byheart: Byheart, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("city,country\nParis,France\nLima,Peru\nCusco,Peru\n", encoding="utf-8")
+    model = tmp_path / "model"
+    reading = ("--input", "country", "--label", "city", "--tokenizer", "bytes", "--unordered")
+    done = byheart(
+        "compile", table, "-o", model, "--method", METHOD, *reading, "--on-conflict", "last", "--json"
+    )
+    assert (done.status, done.document["dataset"]["n_samples"]) == (0, 2)
+    assert byheart("predict", model, "Peru", "ureP").out == "Cusco\nunknown\n"
+    assert byheart("predict", model, "erPu").out == "Cusco\n"  # the same letters and the same last one
+    assert byheart("verify", model, table).status == 0
+    record = json.loads((model / "model.json").read_bytes())["record"]
+    assert record["reading"] == {
+        "input": "country",
+        "label": "city",
+        "on_conflict": "last",
+        "tokenizer": "bytes",
+    }
+
+
+def test_vectors_and_ids_from_npz(byheart: Byheart, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    inputs = {"vectors": rng.standard_normal((6, 2, 2)), "ids": rng.permutation(12).reshape(6, 2)}
+    for name, array in inputs.items():
+        data, model = tmp_path / f"{name}.npz", tmp_path / name
+        np.savez(data, inputs=array, labels=np.arange(6) % 3)
+        assert byheart("compile", data, "-o", model, "--method", METHOD).status == 0
+        assert byheart("verify", model, data).status == 0
+        assert byheart("predict", model, "--data", data).out.split() == ["0", "1", "2", "0", "1", "2"]
+        assert byheart("inspect", model).status == 0
+    asked = byheart("predict", tmp_path / "ids", " ".join(map(str, inputs["ids"][1])), "0 0 0")
+    assert asked.out.split() == ["1", "unknown"]
+    refused = byheart("predict", tmp_path / "ids", "one two")
+    assert (refused.status, "by token ids with spaces" in refused.err) == (2, True)
+    refused = byheart("predict", tmp_path / "vectors", "1 2")
+    assert (refused.status, "(n_samples, 2, 2)" in refused.err) == (2, True)
+
+
+# --- verify, predict, inspect ---------------------------------------------------------------------------
+
+
+def test_verify_holds(byheart: Byheart, folder: Path, table: Path) -> None:
+    done = byheart("verify", folder, table)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[0] == f"{folder} on {table}: holds"
+    found = byheart("verify", folder, table, "--json").document
+    assert (found["checked"], found["wrong"], found["holds"]) == (5, 0, True)
+    assert found["digest"] == found["dataset"]["digest"]
+
+
+def test_verify_shows_the_first_wrong_samples_and_counts_the_rest(
+    byheart: Byheart, folder: Path, tmp_path: Path
+) -> None:
+    rows = dict.fromkeys(ROWS, "Lima")
+    rows |= {f"capital of Peru {n}": "Lima" for n in range(4)}
+    done = byheart("verify", folder, write_table(tmp_path / "other.csv", rows))
+    assert done.status == 3
+    assert "DOES NOT HOLD" in done.out
+    assert "8 of 9 samples are answered wrongly." in done.out
+    assert "sample 1: 'capital of France': expected 'Lima'" in done.out
+    assert "and 3 more wrong samples" in done.out
+    assert "the data set is not the one the stored certificate" in done.out
+
+
+def test_verify_knows_no_cuda_for_exact_models(byheart: Byheart, folder: Path, table: Path) -> None:
+    done = byheart("verify", folder, table, "--device", "cuda")
+    assert (done.status, done.err) == (
+        2,
+        "UsageError: a model of exact weights is checked on the cpu, not on cuda.\n",
+    )
+
+
+def test_predict_answers_a_line_each(byheart: Byheart, folder: Path) -> None:
+    done = byheart("predict", folder, "capital of Moldova", "capital of Atlantis", "currency of Peru")
+    assert (done.status, done.out) == (0, "Chișinău\nunknown\n[sol]\n")
+    found = byheart("predict", folder, "capital of Peru", "nowhere", "--json").document
+    assert found["answers"] == [
+        {"input": "capital of Peru", "answer": "Lima"},
+        {"input": "nowhere", "answer": None},
+    ]
+
+
+def test_predict_reads_standard_input(
+    byheart: Byheart, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(raw: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+
+    given(b"capital of France\r\n\ncapital of Peru")
+    assert byheart("predict", folder, "-").out == "Paris\nunknown\nLima\n"
+    given(b"caf\xe9\n")
+    done = byheart("predict", folder, "-")
+    assert (done.status, done.err) == (4, "MalformedFile: standard input is not UTF-8: byte 3 is 0xe9.\n")
+
+
+@pytest.mark.parametrize("arguments", [(), ("text", "--data", "x.npz")])
+def test_predict_wants_either_texts_or_data(
+    byheart: Byheart, folder: Path, arguments: tuple[str, ...]
+) -> None:
+    done = byheart("predict", folder, *arguments)
+    assert (done.status, "but not both" in done.err) == (2, True)
+
+
+def test_a_text_that_looks_like_an_option(byheart: Byheart, folder: Path) -> None:
+    assert byheart("predict", folder, "--", "--json").out == "unknown\n"
+
+
+def test_inspect_shows_architecture_size_certificate_and_record(byheart: Byheart, folder: Path) -> None:
+    done = byheart("inspect", folder)
+    assert done.status == 0
+    for words in (
+        "3 tokens of its word tokenizer",
+        "5: Chișinău, Lima, Paris, Tbilisi, ...",
+        "feed-forward       hidden width",
+        "uniform attention  heads: 1 of size 1",
+        "seed                 0",
+        "certificate     holds",
+        "equal contexts carry equal labels: yes",
+        "weights digest",
+    ):
+        assert words in done.out
+    found = byheart("inspect", folder, "--json").document
+    assert found["certificate"]["holds"]
+    assert found["record"]["method"] == METHOD
+    assert found["architecture"]["layers"][0]["kind"] == "feed-forward"
+    assert set(found["size"]) == SIZES
+
+
+def test_inspect_says_when_nothing_was_checked(byheart: Byheart, folder: Path) -> None:
+    (folder / "certificate.json").unlink()
+    assert "none: nothing was checked" in byheart("inspect", folder).out
+
+
+# --- bounds, plan, theorems -----------------------------------------------------------------------------
+
+
+def test_bounds_of_a_file_of_sizes_and_of_an_architecture(
+    byheart: Byheart, table: Path, tmp_path: Path
+) -> None:
+    done = byheart("bounds", "--data", table)
+    assert done.status == 0
+    assert "KS25 Theorem 4.1" in done.out
+    assert f"{METHOD}, built" in done.out
+    assert "does not apply" in done.out
+    sizes = (
+        "--samples",
+        1000,
+        "--seq-len",
+        8,
+        "--classes",
+        16,
+        "--dim",
+        4,
+        "--radius",
+        1,
+        "--separation",
+        0.5,
+    )
+    found = byheart("bounds", *sizes, "--json").document
+    assert {"KS25-T4.1", "KS25-T4.2"} <= {bound["statement"] for bound in found["bounds"]}
+    assert found["problem"]["n_samples"] == 1000
+    assert all(entry["reason"] for entry in found["not_applicable"])
+    config = tmp_path / "config.json"
+    gpt2 = {
+        "model_type": "gpt2",
+        "vocab_size": 50257,
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "n_positions": 1024,
+    }
+    config.write_text(json.dumps(gpt2))
+    assert "124,439,808 parameters" in byheart("bounds", "--config", config).out
+    assert (
+        byheart("bounds", "--config", config, "--json").document["architecture"]["parameters"] == 124_439_808
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give one of --data DATA, --config FILE, or sizes"),
+        (("--samples", "5", "--data", "x.csv"), "give one of"),
+        (("--vocab", "5"), "--samples N is missing"),
+        (("--samples", "5"), "give exactly one of them"),
+        (("--samples", "none"), "'none' is not a valid integer"),
+        (("--config", "nowhere.json"), "does not exist"),
+    ],
+)
+def test_bounds_wants_one_problem(byheart: Byheart, arguments: tuple[str, ...], words: str) -> None:
+    done = byheart("bounds", *arguments)
+    assert done.status == 2
+    assert words in done.err
+
+
+def test_a_broken_architecture_file_is_outside_the_assumptions(byheart: Byheart, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{")
+    done = byheart("bounds", "--config", tmp_path / "config.json")
+    assert (done.status, "not a JSON document" in done.err) == (4, True)
+
+
+def test_plan(byheart: Byheart) -> None:
+    done = byheart("plan", "--facts", "1e9")
+    assert done.status == 0
+    assert done.out.startswith("1,000,000,000 facts of 10 bits: 8 tokens each, vocabulary 1,000\n")
+    for word in ("built", "promised", "trained", "floor", METHOD):
+        assert word in done.out
+    found = byheart("plan", "--facts", "1,000", "--value-bits", 4, "--json").document
+    assert (found["facts"], found["value_bits"]) == (1000, 4)
+    assert {row["kind"] for row in found["rows"]} == {"compiled", "theorem", "trained", "floor"}
+
+
+@pytest.mark.parametrize("facts", ["0", "-5", "1.5", "many", "nan", "1e99"])
+def test_plan_wants_a_whole_number(byheart: Byheart, facts: str) -> None:
+    done = byheart("plan", f"--facts={facts}")
+    assert done.status == 2
+    assert f"'{facts}' is not a whole number from 1 to 1e30." in done.err
+
+
+def test_theorems(byheart: Byheart) -> None:
+    done = byheart("theorems", "--paper", "KS25")
+    assert done.status == 0
+    assert "KS25-T4.1" in done.out
+    assert "MFT24-" not in done.out
+    assert "KS25  Kajitsuka and Sato" in done.out
+    found = byheart("theorems", "--json").document
+    ids = [entry["id"] for entry in found["statements"]]
+    assert len(ids) == len(set(ids)) > 80
+    assert byheart("theorems", "--state", "open", "--json").document["statements"] != found["statements"]
+    refused = byheart("theorems", "--paper", "XYZ")
+    assert (refused.status, "'XYZ' is none of KS25" in refused.err) == (2, True)
+
+
+# --- help -----------------------------------------------------------------------------------------------
+
+
+def test_help_lists_every_command(byheart: Byheart) -> None:
+    done = byheart("--help")
+    assert done.status == 0
+    for name, words in COMMANDS.items():
+        assert name in done.out
+        assert words.split()[0] in done.out
+    assert byheart().out == done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(byheart: Byheart, name: str) -> None:
+    done = byheart(name, "--help")
+    assert done.status == 0
+    assert f"Usage: byheart {name}" in done.out
+    assert "--json" in done.out
+    assert "--debug" in done.out
+    command: Any = group.get_command(None, name)  # type: ignore[arg-type]
+    assert command.help
+
+
+def test_version(byheart: Byheart) -> None:
+    import byheart as package
+
+    assert byheart("--version").out == f"byheart, version {package.__version__}\n"

@@ -1,0 +1,332 @@
+"""Everything that can go wrong: the right exit status, words, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from byheart.errors import ByheartError, CorruptModel, DoesNotHold
+from byheart.pipeline import load
+
+from .conftest import METHOD, ROWS, Byheart, Outcome, listing, write_table
+
+WEIGHTS = "model.safetensors"
+
+
+def refused(outcome: Outcome, status: int, *words: str) -> None:
+    """The command answered `status`, said these words on standard error and nothing on standard output."""
+    assert (outcome.status, outcome.out) == (status, "")
+    assert "Traceback" not in outcome.err
+    for word in words:
+        assert word in outcome.err
+
+
+# --- data that cannot be read ---------------------------------------------------------------------------
+
+BAD_FILES: dict[str, tuple[str, bytes, int, str]] = {
+    "nul byte": ("t.csv", b"key,value\na,b\nc\0d,e\n", 4, "NUL byte"),
+    "empty": ("t.csv", b"", 4, "t.csv is empty"),
+    "only a header": ("t.csv", b"key,value\n", 4, "no rows"),
+    "missing column": (
+        "t.csv",
+        b"question,value\na,b\n",
+        2,
+        "no column `key`; its columns are 'question', 'value'",
+    ),
+    "mixed encodings": ("t.csv", b"key,value\ncaf\xc3\xa9,a\ncaf\xe9,b\n", 4, "byte 0xe9 is not UTF-8"),
+    "utf-16": ("t.csv", "key,value\na,b\n".encode("utf-16"), 4, "UTF-16"),
+    "conflict": ("t.csv", b"key,value\na,b\nx,y\na,c\n", 4, "rows 1 and 3 are equal"),
+    "cut json": ("t.jsonl", b'{"key": "a", "value": "b"}\n{"key": ', 4, "t.jsonl"),
+    "cut npz": ("t.npz", b"PK\x03\x04 and then nothing", 4, "t.npz"),
+    "unknown suffix": ("t.xyz", b"key,value\na,b\n", 2, "suffix '.xyz'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_bad_data_file(byheart: Byheart, tmp_path: Path, folder: Path, case: str) -> None:
+    name, content, status, words = BAD_FILES[case]
+    (tmp_path / name).write_bytes(content)
+    before = listing(tmp_path)
+    refused(byheart("compile", tmp_path / name, "-o", tmp_path / "out", "--method", METHOD), status, words)
+    if case != "conflict":  # verify names a conflicting row as a wrong sample instead
+        refused(byheart("verify", folder, tmp_path / name), status, words)
+    assert listing(tmp_path) == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_data_file(byheart: Byheart, tmp_path: Path, folder: Path) -> None:
+    refused(byheart("compile", tmp_path / "no.csv", "-o", tmp_path / "out"), 2, "no.csv")
+    refused(byheart("verify", folder, tmp_path / "no.csv"), 2, "no.csv")
+    refused(byheart("bounds", "--data", tmp_path / "no.csv"), 2, "no.csv")
+
+
+def test_not_finite_vectors(byheart: Byheart, tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", inputs=np.array([[[1.0]], [[np.inf]]]), labels=np.array([0, 1]))
+    refused(byheart("compile", tmp_path / "t.npz", "-o", tmp_path / "out"), 4, "inf", "not finite")
+    assert not (tmp_path / "out").exists()
+
+
+# --- models that were tampered with ---------------------------------------------------------------------
+
+
+def test_one_flipped_label(byheart: Byheart, folder: Path, tmp_path: Path) -> None:
+    flipped = write_table(tmp_path / "flipped.csv", {**ROWS, "capital of Peru": "Paris"})
+    before = listing(tmp_path)
+    done = byheart("verify", folder, flipped)
+    assert (done.status, done.err) == (3, "")
+    assert "DOES NOT HOLD" in done.out
+    assert "1 of 5 samples are answered wrongly." in done.out
+    assert "sample 3: 'capital of Peru': expected 'Paris', the network answers 'Lima'" in " ".join(
+        done.out.split()
+    )
+    found = byheart("verify", folder, flipped, "--json")
+    assert found.status == 3
+    assert (found.document["holds"], found.document["wrong"]) == (False, 1)
+    assert found.document["wrong_samples"][0] == {
+        "number": 3,
+        "input": "'capital of Peru'",
+        "expected": "Paris",
+        "got": "Lima",
+        "reason": None,
+    }
+    assert listing(tmp_path) == before
+
+
+def test_any_changed_bit_of_the_weights(folder: Path) -> None:
+    whole = (folder / WEIGHTS).read_bytes()
+    (n_header,) = struct.unpack("<Q", whole[:8])
+    places = random.Random(0).sample(range(8 * (8 + n_header), 8 * len(whole)), 100)
+    for place in places:
+        changed = bytearray(whole)
+        changed[place // 8] ^= 1 << place % 8
+        (folder / WEIGHTS).write_bytes(changed)
+        with pytest.raises(CorruptModel):
+            load(folder)
+    (folder / WEIGHTS).write_bytes(whole)
+    load(folder)
+
+
+def test_one_changed_weight_bit(byheart: Byheart, folder: Path, table: Path, tmp_path: Path) -> None:
+    """A mantissa that stays odd is a valid file: the certificate is what objects."""
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(folder / WEIGHTS)
+    tensors["limbs"][-1] ^= np.uint64(2)
+    save_file(tensors, folder / WEIGHTS)
+    before = listing(tmp_path)
+    done = byheart("verify", folder, table)
+    assert done.status == 3
+    assert "the weights are not the ones the stored certificate speaks of" in " ".join(done.out.split())
+    refused(byheart("predict", folder, "capital of Peru"), 3, "CorruptModel", "not those its certificate")
+    refused(byheart("inspect", folder), 3, "CorruptModel", "byheart verify")
+    assert listing(tmp_path) == before
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _huge(path: Path) -> None:
+    raw = path.read_bytes()
+    (n_header,) = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8 : 8 + n_header])
+    header["limbs"]["shape"] = [2**60]
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + n_header :])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [(_cut, "limbs"), (_huge, "9,223,372,036,854,775,808 bytes"), (Path.unlink, "missing")],
+)
+def test_spoilt_weights(
+    byheart: Byheart, folder: Path, table: Path, tmp_path: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    spoil(folder / WEIGHTS)
+    before = listing(tmp_path)
+    for arguments in (("verify", folder, table), ("predict", folder, "capital of Peru"), ("inspect", folder)):
+        refused(byheart(*arguments), 3, "CorruptModel", WEIGHTS, words, "Restore the folder")
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("file", ["model.json", "certificate.json"])
+def test_truncated_documents(byheart: Byheart, folder: Path, table: Path, file: str) -> None:
+    _cut(folder / file)
+    refused(byheart("verify", folder, table), 3, "CorruptModel", file, "cut short")
+
+
+def test_no_model_at_all(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    for path in (tmp_path / "nowhere", tmp_path, table):
+        refused(byheart("verify", path, table), 2, "UsageError", str(path), "byheart compile -o")
+        refused(byheart("predict", path, "x"), 2, "UsageError")
+        refused(byheart("inspect", path), 2, "UsageError")
+
+
+# --- where a model may be written -----------------------------------------------------------------------
+
+
+def test_a_foreign_folder_is_refused_before_any_work(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("x")
+    before = listing(tmp_path)
+    refused(
+        byheart("compile", table, "-o", tmp_path / "thesis"), 2, "is no byheart model folder", "chapter.tex"
+    )
+    refused(byheart("compile", tmp_path / "missing.csv", "-o", table), 2, "exists and is not a folder")
+    assert listing(tmp_path) == before
+
+
+def test_an_old_model_stays_when_the_new_one_fails(
+    byheart: Byheart, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from byheart import pipeline
+
+    def broken(*_: object, **__: object) -> None:
+        raise DoesNotHold("it does not", certificate=load(folder).certificate)
+
+    monkeypatch.setattr(pipeline, "compile", broken)
+    before = listing(folder)
+    table = write_table(tmp_path / "t.csv", ROWS)
+    refused(byheart("compile", table, "-o", folder), 3, "DoesNotHold: it does not")
+    assert listing(folder) == before
+
+
+# --- usage, crashes, interrupts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("compose",), "No such command 'compose'"),
+        (("compile",), "Missing argument 'DATA'"),
+        (("compile", "t.csv"), "Missing option '-o'"),
+        (("compile", "t.csv", "-o", "x", "--precision", "int8"), "'int8' is not one of"),
+        (("compile", "t.csv", "-o", "x", "--seed", "-1"), "-1 is not in the range"),
+        (("verify", "--colour"), "No such option"),
+    ],
+)
+def test_wrong_usage(byheart: Byheart, arguments: tuple[str, ...], words: str) -> None:
+    done = byheart(*arguments)
+    refused(done, 2, "UsageError: ", words, "--help`.")
+
+
+def test_unknown_methods_are_named_with_the_known_ones(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    refused(
+        byheart("compile", table, "-o", tmp_path / "m", "--method", "magic"), 2, "no method `magic`", METHOD
+    )
+
+
+def test_errors_are_documents_too(byheart: Byheart, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"key,value\na,b\nx,y\na,c\n")
+    done = byheart("compile", tmp_path / "t.csv", "-o", tmp_path / "out", "--json")
+    assert done.status == 4
+    found = done.document
+    assert found["error"] == "ConflictingLabels"
+    assert "rows 1 and 3" in found["message"]
+    assert found["facts"]["rows"] == [1, 3]
+    assert done.err.startswith("ConflictingLabels: ")
+    usage = byheart("compile", "--json")
+    assert (usage.status, usage.document["error"]) == (2, "UsageError")
+
+
+def test_a_mistake_of_ours_is_a_crash_that_asks_for_debug(
+    byheart: Byheart, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from byheart import pipeline
+    from byheart.cli.main import run
+
+    def mistaken(*_: object, **__: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.setattr(pipeline, "load", mistaken)
+    assert run(["inspect", str(folder)]) == 1
+    error = capsys.readouterr().err
+    assert error == (
+        "KeyError: 'oops'\n  This is a mistake in byheart: rerun with --debug to see where it happened.\n"
+    )
+    assert run(["inspect", str(folder), "--debug"]) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" in error
+    assert "in mistaken" in error
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "words"),
+    [
+        (KeyboardInterrupt(), 130, "Stopped: interrupted"),
+        (
+            PermissionError(13, "Permission denied", "secret.csv"),
+            2,
+            "UsageError: secret.csv: Permission denied.",
+        ),
+        (MemoryError(), 1, "not enough memory"),
+        (ByheartError("ours"), 1, "ByheartError: ours"),
+    ],
+)
+def test_whatever_is_raised_has_a_status(
+    raised: BaseException,
+    status: int,
+    words: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from byheart import pipeline
+    from byheart.cli.main import run
+
+    def fail(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(pipeline, "load", fail)
+    assert run(["inspect", str(folder)]) == status
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "t.npz", inputs=rng.standard_normal((20_000, 8, 4)), labels=rng.integers(0, 16, 20_000)
+    )
+    before = sorted(path.name for path in tmp_path.iterdir())
+    program = [sys.executable, "-c", "from byheart.cli.main import main; main()"]
+    arguments = ["compile", str(tmp_path / "t.npz"), "-o", str(tmp_path / "out"), "--method", METHOD]
+    with subprocess.Popen([*program, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert error.splitlines()[-1] == "Stopped: interrupted; nothing half-written was left behind."
+    assert "Traceback" not in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(folder: Path) -> None:
+    program = f"{sys.executable} -c 'from byheart.cli.main import main; main()' theorems --json | head -c 20"
+    answer = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {program}"], capture_output=True, text=True, check=False
+    )
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_a_terminal_without_unicode_shows_escapes(folder: Path) -> None:
+    program = [sys.executable, "-c", "from byheart.cli.main import main; main()"]
+    answer = subprocess.run(
+        [*program, "predict", str(folder), "capital of Moldova"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        check=True,
+    )
+    assert answer.stdout == b"Chi\\u0219in\\u0103u\n"

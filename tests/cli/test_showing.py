@@ -1,0 +1,99 @@
+"""Progress on standard error, numbers for people, and quick help."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+
+from byheart.cli import progress
+from byheart.cli.output import count, ratio
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    """A stream that a person watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def test_quick_work_says_nothing(clock: Clock) -> None:
+    for stream in (io.StringIO(), Terminal()):
+        with progress.watched(stream) as report:
+            clock.now += 1.9
+            report("compile", 1, 2)
+        assert stream.getvalue() == ""
+
+
+def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
+    stream = io.StringIO()
+    with progress.watched(stream) as report:
+        for done in range(1, 13):
+            clock.now += 1
+            report("verify", done, 12)
+    assert stream.getvalue() == "verify: 16% after 2 s\nverify: 58% after 7 s\nverify: 100% after 12 s\n"
+
+
+def test_a_person_sees_a_bar_that_goes_away(clock: Clock) -> None:
+    stream = Terminal()
+    with progress.watched(stream) as report:
+        clock.now += 3
+        report("compile", 1, 4)
+        report("verify", 2, 4)
+    assert "compile" in stream.getvalue()
+    assert "25%" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (1234567, "1,234,567"),
+        (10**15 - 1, "999,999,999,999,999"),
+        (10**15, "1.0e15"),
+        (27 * 10**20, "2.7e21"),
+        (Fraction(6, 2), "3"),
+        (Fraction(1, 3), "0.3333"),
+        (18456.7, "18,457"),
+        (1136.55, "1,137"),
+    ],
+)
+def test_numbers_for_people(value: int | Fraction | float, text: str) -> None:
+    assert count(value) == text
+
+
+def test_numbers_that_python_does_not_write_out() -> None:
+    assert count(2**20_000) == "2^20000"
+
+
+def test_ratios() -> None:
+    assert (ratio(0.0628), ratio(None), ratio(12.345)) == ("0.0628", "-", "12.3")
+
+
+def test_help_is_quick_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from byheart.cli.main import run; run(['--help']);"
+        "print([name for name in ('numpy', 'torch', 'numba', 'rich', 'scipy') if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "[]"
