@@ -1,0 +1,135 @@
+"""Parts of pages that are made from the code: the theorem index, the command line, the errors."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from importlib import import_module
+from math import isqrt
+from pathlib import Path
+
+from byheart import errors, theorems
+from byheart.bounds.kajitsuka_sato_2025 import theorem_4_1
+from byheart.construct import registry
+
+PACKAGE = Path(theorems.__file__).parent
+
+WORDS = {
+    "done": "claimed by a function and checked by a test",
+    "untested": "claimed by a function, checked by no test",
+    "claimed": "claimed by a function; the tests were not at hand",
+    "open": "not built yet",
+}
+
+
+def write_all(folder: Path) -> None:
+    """Write every generated part and picture into `folder`."""
+    import pictures
+
+    folder.mkdir(exist_ok=True)
+    pictures.write_all(folder)
+    for name, make in {
+        "theorems.md": theorem_index,
+        "command-line.md": command_line,
+        "errors.md": error_table,
+        "sizes.md": size_table,
+        "constructions.md": construction_table,
+    }.items():
+        (folder / name).write_text(make(), encoding="utf-8")
+
+
+def theorem_index() -> str:
+    """One section per paper; under each statement its functions, then its tests."""
+    entries = theorems.index()
+    counts = Counter(entry.state for entry in entries)
+    lines = [f"{len(entries)} statements:", ""]
+    lines += [f"- {counts[state]} {state}: {meaning}" for state, meaning in WORDS.items() if counts[state]]
+    for paper, citation in theorems.papers().items():
+        lines += ["", f"## {paper}", "", f"{citation}.", ""]
+        for entry in entries:
+            if entry.statement.paper == paper:
+                lines += _definition(entry)
+    return "\n".join(lines) + "\n"
+
+
+def _definition(entry: theorems.Entry) -> list[str]:
+    """A statement as an item of a definition list."""
+    text = entry.statement.statement.replace("*", "\\*")
+    lines = [f"{entry.id} ({entry.state})", f": {text} Becomes: {', '.join(entry.statement.becomes)}."]
+    places = [f"  - `{place.name}`" for place in (*entry.functions, *entry.tests)]
+    return [*lines, *([""] if places else []), *places, ""]
+
+
+def command_line() -> str:
+    """The help text of the program and of each command, as click prints it."""
+    import click
+
+    from byheart.cli.main import group
+
+    def context(command: click.Command, name: str, parent: click.Context | None = None) -> click.Context:
+        return click.Context(command, info_name=name, parent=parent, terminal_width=88, max_content_width=88)
+
+    program = context(group, "byheart")
+    parts = [f"```text\n{group.get_help(program)}\n```\n"]
+    for name in group.list_commands(program):
+        command = group.get_command(program, name)
+        assert command is not None
+        text = command.get_help(context(command, name, program))
+        parts.append(f"## byheart {name}\n\n```text\n{text}\n```\n")
+    return "\n".join(parts)
+
+
+def error_table() -> str:
+    """Every exception class with its exit status and meaning, each after the one it is a kind of."""
+    for part in ("construct", "data", "export", "network", "verify"):
+        for module in pkgutil.walk_packages([str(PACKAGE / part)], f"byheart.{part}."):
+            import_module(module.name)
+    lines = ["| error | kind of | exit status | meaning |", "| --- | --- | --- | --- |"]
+    for item in _with_subclasses(errors.ByheartError):
+        meaning = (item.__doc__ or "").strip().splitlines()[0]
+        parent = item.__mro__[1].__name__
+        lines.append(f"| `{item.__name__}` | `{parent}` | {int(item.exit_status)} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _with_subclasses(parent: type[errors.ByheartError]) -> Iterator[type[errors.ByheartError]]:
+    yield parent
+    for child in sorted(parent.__subclasses__(), key=lambda item: item.__name__):
+        yield from _with_subclasses(child)
+
+
+def construction_table() -> str:
+    """Every construction of the registry."""
+    lines = ["| name | tasks | precision | source |", "| --- " * 4 + "|"]
+    for name in registry.names():
+        method = registry.get(name)
+        tasks, precisions = ", ".join(method.tasks), ", ".join(method.precisions)
+        lines.append(f"| `{name}` | {tasks} | {precisions} | {method.source} |")
+    return "\n".join(lines) + "\n"
+
+
+def size_table() -> str:
+    """What the construction builds, and what the theorem promises, for growing numbers of samples."""
+    size_of = registry.get("kajitsuka-sato-2025").size_of
+    heads = ("samples", "layers", "parameters", "non-zero", "longest weight, bits")
+    heads += ("theorem: layers", "theorem: parameters", "theorem: longest weight, bits")
+    lines = [f"| {' | '.join(heads)} |", "| ---: " * len(heads) + "|"]
+    for power in range(2, 7):
+        n_samples = 10**power
+        built = size_of(registry.Statistics(n_samples, seq_len=8, n_classes=16, dim=4))
+        # 8 N random points of the unit cube: norm at most 2, and closest pairs about (8 N)^(-1/2) apart
+        promised = theorem_4_1(n_samples, 8, 16, 4, 2, Fraction(1, isqrt(8 * n_samples)))
+        cells = (
+            n_samples,
+            built.depth,
+            built.parameters_dense,
+            built.parameters_nonzero,
+            built.weight_bits,
+            promised.depth,
+            promised.parameters,
+            promised.weight_bits,
+        )
+        lines.append("| " + " | ".join(f"{cell:,}" for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

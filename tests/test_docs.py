@@ -1,0 +1,125 @@
+"""What the README and the docs show runs, and prints what they say it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(?P<kind>[\w{}-]*)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#)([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page. `follows` says that only white space parts it from the block before."""
+
+    kind: str
+    body: str
+    line: int
+    follows: bool
+
+
+def blocks_of(text: str) -> list[Block]:
+    found: list[Block] = []
+    end = 0
+    for match in FENCE.finditer(text):
+        follows = bool(found) and not text[end : match.start()].strip()
+        found.append(Block(match["kind"], match["body"], text.count("\n", 0, match.start()) + 1, follows))
+        end = match.end()
+    return found
+
+
+def run_python(text: str, name: str) -> list[str]:
+    """Run the Python blocks of a page one after the other; return what was printed against what was promised.
+
+    A `text` block directly after a Python block is the promise of what that block prints.
+    """
+    differences = []
+    names: dict[str, object] = {"__name__": "__main__"}
+    nothing = Block("", "", 0, follows=False)
+    for block, after in pairwise([*blocks_of(text), nothing]):
+        if block.kind != "python":
+            continue
+        code = compile("\n" * block.line + block.body, name, "exec")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, names)
+        if after.kind == "text" and after.follows and printed.getvalue() != after.body:
+            differences.append(f"{name}:{block.line} printed\n{printed.getvalue()}instead of\n{after.body}")
+    return differences
+
+
+def commands_of(text: str) -> list[str]:
+    """The `byheart` commands of a page's console blocks, without the prompt; a line may go on after a backslash."""
+    return [
+        line.removeprefix("$ ")
+        for block in blocks_of(text)
+        if block.kind == "console"
+        for line in block.body.replace("\\\n", " ").splitlines()
+        if line.startswith("$ byheart ")
+    ]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a copy of the examples, to run the docs in."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run_and_print_what_they_promise(page: Path, workplace: Path) -> None:
+    assert run_python(page.read_text(encoding="utf-8"), page.name) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_succeed(page: Path, workplace: Path) -> None:
+    from byheart.cli.main import run
+
+    commands = commands_of(page.read_text(encoding="utf-8"))
+    statuses = {command: run(shlex.split(command)[1:]) for command in commands}
+    assert statuses == dict.fromkeys(commands, 0)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = [target.split("#")[0] for target in LINK.findall(page.read_text(encoding="utf-8"))]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_the_readme_opens_with_the_quickstart() -> None:
+    script = (ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8")
+    without_docstring = script.split('"""\n\n', 1)[1]
+    for page in (ROOT / "README.md", ROOT / "docs" / "first-steps.md"):
+        first = next(block for block in blocks_of(page.read_text(encoding="utf-8")) if block.kind == "python")
+        assert first.body == without_docstring
+
+
+def test_a_wrong_promise_and_a_failing_block_are_noticed() -> None:
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    assert run_python(page, "page.md") == ["page.md:1 printed\n2\ninstead of\n3\n"]
+    assert run_python(page.replace("3", "2"), "page.md") == []
+    with pytest.raises(ZeroDivisionError):
+        run_python("```python\n1 / 0\n```\n", "page.md")
+
+
+def test_blocks_of_one_page_share_their_names() -> None:
+    assert run_python("```python\na = 1\n```\nthen\n```python\nprint(a)\n```\n\n```text\n1\n```\n", "p") == []
+
+
+def test_commands_are_found_in_console_blocks() -> None:
+    page = "```console\n$ byheart bounds \\\n  --samples 5\noutput\n$ make run\n```\n"
+    assert [shlex.split(command) for command in commands_of(page)] == [
+        ["byheart", "bounds", "--samples", "5"]
+    ]
