@@ -49,7 +49,7 @@ def test_theorem_4_1_as_bounds() -> None:
     }
     assert {bound.kind for bound in bounds.values()} == {"upper"}
     assert all("Theorem B.1" in bound.source for bound in bounds.values())
-    assert "79380 parameters suffice" in bounds["parameters"].sentence
+    assert "79,380 parameters suffice" in bounds["parameters"].sentence
 
 
 @checks("KS25-T4.1")

@@ -15,6 +15,7 @@ from byheart.bounds.kajitsuka_sato_2025_lower import (
     remark_4_3,
     theorem_4_2,
     theorem_4_2_depth,
+    theorem_4_2_shallow,
     theorem_4_3,
     theorem_4_3_depth,
 )
@@ -51,6 +52,18 @@ def test_theorem_4_2_depth_is_the_first_whose_vc_bound_reaches_n() -> None:
         depth = int(theorem_4_2_depth(n_samples, dim=4, width=14).value)
         assert uniform_width_vc_dimension(14, depth, 4) >= n_samples
         assert depth == 1 or uniform_width_vc_dimension(14, depth - 1, 4) < n_samples
+
+
+@checks("KS25-T4.2")
+def test_theorem_4_2_for_shallow_networks_by_hand() -> None:
+    # L = 6 maps, W = 40: R = 6 · 21 = 126, 2 e R = 685.0, log2 of it 9.4199; S = 240;
+    # 6 + 240 · log2(1370.0 · 9.4199) = 6 + 240 · 13.6556 = 3,283.3, so 3,283 points need 40 parameters or fewer ...
+    assert theorem_4_2_shallow(3_283, 6).value == 40
+    # ... and W = 39 (R = 120, S = 234) reaches 6 + 234 · log2(1304.8 · 9.3496) = 6 + 234 · 13.5744 = 3,182.4 only
+    assert theorem_4_2_shallow(3_182, 6).value == 39
+    assert theorem_4_2_shallow(3_183, 6).value == 40
+    # a shallow network needs many more parameters than one of any depth
+    assert theorem_4_2_shallow(10**9, 50).value > 10 * theorem_4_2(10**9).value
 
 
 @checks("KS25-T4.3", "KS25-T B.3")

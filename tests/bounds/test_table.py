@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from byheart.bounds import Bound, Problem, for_problem, label_bits, problem_of, table
+from byheart.bounds.bound import spell
 from byheart.data import Dataset
 from byheart.errors import AssumptionViolated, NonFiniteInput, UsageError
 from byheart.theorems import checks
@@ -229,6 +230,15 @@ def test_a_bound_refuses_what_could_mislead() -> None:
         Bound(**{**fields, "source": ""})
     with pytest.raises(TypeError, match="not bool"):
         Bound(**{**fields, "value": True})
+
+
+def test_numbers_are_spelt_for_people() -> None:
+    assert spell(1234567) == "1,234,567"
+    assert spell(10**24) == "about 10^24"
+    assert spell(10**9999) == "about 10^9999"
+    # far more digits than Python would print: nothing breaks
+    enormous = for_problem(Problem(10**6, 8, 1 << 100_000, vocab=10**6))
+    assert "10^30103^1,000,000 labellings" in enormous.of("bits", "lower")[0].sentence
 
 
 def test_a_rational_value_is_written_as_a_fraction() -> None:

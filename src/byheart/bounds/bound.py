@@ -13,6 +13,14 @@ from typing import Literal, get_args
 Kind = Literal["lower", "upper", "exact"]
 
 
+def spell(number: int) -> str:
+    """A whole number for people: in full with commas, or as a power of ten where it is too long to read."""
+    if abs(number) < 10**24:
+        return f"{number:,}"
+    # bit_length / log2(10), good to a digit of the exponent, without forming the decimal digits
+    return f"about 10^{abs(number).bit_length() * 30103 // 100000}"
+
+
 @dataclass(frozen=True)
 class Bound:
     """One theorem evaluated on one problem.

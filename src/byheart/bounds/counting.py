@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import ceil_fraction, log2, settle
 from byheart.theorems import realises
 
@@ -31,6 +31,7 @@ def label_bits(n_labels: int, n_classes: int) -> int:
 
 def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound:
     bits = label_bits(n_labels, n_classes)
+    labellings = f"{spell(n_classes)}^{spell(n_labels)} labellings"
     return Bound(
         name=f"KS25 Remark {remark} (counting)",
         statement=f"KS25-R{remark}",
@@ -38,13 +39,13 @@ def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound
         kind="lower",
         value=bits,
         assumptions=(
-            f"every one of the {n_classes}^{n_labels} labellings must be storable in the same format",
+            f"every one of the {labellings} must be storable in the same format",
             setting,
         ),
         source=f"Kajitsuka & Sato 2025, Remark {remark}",
         sentence=(
-            f"{n_labels} labels from {n_classes} classes have {n_classes}^{n_labels} labellings, so any "
-            f"model that can hold each of them stores at least {bits} bits."
+            f"{spell(n_labels)} labels from {spell(n_classes)} classes have {labellings}, so any model that can "
+            f"hold each of them stores at least {spell(bits)} bits."
         ),
     )
 
@@ -74,5 +75,5 @@ def parameter_floor(bits: int, bits_per_parameter: int) -> Bound:
         value=value,
         assumptions=(f"every parameter is stored in at most {bits_per_parameter} bits",),
         source="Kajitsuka & Sato 2025, section 3.3 and Remark 4.4",
-        sentence=f"{bits} bits need at least {value} parameters of {bits_per_parameter} bits.",
+        sentence=f"{spell(bits)} bits need at least {spell(value)} parameters of {bits_per_parameter} bits.",
     )

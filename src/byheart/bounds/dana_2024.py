@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import DEFAULT_BITS, Interval, Rational, as_fraction, exp2, ln, log2, sqrt
 from byheart.theorems import realises
 
@@ -54,7 +54,7 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
         source=f"{_PAPER}, Theorem 1 with ε = 0",
         sentence=(
             f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
-            f"{shape.dim} on any {shape.rank} sequences."
+            f"{spell(shape.dim)} on any {spell(shape.rank)} sequences."
         ),
     )
 
@@ -73,8 +73,8 @@ def theorem_1_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int)
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0"),
         source=f"{_PAPER}, Theorem 1 with ε = 0" + (" and Proposition 2" if exact else ""),
         sentence=(
-            f"{value} parameters of attention alone reach the best encoder of dimension {dim} on any "
-            f"{n_contexts} sequences" + (", which is exact at this dimension." if exact else ".")
+            f"{spell(value)} parameters of attention alone reach the best encoder of dimension {spell(dim)} on any "
+            f"{spell(n_contexts)} sequences" + (", which is exact at this dimension." if exact else ".")
         ),
     )
 
@@ -94,7 +94,7 @@ def theorem_3_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int)
         value=value,
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)"),
         source=f"{_PAPER}, Theorem 3",
-        sentence=f"{value} parameters suffice for the {n_contexts} likeliest sequences, up to O(ε log 1/ε).",
+        sentence=f"{spell(value)} parameters suffice for the {spell(n_contexts)} likeliest sequences, up to O(ε log 1/ε).",
     )
 
 
@@ -110,7 +110,7 @@ def corollary_1_parameters(n_contexts: int, n_tokens: int, seq_len: int) -> Boun
         value=value,
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)"),
         source=f"{_PAPER}, Corollary 1",
-        sentence=f"{value} parameters of attention alone memorise any {n_contexts} associations.",
+        sentence=f"{spell(value)} parameters of attention alone memorise any {spell(n_contexts)} associations.",
     )
 
 
@@ -166,7 +166,7 @@ def proposition_2(n_tokens: int) -> Bound:
         value=max(n_tokens - 1, 0),
         assumptions=("logits are a fixed matrix times a sequence embedding",),
         source=f"{_PAPER}, Proposition 2",
-        sentence=f"Every distribution over {n_tokens} tokens is reachable from dimension {n_tokens - 1} on.",
+        sentence=f"Every distribution over {spell(n_tokens)} tokens is reachable from dimension {spell(n_tokens - 1)} on.",
     )
 
 

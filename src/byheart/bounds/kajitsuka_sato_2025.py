@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import Rational, floor_log2
 from byheart.bounds.lookup import (
     LookupSize,
@@ -55,14 +55,18 @@ class TheoremSize:
     def bounds(self) -> tuple[Bound, ...]:
         """The same numbers as upper bounds on what memorising needs."""
         numbers = (
-            ("parameters", self.parameters, f"{self.parameters} parameters suffice"),
+            ("parameters", self.parameters, f"{spell(self.parameters)} parameters suffice"),
             (
                 f"depth at width {self.width}",
                 self.depth,
-                f"{self.depth} layers of width {self.width} suffice",
+                f"{spell(self.depth)} layers of width {self.width} suffice",
             ),
-            ("bits per weight", self.weight_bits, f"weights of at most {self.weight_bits} bits suffice"),
-            ("bits", self.total_bits, f"{self.total_bits} bits in all suffice"),
+            (
+                "bits per weight",
+                self.weight_bits,
+                f"weights of at most {spell(self.weight_bits)} bits suffice",
+            ),
+            ("bits", self.total_bits, f"{spell(self.total_bits)} bits in all suffice"),
         )
         return tuple(
             Bound(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import log2
 from byheart.bounds.vc_dimension import (
+    depth_limited_vc_dimension,
     log2_e_times,
     log2_sign_patterns,
     smallest,
@@ -34,7 +35,7 @@ def remark_4_3(dim: int) -> Bound:
         value=dim,
         assumptions=("every entry of the input map is counted, zero or not",),
         source="Kajitsuka & Sato 2025, Remark 4.3 and eq. (4)",
-        sentence=f"Reading tokens of dimension {dim} takes an input map of at least {dim} parameters.",
+        sentence=f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters.",
     )
 
 
@@ -60,8 +61,8 @@ def theorem_4_2(n_samples: int) -> Bound:
         assumptions=(SHATTERED, CONSTANT, REAL),
         source="Kajitsuka & Sato 2025, Theorem 4.2, through Goldberg & Jerrum 1995, Corollary 2.1",
         sentence=(
-            f"A Transformer that can hold every labelling of {n_samples} sequences of equal tokens "
-            f"has at least {value} parameters."
+            f"A Transformer that can hold every labelling of {spell(n_samples)} sequences of equal tokens "
+            f"has at least {spell(value)} parameters."
         ),
     )
 
@@ -79,8 +80,34 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
         assumptions=(SHATTERED, CONSTANT, REAL, f"one affine map and at most {width} ReLU units per layer"),
         source="Kajitsuka & Sato 2025, Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
         sentence=(
-            f"A ReLU network of width {width} on {dim} inputs that can hold every labelling of {n_samples} "
-            f"points has at least {value} layers."
+            f"A ReLU network of width {width} on {spell(dim)} inputs that can hold every labelling of {spell(n_samples)} "
+            f"points has at least {spell(value)} layers."
+        ),
+    )
+
+
+@realises("KS25-T4.2")
+def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
+    """The same for a stated depth: about N / (L log N) parameters, by Bartlett et al. (2019), Theorem 7.
+
+    `n_maps` = L bounds the affine maps on a path: a block of eq. (4) has four (two of attention, two of the
+    feed-forward part), E_in and E_out one each.
+    """
+    value = 0
+    if n_samples:
+        enough = smallest(lambda w: depth_limited_vc_dimension(w, n_maps) >= n_samples)
+        value = min(n_samples, enough)
+    return Bound(
+        name=f"KS25 Theorem 4.2 with {n_maps} maps",
+        statement="KS25-T4.2",
+        quantity=f"parameters with at most {n_maps} affine maps on a path",
+        kind="lower",
+        value=value,
+        assumptions=(SHATTERED, CONSTANT, REAL),
+        source="Kajitsuka & Sato 2025, Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
+        sentence=(
+            f"A network of {spell(n_maps)} maps that can hold every labelling of {spell(n_samples)} sequences "
+            f"of equal tokens has at least {spell(value)} parameters."
         ),
     )
 
@@ -118,8 +145,8 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
         assumptions=(SHATTERED, HARD, REAL),
         source="Kajitsuka & Sato 2025, Theorem 4.3, eqs. (94)-(96)",
         sentence=(
-            f"A hard-attention Transformer that can hold every labelling of {n_outputs} distinct contexts "
-            f"has at least {value} parameters."
+            f"A hard-attention Transformer that can hold every labelling of {spell(n_outputs)} distinct contexts "
+            f"has at least {spell(value)} parameters."
         ),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import ceil_fraction, ln
 from byheart.theorems import realises
 
@@ -36,8 +36,8 @@ def lemma_1(n_parameters: int, vocab: int) -> Bound:
         assumptions=(SMOOTH, REAL, "every distribution of full support must be reachable"),
         source=f"{_PAPER}, Lemma 1",
         sentence=(
-            f"A smooth model of {n_parameters} parameters interpolates arbitrary distributions over {vocab} "
-            f"tokens on at most {value} contexts."
+            f"A smooth model of {spell(n_parameters)} parameters interpolates arbitrary distributions over {spell(vocab)} "
+            f"tokens on at most {spell(value)} contexts."
         ),
     )
 
@@ -56,8 +56,8 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
         assumptions=(SMOOTH, REAL, "every distribution of full support must be reachable"),
         source=f"{_PAPER}, Lemma 1",
         sentence=(
-            f"Arbitrary next-token distributions over {vocab} tokens on {n_contexts} contexts need at least "
-            f"{value} parameters."
+            f"Arbitrary next-token distributions over {spell(vocab)} tokens on {spell(n_contexts)} contexts need at least "
+            f"{spell(value)} parameters."
         ),
     )
 
@@ -77,8 +77,8 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
         assumptions=(SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy"),
         source=f"{_PAPER}, Theorem 1",
         sentence=(
-            f"A model of {n_parameters} parameters cannot reach the entropy of every corpus over {vocab} "
-            f"tokens with more than {value} contexts."
+            f"A model of {spell(n_parameters)} parameters cannot reach the entropy of every corpus over {spell(vocab)} "
+            f"tokens with more than {spell(value)} contexts."
         ),
     )
 
@@ -97,8 +97,8 @@ def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
         assumptions=(SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy"),
         source=f"{_PAPER}, Theorem 1",
         sentence=(
-            f"Reaching the entropy of every corpus with {n_contexts} contexts over {vocab} tokens takes at "
-            f"least {value} parameters."
+            f"Reaching the entropy of every corpus with {spell(n_contexts)} contexts over {spell(vocab)} tokens takes at "
+            f"least {spell(value)} parameters."
         ),
     )
 
@@ -138,7 +138,7 @@ def theorem_5(shape: DecoderShape) -> Bound:
         value=shape.hidden_width,
         assumptions=(ANALYTIC, REAL, "one layer of eq. (2), no residual connections or normalisation"),
         source=f"{_PAPER}, Theorem 5",
-        sentence=f"A one-layer decoder holds any {shape.hidden_width} contexts, one per neuron.",
+        sentence=f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron.",
     )
 
 
@@ -164,7 +164,7 @@ def theorem_7(hidden_width: int) -> Bound:
         value=hidden_width,
         assumptions=(ANALYTIC, REAL, "token averaging in place of attention"),
         source=f"{_PAPER}, Theorem 7",
-        sentence=f"Token averaging with {hidden_width} neurons holds any {hidden_width} contexts.",
+        sentence=f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts.",
     )
 
 
@@ -242,7 +242,7 @@ def _sufficient(theorem: str, statement: str, n_contexts: int, value: int, form:
         value=value,
         assumptions=(ANALYTIC, REAL, f"{form}, {n_contexts} neurons"),
         source=f"{_PAPER}, {theorem}",
-        sentence=f"By {theorem} of MFT24, {value} parameters suffice for any {n_contexts} contexts.",
+        sentence=f"By {theorem} of MFT24, {spell(value)} parameters suffice for any {spell(n_contexts)} contexts.",
     )
 
 

@@ -14,7 +14,7 @@ from byheart.bounds import kajitsuka_sato_2025 as ks25
 from byheart.bounds import kajitsuka_sato_2025_lower as ks25_lower
 from byheart.bounds import madden_2024
 from byheart.bounds.architecture import Architecture
-from byheart.bounds.bound import Bound, NotApplicable
+from byheart.bounds.bound import Bound, NotApplicable, spell
 from byheart.bounds.counting import label_bits, parameter_floor
 from byheart.bounds.empirical import PUBLISHED_LAWS, EmpiricalLaw
 from byheart.bounds.problem import Problem
@@ -182,8 +182,8 @@ def _stored(architecture: Architecture, value_bits: int, word: int) -> Bound:
         assumptions=(f"{word} bits per parameter", "the values of facts are arbitrary and independent"),
         source="Kajitsuka & Sato 2025, Remark 4.4",
         sentence=(
-            f"{architecture.parameters} parameters of {word} bits have 2^{total} states, so at most "
-            f"{total // value_bits} arbitrary facts of {value_bits} bits fit."
+            f"{spell(architecture.parameters)} parameters of {word} bits have 2^{spell(total)} states, so at most "
+            f"{spell(total // value_bits)} arbitrary facts of {spell(value_bits)} bits fit."
         ),
     )
 

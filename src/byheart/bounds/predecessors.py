@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import Rational, as_fraction, ceil_fraction, floor_log2, log2
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalised
 from byheart.bounds.vc_dimension import log2_e_times, smallest
@@ -33,7 +33,7 @@ def sontag_1997(n_samples: int) -> Bound:
             REAL,
         ),
         source="Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters",
-        sentence=f"Without separation, {n_samples} points take at least {value} parameters.",
+        sentence=f"Without separation, {spell(n_samples)} points take at least {spell(value)} parameters.",
     )
 
 
@@ -78,7 +78,7 @@ def siegel_2024(n_samples: int, radius: Rational | float, separation: Rational |
             REAL,
         ),
         source="after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks, with constants",
-        sentence=f"{n_samples} points this close take at least {value} parameters of a ReLU network.",
+        sentence=f"{spell(n_samples)} points this close take at least {spell(value)} parameters of a ReLU network.",
     )
 
 
@@ -156,7 +156,7 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
         value=value,
         assumptions=(*_LINEARLY_INDEPENDENT, REAL),
         source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
-        sentence=f"One layer of {n_heads} heads memorises any {value} such examples.",
+        sentence=f"One layer of {spell(n_heads)} heads memorises any {spell(value)} such examples.",
     )
 
 
@@ -189,7 +189,7 @@ def linear_memory(dim: int) -> Bound:
         value=dim,
         assumptions=("fixed embeddings, those of the keys linearly independent", REAL),
         source="Cabannes, Dohmatob & Bietti 2024, as restated in DPC24 section 6",
-        sentence=f"A {dim} x {dim} matrix stores {dim} associations.",
+        sentence=f"A {spell(dim)} x {spell(dim)} matrix stores {spell(dim)} associations.",
     )
 
 
@@ -210,5 +210,5 @@ def _sufficient(
         value=value,
         assumptions=assumptions,
         source=source,
-        sentence=f"By {name}, {value} parameters suffice.",
+        sentence=f"By {name}, {spell(value)} parameters suffice.",
     )

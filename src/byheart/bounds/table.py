@@ -9,7 +9,7 @@ from typing import Protocol
 from byheart.bounds import dana_2024, madden_2024, predecessors
 from byheart.bounds import kajitsuka_sato_2025 as upper
 from byheart.bounds import kajitsuka_sato_2025_lower as lower
-from byheart.bounds.bound import Bound, NotApplicable
+from byheart.bounds.bound import Bound, NotApplicable, spell
 from byheart.bounds.counting import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.bounds.problem import Problem, problem_of
 from byheart.data import Dataset
@@ -313,5 +313,5 @@ def _built(problem: Problem, constructions: Mapping[str, SizeOf]) -> Iterator[En
                 value=int(value),
                 assumptions=("those the construction checks on the data",),
                 source=f"this project's construction {name}",
-                sentence=f"The construction {name} would take {value} {quantity}.",
+                sentence=f"The construction {name} would take {spell(value)} {quantity}.",
             )

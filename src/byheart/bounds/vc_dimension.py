@@ -92,6 +92,17 @@ def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
     return depth + 1 + _solved_exponent(hidden + whole, reach)
 
 
+def depth_limited_vc_dimension(n_parameters: int, n_maps: int) -> int:
+    """VC dimension of a ReLU network with at most `n_maps` affine maps on any path, by the same theorem.
+
+    With L = `n_maps` and W parameters: at most W / 2 hidden units (each has a weight and a bias), so R is
+    at most L (W / 2 + 1), and S is at most L W.
+    """
+    if min(n_parameters, n_maps) < 1:
+        raise ValueError("n_parameters and n_maps must be at least 1")
+    return n_maps + _solved_exponent(n_maps * n_parameters, n_maps * (n_parameters // 2 + 1))
+
+
 def _solved_exponent(exponent: int, reach: int) -> int:
     # r = 2 e R, at least 16 as the lemma asks; log2 log2 r is bounded by log2 of an upper end
     euler = e().high
