@@ -23,9 +23,13 @@ def sparse(draw: st.DrawFn, shape: tuple[int, int], *, bits: int, scale: int = 1
 
 
 @st.composite
-def exact_networks(draw: st.DrawFn, *, bits: int = 70, pools: bool = True) -> Transformer:
+def exact_networks(
+    draw: st.DrawFn, *, bits: int = 70, pools: bool = True, sparse_patterns: bool = True
+) -> Transformer:
     """Uniform attention scaled by the sequence length, feed-forward layers, perhaps a final pooling."""
     model, dim, seq_len = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    has_extra = sparse_patterns and draw(st.booleans())
+    patterns = st.sampled_from(("full", "gather", "scatter") if sparse_patterns else ("full",))
     layers: list[FeedForward | Attention | SumPool] = []
     for _ in range(draw(st.integers(0, 4))):
         if draw(st.booleans()):
@@ -43,11 +47,12 @@ def exact_networks(draw: st.DrawFn, *, bits: int = 70, pools: bool = True) -> Tr
             heads = tuple(
                 Head(
                     sparse(draw, (size, model), bits=bits),
-                    sparse(draw, (model, size), bits=bits, scale=seq_len),
+                    sparse(draw, (model, size), bits=bits, scale=seq_len + has_extra),
                 )
                 for _ in range(draw(st.integers(1, 2)))
             )
-            layers.append(Attention(heads, "uniform"))
+            layers.append(Attention(heads, "uniform", draw(patterns)))
+    extra = sparse(draw, (1, dim), bits=bits) if has_extra else None
     if pools and draw(st.booleans()):
         layers.append(SumPool())
     embedding = None
@@ -56,7 +61,7 @@ def exact_networks(draw: st.DrawFn, *, bits: int = 70, pools: bool = True) -> Tr
         positions = sparse(draw, (seq_len, dim), bits=bits) if draw(st.booleans()) else None
         embedding = Embedding(sparse(draw, (n_vocab, dim), bits=bits), positions)
     w_in, w_out = sparse(draw, (model, dim), bits=bits), sparse(draw, (1, model), bits=bits)
-    return Transformer(w_in, tuple(layers), w_out, seq_len, embedding)
+    return Transformer(w_in, tuple(layers), w_out, seq_len, embedding, extra=extra)
 
 
 def inputs_for(network: Transformer, rng: np.random.Generator, n_samples: int) -> np.ndarray:

@@ -89,6 +89,7 @@ class Method:
 _MODULES = {
     "kajitsuka-sato-2025": "byheart.construct.kajitsuka_sato_2025",
     "kajitsuka-sato-2025-bits": "byheart.construct.kajitsuka_sato_2025.limited_bits",
+    "kajitsuka-sato-2025-sparse": "byheart.construct.kajitsuka_sato_2025.sparse",
 }
 
 
@@ -145,5 +146,12 @@ def statistics_of(data: Dataset) -> Statistics:
     lengths = getattr(data.inputs, "lengths", None)
     ragged = lengths is not None and len(lengths) > 0 and int(lengths.min()) != int(lengths.max())
     return Statistics(
-        data.n_samples, data.seq_len, data.n_classes, data.dim, data.vocab, data.ordered, ragged, task=data.task
+        data.n_samples,
+        data.seq_len,
+        data.n_classes,
+        data.dim,
+        data.vocab,
+        data.ordered,
+        ragged,
+        task=data.task,
     )

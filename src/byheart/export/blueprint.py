@@ -7,7 +7,7 @@ a file that claims more layers than it has bytes is refused before anything is b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, get_args
 
@@ -19,6 +19,7 @@ from byheart.network.architecture import (
     FeedForward,
     Head,
     Layer,
+    Pattern,
     Precision,
     SumPool,
     Transformer,
@@ -49,6 +50,7 @@ class LayerRun:
     n_layers: int
     sizes: tuple[int, ...] = ()
     attention: AttentionKind | None = None
+    pattern: Pattern = "full"
 
     def matrices(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
         """Name and shape of every parameter of one such layer; a bias has one column."""
@@ -77,6 +79,7 @@ class LayerRun:
                 "n_layers": self.n_layers,
                 "attention": self.attention,
                 "head_sizes": list(self.sizes),
+                **({} if self.pattern == "full" else {"pattern": self.pattern}),
             }
         return {"kind": self.kind}
 
@@ -93,7 +96,10 @@ class LayerRun:
         sizes = fields.integers("head_sizes", 0, MAX_COLUMNS)
         if not sizes:
             raise fields.refuse("head_sizes", "a list of at least one head size")
-        return LayerRun("attention", n_layers, sizes, attention)
+        pattern: Any = fields.text("pattern", get_args(Pattern)) if fields.has("pattern") else "full"
+        if pattern != "full" and attention != "uniform":
+            raise fields.refuse("pattern", f"full for {attention} attention")
+        return LayerRun("attention", n_layers, sizes, attention, pattern)
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ class Blueprint:
     has_positions: bool
     pad: int | None
     runs: tuple[LayerRun, ...]
+    has_extra: bool = False
 
     @property
     def n_layers(self) -> int:
@@ -135,6 +142,8 @@ class Blueprint:
             found.append(("embedding.tokens", (self.n_vocab, self.dim)))
         if self.has_positions:
             found.append(("embedding.positions", (self.seq_len, self.dim)))
+        if self.has_extra:
+            found.append(("extra", (1, self.dim)))
         return [*found, ("w_in", (self.model_width, self.dim))]
 
     def matrices(self) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -157,9 +166,10 @@ class Blueprint:
         embedding = None
         if self.n_vocab is not None:
             embedding = Embedding(take(), take() if self.has_positions else None)
+        extra = take() if self.has_extra else None
         w_in = take()
         layers = tuple(_layer(run, take) for run in self.runs for _ in range(run.n_layers))
-        return Transformer(w_in, layers, take(), self.seq_len, embedding, self.pad)
+        return Transformer(w_in, layers, take(), self.seq_len, embedding, self.pad, extra)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in model.json."""
@@ -172,6 +182,7 @@ class Blueprint:
             "n_vocab": self.n_vocab,
             "positions": self.has_positions,
             "pad": self.pad,
+            **({"extra_token": True} if self.has_extra else {}),
             "layers": [run.to_json() for run in self.runs],
         }
 
@@ -194,6 +205,7 @@ class Blueprint:
             has_positions,
             pad,
             tuple(LayerRun.from_json(run) for run in fields.children("layers")),
+            fields.boolean("extra_token") if fields.has("extra_token") else False,
         )
 
 
@@ -207,7 +219,7 @@ def _layer(run: LayerRun, take: Callable[[], Weights]) -> Layer:
     heads = tuple(
         Head(take(), take(), take() if scored else None, take() if scored else None) for _ in run.sizes
     )
-    return Attention(heads, run.attention)
+    return Attention(heads, run.attention, run.pattern)
 
 
 def blueprint(network: Transformer) -> Blueprint:
@@ -227,6 +239,7 @@ def blueprint(network: Transformer) -> Blueprint:
         embedding is not None and embedding.positions is not None,
         network.pad,
         tuple(runs),
+        network.extra is not None,
     )
     _check_can_be_read_back(plan)
     return plan
@@ -236,12 +249,13 @@ def _shape_of(layer: Layer) -> LayerRun:
     if isinstance(layer, FeedForward):
         return LayerRun("feed-forward", 1, (layer.hidden_width,))
     if isinstance(layer, Attention):
-        return LayerRun("attention", 1, tuple(int(head.value.shape[0]) for head in layer.heads), layer.kind)
+        sizes = tuple(int(head.value.shape[0]) for head in layer.heads)
+        return LayerRun("attention", 1, sizes, layer.kind, layer.pattern)
     return LayerRun("sum-pool", 1)
 
 
 def _repeated(run: LayerRun, n_layers: int) -> LayerRun:
-    return LayerRun(run.kind, n_layers, run.sizes, run.attention)
+    return replace(run, n_layers=n_layers)
 
 
 def _check_can_be_read_back(plan: Blueprint) -> None:

@@ -19,6 +19,7 @@ from byheart.network.dyadic import SparseMatrix, Weights
 from byheart.theorems import realises
 
 AttentionKind = Literal["softmax", "hardmax", "uniform"]
+Pattern = Literal["full", "gather", "scatter"]
 Precision = Literal["exact", "float64", "float32"]
 
 
@@ -87,15 +88,23 @@ class Attention:
     softmax  A = softmax((W_K Z)ᵀ W_Q Z), column by column (KS25 eq. 2; no 1/√s, as there)
     hardmax  the same with hardmax, ties shared equally (eqs. 1 and 12)
     uniform  A = 1/n everywhere (eq. 39), what softmax gives with a zero key
+
+    Sparse patterns (KS25 Remark 4.5) exist for uniform attention, with n connections instead of n²:
+
+    gather   only the first token reads, from all tokens
+    scatter  every token reads the first token only
     """
 
     heads: tuple[Head, ...]
     kind: AttentionKind
+    pattern: Pattern = "full"
 
     def __post_init__(self) -> None:
         """Check that the heads fit and have the parts their kind needs."""
         if not self.heads:
             raise ShapeMismatch("an attention layer needs at least one head.")
+        if self.pattern != "full" and self.kind != "uniform":
+            raise ShapeMismatch(f"the pattern {self.pattern} exists for uniform attention only.")
         for number, head in enumerate(self.heads):
             size, model = head.value.shape
             _expect(f"output of head {number}", head.output, (model, size))
@@ -107,6 +116,10 @@ class Attention:
             for name, weights in (("key", head.key), ("query", head.query)):
                 if weights is not None:
                     _expect(f"{name} of head {number}", weights, (size, model))
+
+    def connections(self, n_tokens: int) -> int:
+        """How many pairs of tokens attend to one another."""
+        return n_tokens**2 if self.pattern == "full" else n_tokens
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
         """Every weight matrix by name."""
@@ -147,7 +160,8 @@ class Transformer:
     """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding where the inputs are token ids.
 
     Sequences have exactly `seq_len` tokens. Shorter sequences of ids are filled up on the left with the id
-    `pad`, so the last token, which carries the label of next-token prediction, stays last.
+    `pad`, so the last token, which carries the label of next-token prediction, stays last. An `extra` token, if there is
+    one, is put before every sequence after embedding; its own output is left out.
     """
 
     w_in: Weights  # (m, d)
@@ -156,6 +170,7 @@ class Transformer:
     seq_len: int
     embedding: Embedding | None = None
     pad: int | None = None
+    extra: Weights | None = None  # (1, d)
 
     def __post_init__(self) -> None:
         """Check that every layer fits the residual stream and that exact and float weights are not mixed."""
@@ -168,6 +183,8 @@ class Transformer:
             _expect("the token embedding", self.embedding.tokens, (self.embedding.tokens.shape[0], dim))
             if self.embedding.positions is not None:
                 _expect("the position embedding", self.embedding.positions, (self.seq_len, dim))
+        if self.extra is not None:
+            _expect("the extra token", self.extra, (1, dim))
         for number, layer in enumerate(self.layers):
             if isinstance(layer, FeedForward) and layer.w1.shape[1] != model:
                 raise ShapeMismatch(f"layer {number} reads {layer.w1.shape[1]} channels, not {model}.")
@@ -207,6 +224,8 @@ class Transformer:
         if self.embedding is not None:
             for name, weights in self.embedding.parameters():
                 yield f"embedding.{name}", weights
+        if self.extra is not None:
+            yield "extra", self.extra
         yield "w_in", self.w_in
         for number, layer in enumerate(self.layers):
             for name, weights in layer.parameters():

@@ -56,6 +56,9 @@ def evaluate(
         return _one_by_one(network, encoded, last_only)
     rows = Partition(None, np.zeros(0, dtype=np.int64), n_samples * seq_len)
     tokens = _input_columns(network, encoded, rows)
+    if network.extra is not None:
+        seq_len += 1
+        rows, tokens = _with_extra(network.extra, tokens, rows, seq_len)
     stream = [_linear(rows, _terms(row, tokens)) for row in as_sparse(network.w_in).rows()]
     mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
     n_tokens = seq_len
@@ -81,8 +84,10 @@ def evaluate(
         rows, stream = _only_last(stream, rows, n_tokens)
         n_tokens = 1
     output = _linear(rows, _terms(as_sparse(network.w_out).rows()[0], stream))
-    index = output.partition.index_of(rows)
-    return ExactValues(output.numbers.fractions(), index if last_only else index.reshape(n_samples, n_tokens))
+    index = output.partition.index_of(rows).reshape(n_samples, n_tokens)
+    if network.extra is not None and n_tokens > 1:
+        index = index[:, 1:]
+    return ExactValues(output.numbers.fractions(), index[:, 0] if last_only else index)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,28 +218,62 @@ def _feed_forward(layer: FeedForward, stream: Sequence[Column], rows: Partition)
 def _uniform_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column]:
-    """Z + Σ_h W_O W_V (1/n) Σ_k Z_k; every token of a sequence receives the same."""
+    """Z + Σ_h W_O W_V (1/n) Σ_k Z_k; every token of a sequence receives the same, with `gather` only the first.
+
+    With `scatter` every token receives W_O W_V Z_1.
+    """
     sequences = Partition(rows, np.arange(rows.n_groups) // n_tokens, rows.n_groups // n_tokens)
     updated = list(stream)
     for head in layer.heads:
         sums = []
         for row in as_sparse(head.value).rows():
             value = _linear(rows, _terms(row, stream))
-            sums.append(
-                Column(sequences, segment_sums(value.numbers, value.partition.index_of(rows), n_tokens))
-            )
+            index = value.partition.index_of(rows)
+            if layer.pattern == "scatter":
+                sums.append(Column(sequences, value.numbers.take(index[::n_tokens])))
+            else:
+                sums.append(Column(sequences, segment_sums(value.numbers, index, n_tokens)))
         for channel, row in enumerate(as_sparse(head.output).rows()):
             if row:
                 total = _linear(rows, _terms(row, sums))
-                mean = divided(total.numbers, n_tokens)
-                if mean is None:
-                    raise NotExact(
-                        f"a mean over {n_tokens} tokens is no dyadic rational here.\n"
-                        f"  Scale W_O·W_V by {n_tokens}, or evaluate with the interpreter."
-                    )
-                change = _distinct(Column(total.partition, mean))
+                change = _distinct(total if layer.pattern == "scatter" else _mean(total, n_tokens))
+                if layer.pattern == "gather":
+                    change = _first_only(change, rows, n_tokens)
                 updated[channel] = _linear(rows, [(ONE, updated[channel]), (ONE, change)])
     return updated
+
+
+def _mean(total: Column, n_tokens: int) -> Column:
+    mean = divided(total.numbers, n_tokens)
+    if mean is None:
+        raise NotExact(
+            f"a mean over {n_tokens} tokens is no dyadic rational here.\n"
+            f"  Scale W_O·W_V by {n_tokens}, or evaluate with the interpreter."
+        )
+    return Column(total.partition, mean)
+
+
+def _first_only(column: Column, rows: Partition, n_tokens: int) -> Column:
+    """The column at the first token of each sequence, zero at the others."""
+    index = column.partition.index_of(rows) + 1
+    index[np.arange(len(index)) % n_tokens != 0] = 0
+    numbers = Fixed.from_fractions([Fraction(0), *column.numbers.fractions()])
+    return Column(Partition(rows, index, len(numbers)), numbers)
+
+
+def _with_extra(
+    extra: Weights, tokens: Sequence[Column], rows: Partition, seq_len: int
+) -> tuple[Partition, list[Column]]:
+    """The same columns with one more token, the same for all, before each sequence of now `seq_len` tokens."""
+    longer = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // (seq_len - 1) * seq_len)
+    columns = []
+    for column, entries in zip(tokens, _table(extra), strict=True):
+        values = [*column.numbers.fractions(), entries.get(0, Fraction(0))]
+        index = column.partition.index_of(rows).reshape(-1, seq_len - 1)
+        first = np.full((len(index), 1), len(values) - 1)
+        partition = Partition(longer, np.concatenate([first, index], axis=1).ravel(), len(values))
+        columns.append(_distinct(Column(partition, Fixed.from_fractions(values))))
+    return longer, columns
 
 
 def _is_vectorised(layer: Attention) -> bool:
@@ -246,7 +285,7 @@ def _is_vectorised(layer: Attention) -> bool:
 def _hard_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column] | None:
-    """Heads of size 1: token k gives token l the score key_l · query_k, so only the order of the keys and the sign of the query count.
+    """Heads of size 1: token k gives token l the score key_l · query_k; the order of keys and the query's sign decide.
 
     None where tied tokens have different values: their mean may be no dyadic rational, and is left to the interpreter.
     """

@@ -60,6 +60,10 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
         if positions is not None:
             yield _bits_of_sum([vectors, np.broadcast_to(_array(positions), vectors.shape)]), "the embedding"
             vectors = vectors + _array(positions)
+    if network.extra is not None or any(
+        getattr(layer, "pattern", "full") != "full" for layer in network.layers
+    ):
+        raise UsageError("sparse attention patterns are not covered by this check.")
     bits, stream = _linear(vectors, _array(network.w_in))
     yield bits, "w_in"
     for at, layer in enumerate(network.layers):

@@ -52,6 +52,7 @@ def as_floats(network: Transformer, precision: str = "float64") -> Transformer:
         layers=tuple(layer_as_floats(f"layers.{at}", layer) for at, layer in enumerate(network.layers)),
         w_out=dense("w_out", network.w_out, precision),
         embedding=embedding,
+        extra=None if network.extra is None else dense("extra", network.extra, precision),
     )
 
 

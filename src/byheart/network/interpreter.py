@@ -28,6 +28,8 @@ def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
     `sequence` holds `seq_len` token ids, or `seq_len` vectors of floats (each float is a rational number).
     """
     tokens = _embedded(network.embedding, sequence)
+    if network.extra is not None:
+        tokens = [*_rows(network.extra, [0]), *tokens]
     stream = _apply(network.w_in, tokens)
     for layer in network.layers:
         if isinstance(layer, FeedForward):
@@ -37,6 +39,8 @@ def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
         else:
             assert isinstance(layer, SumPool)
             stream = [[sum(channel, Fraction(0)) for channel in zip(*stream, strict=True)]]
+    if network.extra is not None and len(stream) > 1:
+        stream = stream[1:]
     return _apply(network.w_out, stream)
 
 
@@ -124,8 +128,14 @@ def _attention(layer: Attention, stream: list[Vector]) -> list[Vector]:
 def _mixtures(layer: Attention, head: Head, stream: list[Vector]) -> list[Vector]:
     """For each token, the weights it gives to all tokens."""
     n_tokens = len(stream)
+    everyone = [Fraction(1, n_tokens)] * n_tokens
+    nobody = [Fraction(0)] * n_tokens
+    if layer.pattern == "gather":
+        return [everyone] + [nobody] * (n_tokens - 1)
+    if layer.pattern == "scatter":
+        return [[Fraction(1), *nobody[1:]]] * n_tokens
     if layer.kind == "uniform":
-        return [[Fraction(1, n_tokens)] * n_tokens] * n_tokens
+        return [everyone] * n_tokens
     assert head.key is not None
     assert head.query is not None
     keys = _apply(head.key, stream)

@@ -41,21 +41,27 @@ class AttentionModule(nn.Module):
         output: torch.Tensor,
         key: torch.Tensor | None,
         query: torch.Tensor | None,
+        pattern: str = "full",
     ) -> None:
         """Wrap weights of shape (heads, s, m), output (heads, m, s)."""
         super().__init__()
-        self.kind = kind
+        self.kind, self.pattern = kind, pattern
         self.value, self.output = nn.Parameter(value), nn.Parameter(output)
         self.key = None if key is None else nn.Parameter(key)
         self.query = None if query is None else nn.Parameter(query)
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         """(batch, seq, m) to (batch, seq, m)."""
+        if self.pattern == "scatter":
+            values = torch.einsum("hsm,bm->bhs", self.value, stream[:, 0])
+            return stream + torch.einsum("hms,bhs->bm", self.output, values)[:, None]
         values = torch.einsum("hsm,bnm->bhns", self.value, stream)
         if self.kind == "uniform":
             # the sum first: integers stay integers, and W_O may carry the factor n
             mixed = values.sum(dim=2, keepdim=True)
             change = torch.einsum("hms,bhns->bnm", self.output, mixed) / stream.shape[1]
+            if self.pattern == "gather":
+                return torch.cat([stream[:, :1] + change, stream[:, 1:]], dim=1)
             return stream + change
         assert self.key is not None
         assert self.query is not None
@@ -88,9 +94,11 @@ class TransformerModule(nn.Module):
         w_in: torch.Tensor,
         layers: list[nn.Module],
         w_out: torch.Tensor,
+        extra: torch.Tensor | None = None,
     ) -> None:
         """Wrap the parts."""
         super().__init__()
+        self.extra = None if extra is None else nn.Parameter(extra)
         self.embedding = embedding
         self.positions = None if positions is None else nn.Parameter(positions)
         self.w_in, self.w_out = nn.Parameter(w_in), nn.Parameter(w_out)
@@ -101,9 +109,13 @@ class TransformerModule(nn.Module):
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         if self.positions is not None:
             vectors = vectors + self.positions
+        if self.extra is not None:
+            vectors = torch.cat([self.extra.expand(len(vectors), 1, -1), vectors], dim=1)
         stream = nn.functional.linear(vectors.to(self.w_in.dtype), self.w_in)
         for layer in self.layers:
             stream = layer(stream)
+        if self.extra is not None and stream.shape[1] > 1:
+            stream = stream[:, 1:]
         return nn.functional.linear(stream, self.w_out)
 
 
@@ -144,14 +156,24 @@ def to_module(network: Transformer, dtype: str | None = None) -> TransformerModu
             stacked = {name: torch.stack(tensors) for name, tensors in parts.items()}
             layers.append(
                 AttentionModule(
-                    layer.kind, stacked["value"], stacked["output"], stacked.get("key"), stacked.get("query")
+                    layer.kind,
+                    stacked["value"],
+                    stacked["output"],
+                    stacked.get("key"),
+                    stacked.get("query"),
+                    layer.pattern,
                 )
             )
         else:
             assert isinstance(layer, SumPool)
             layers.append(SumPoolModule())
     return TransformerModule(
-        embedding, positions, tensor("w_in", network.w_in), layers, tensor("w_out", network.w_out)
+        embedding,
+        positions,
+        tensor("w_in", network.w_in),
+        layers,
+        tensor("w_out", network.w_out),
+        None if network.extra is None else tensor("extra", network.extra),
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from byheart.network.architecture import Attention, Transformer
+from byheart.network.architecture import Attention, Layer, Transformer
 from byheart.network.dyadic import SparseMatrix, Weights
 
 
@@ -18,7 +18,7 @@ def weights_digest(network: Transformer) -> str:
     as "row col mantissa exponent", float weights as their little-endian bytes. One changed bit changes it.
     """
     digest = hashlib.sha256()
-    kinds = [layer.kind if isinstance(layer, Attention) else type(layer).__name__ for layer in network.layers]
+    kinds = [_kind(layer) for layer in network.layers]
     pad = "none" if network.pad is None else network.pad
     head = f"byheart weights 1\n{network.precision} {network.seq_len} {pad}\n{' '.join(kinds)}\n"
     digest.update(head.encode())
@@ -26,6 +26,12 @@ def weights_digest(network: Transformer) -> str:
         digest.update(f"{name} {'x'.join(map(str, weights.shape))}\n".encode())
         digest.update(_content(weights))
     return digest.hexdigest()
+
+
+def _kind(layer: Layer) -> str:
+    if not isinstance(layer, Attention):
+        return type(layer).__name__
+    return layer.kind if layer.pattern == "full" else f"{layer.kind}-{layer.pattern}"
 
 
 def _content(weights: Weights) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Literal
 
 from byheart.construct.kajitsuka_sato_2025.mapping import ContextualMapping
@@ -16,7 +17,7 @@ from byheart.construct.kajitsuka_sato_2025.memorise import (
 )
 from byheart.construct.kajitsuka_sato_2025.steps import Program, Step, Unit, clear, emit
 from byheart.construct.registry import Statistics, statistics_of
-from byheart.data.dataset import Dataset, Task
+from byheart.data.dataset import Dataset
 from byheart.network.architecture import Attention, Embedding, Head, Layer, SumPool, Transformer
 from byheart.network.counting import Size
 from byheart.network.dyadic import Number, SparseMatrix, as_sparse
@@ -41,8 +42,13 @@ class Assembled:
     second: LookupPlan
 
 
-def assemble(mapping: ContextualMapping, data: Dataset, plan: Planner = plan_lookup) -> Assembled:
-    """The network that computes the mapping and looks the label up."""
+def assemble(
+    mapping: ContextualMapping, data: Dataset, plan: Planner = plan_lookup, *, is_sparse: bool = False
+) -> Assembled:
+    """The network that computes the mapping and looks the label up.
+
+    With `is_sparse`, the sum goes through an extra token by two attention layers of n + 1 connections each (Remark 4.5).
+    """
     statistics = measured_statistics(data, mapping)
     entrance = entrance_of(statistics, plan)
     first_program, first = _first_part(mapping, entrance, plan)
@@ -51,13 +57,14 @@ def assemble(mapping: ContextualMapping, data: Dataset, plan: Planner = plan_loo
         w_in=_w_in(mapping, entrance),
         layers=(
             *emit(first_program, REGISTERS),
-            _mixing(data.task, data.seq_len),
+            *_mixing(data, is_sparse),
             *emit(second_program, REGISTERS),
         ),
         w_out=SparseMatrix.of((1, MODEL_WIDTH), {(0, CHANNEL[LOOKUP.into]): 1}),
         seq_len=data.seq_len,
         embedding=_embedding(mapping, entrance),
         pad=mapping.words.pad,
+        extra=_extra_token(mapping, entrance) if is_sparse else None,
     )
     return Assembled(network, entrance, first, second)
 
@@ -108,15 +115,33 @@ def _first_part(
     return (shift, *program), chosen
 
 
-def _mixing(task: Task, seq_len: int) -> Layer:
+def _mixing(data: Dataset, is_sparse: bool) -> tuple[Layer, ...]:
     """The sum of φ over the sequence: W_O·W_V scaled by n, so that the mean is the sum (erratum 8); or a deep set's pooling."""
-    if task == "set":
-        return SumPool()
+    if data.task == "set":
+        return (SumPool(),)
     head = Head(
         value=SparseMatrix.of((1, MODEL_WIDTH), {(0, CHANNEL[LOOKUP.into]): 1}),
-        output=SparseMatrix.of((MODEL_WIDTH, 1), {(CHANNEL[SUM], 0): seq_len}),
+        output=SparseMatrix.of((MODEL_WIDTH, 1), {(CHANNEL[SUM], 0): data.seq_len + is_sparse}),
     )
-    return Attention((head,), "uniform")
+    if not is_sparse:
+        return (Attention((head,), "uniform"),)
+    # φ of the extra token is 0, so it gathers the sum of the others, and every token then reads it
+    copy = Head(
+        value=SparseMatrix.of((1, MODEL_WIDTH), {(0, CHANNEL[SUM]): 1}),
+        output=SparseMatrix.of((MODEL_WIDTH, 1), {(CHANNEL[SUM], 0): 1}),
+    )
+    return Attention((head,), "uniform", "gather"), Attention((copy,), "uniform", "scatter")
+
+
+def _extra_token(mapping: ContextualMapping, entrance: Entrance) -> SparseMatrix:
+    """A vector whose place on the line is at least 2 beyond every word, so that φ is 0 there (Lemma C.1)."""
+    line = mapping.word_line
+    axis = next(at for at, value in enumerate(line.coefficients) if value)
+    beyond = max(line.values) + 2 - line.offset
+    # a whole number of the right sign: coefficient · entry >= beyond
+    entry = ceil(abs(beyond) / abs(line.coefficients[axis])) * (1 if line.coefficients[axis] > 0 else -1)
+    dim = 2 if entrance == "table" else len(line.coefficients)
+    return SparseMatrix.of((1, dim), {(0, axis): entry})
 
 
 def _second_part(mapping: ContextualMapping, data: Dataset, plan: Planner) -> tuple[Program, LookupPlan]:
@@ -192,7 +217,7 @@ def _first_plan(statistics: Statistics, plan: Planner) -> LookupPlan | None:
     return plan(statistics.n_words, statistics.token_bits, statistics.weighting_bits, MODEL_WIDTH)
 
 
-def size_of(statistics: Statistics, plan: Planner = plan_lookup) -> Size:
+def size_of(statistics: Statistics, plan: Planner = plan_lookup, *, is_sparse: bool = False) -> Size:
     """The size `assemble` builds, without building.
 
     Parameters (dense), depth and width are exact if all statistics are measured. Numbers that were not measured are
@@ -212,8 +237,8 @@ def size_of(statistics: Statistics, plan: Planner = plan_lookup) -> Size:
     dim = {"vectors": known.dim or 1, "line": 1, "table": 2}[entrance]
     n_vocab = 0 if known.vocab is None else known.vocab + known.ragged
     table = n_vocab * dim + (known.seq_len if known.ordered and known.vocab is not None else 0)
-    has_attention = known.task != "set"
-    outside = table + MODEL_WIDTH * dim + MODEL_WIDTH + 2 * MODEL_WIDTH * has_attention
+    n_attention = 0 if known.task == "set" else 1 + is_sparse
+    outside = table + is_sparse * dim + MODEL_WIDTH * dim + MODEL_WIDTH + 2 * MODEL_WIDTH * n_attention
     n_dense = outside + sum(n * (2 * MODEL_WIDTH * units + units + MODEL_WIDTH) for n, units in blocks)
     n_nonzero = table + dim + 3 + sum(4 * n * units for n, units in blocks)
     word_bits = max(
@@ -222,7 +247,7 @@ def size_of(statistics: Statistics, plan: Planner = plan_lookup) -> Size:
     return Size(
         parameters_dense=n_dense,
         parameters_nonzero=n_nonzero,
-        depth=has_attention + sum(n for n, _ in blocks),
+        depth=n_attention + sum(n for n, _ in blocks),
         width=max(MODEL_WIDTH, *(units for n, units in blocks if n)),
         weight_bits=word_bits,
         total_bits=n_nonzero * word_bits,

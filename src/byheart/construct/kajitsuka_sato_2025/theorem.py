@@ -34,10 +34,16 @@ NAME = "kajitsuka-sato-2025"
 
 @dataclass(frozen=True)
 class Tuning:
-    """What may be chosen without touching the guarantee: group sizes, and how finely projections are scaled."""
+    """What may be chosen without touching the guarantee.
+
+    plan         how labelled points are split into groups
+    factor_bits  how finely projections are scaled
+    is_sparse    whether attention goes through an extra token (Remark 4.5)
+    """
 
     plan: Planner = plan_lookup
     factor_bits: int = 6
+    is_sparse: bool = False
 
 
 PLAIN = Tuning()
@@ -149,7 +155,7 @@ def _compiled(
     data.require_finite()
     data.require_consistent()
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
-    built = assemble(mapping, data, tuning.plan)
+    built = assemble(mapping, data, tuning.plan, is_sparse=tuning.is_sparse)
     radius, separation = radius_and_separation(mapping.words.separation)
     return Construction(
         memory=Memory(built.network, data.task, data.label_names, data.tokenizer, data.ordered),
