@@ -90,6 +90,11 @@ _MODULES = {
     "kajitsuka-sato-2025": "byheart.construct.kajitsuka_sato_2025",
     "kajitsuka-sato-2025-bits": "byheart.construct.kajitsuka_sato_2025.limited_bits",
     "kajitsuka-sato-2025-sparse": "byheart.construct.kajitsuka_sato_2025.sparse",
+    "two-layer-relu": "byheart.construct.two_layer_relu",
+    "vardi-2022": "byheart.construct.vardi_2022",
+    "park-2021": "byheart.construct.park_2021",
+    "kim-2023": "byheart.construct.kim_2023",
+    "kajitsuka-sato-2023": "byheart.construct.kajitsuka_sato_2023",
 }
 
 

@@ -1,0 +1,132 @@
+"""Contexts on a line, by one softmax head: the Boltzmann operator, its sharpness scanned instead of taken from the worst case.
+
+A token at place z_k in a sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l, the derivative of log Σ_l
+exp(s z_l) at s = β z_k. If two sequences of equal length had the same c for all s of an interval, their sums
+Σ_l exp(s z_l) would be proportional, hence equal at s = 0, hence equal; so they would be the same multiset.
+For given data, therefore, all but finitely many β of any interval tell all contexts apart, repeated tokens
+included (reconstructed; the source asks for distinct tokens).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import cos, log, pi, sin
+
+import numpy as np
+from jaxtyping import Float, Int
+
+EPS = 2.0**-53
+"""Half the distance of 1 to the next float64: the largest relative error of one rounding."""
+
+_LEAST_BETA, _LARGEST_BETA = 0.05, 60.0
+_PLACES_TO_TRY = 4_000_000  # ids computed during a scan, about
+_ANGLES_PER_BETA = 6
+_FEWEST_TRIALS = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the tokens of all sequences lie on a line, from about 1 to 2, and how far off floats may be.
+
+    direction  the projection that puts vectors there, before 3/2 is added; None if a table holds the places
+    """
+
+    values: Float[np.ndarray, "n_samples seq_len"]
+    error: float
+    direction: Float[np.ndarray, " dim"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class ContextIds:
+    """An id for every context: place_weight · z + context_weight · c, for the sharpness `beta`.
+
+    gap    smallest difference of ids of different contexts
+    error  how far the id that a float64 network computes, in any order of summation, may be from the exact
+           one
+    """
+
+    places: Places
+    beta: float
+    place_weight: float
+    context_weight: float
+    ids: Float[np.ndarray, " n_contexts"]
+    gap: float
+    error: float
+
+
+def boltzmann(
+    places: Float[np.ndarray, "n_samples seq_len"], beta: float
+) -> Float[np.ndarray, "n_samples seq_len"]:
+    """c_k = Σ_l softmax_l(β z_k z_l) z_l for every token of every sequence."""
+    scores = beta * places[:, :, None] * places[:, None, :]
+    scores -= scores.max(axis=2, keepdims=True)
+    weights = np.exp(scores)
+    means: np.ndarray = np.einsum("skl,sl->sk", weights, places) / weights.sum(axis=2)
+    return means
+
+
+def theorem_beta(places: Places) -> float:
+    """(2 ln n + 3) / (smallest gap of places · smallest place): what the theorem takes."""
+    distinct = np.unique(places.values)
+    gap = float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
+    return (2 * log(places.values.shape[1]) + 3) / (gap * float(distinct[0]))
+
+
+def ids_for(
+    places: Places,
+    samples: Int[np.ndarray, " n_contexts"],
+    columns: Int[np.ndarray, " n_contexts"],
+    beta: float,
+    angle: float,
+) -> ContextIds:
+    """The ids of the contexts at (samples, columns), one of each, for one sharpness and one mixture of place and context."""
+    contexts = boltzmann(places.values, beta)[samples, columns]
+    return _mixed(places, places.values[samples, columns], contexts, beta, angle)
+
+
+def _mixed(
+    places: Places,
+    own: Float[np.ndarray, " n_contexts"],
+    contexts: Float[np.ndarray, " n_contexts"],
+    beta: float,
+    angle: float,
+) -> ContextIds:
+    spread = float(np.ptp(contexts)) or 1.0
+    place_weight, context_weight = cos(angle) / (float(np.ptp(own)) or 1.0), sin(angle) / spread
+    ids = place_weight * own + context_weight * contexts
+    gap = float(np.diff(np.sort(ids)).min()) if len(ids) > 1 else 1.0
+    n_tokens = places.values.shape[1]
+    largest = float(np.abs(places.values).max())
+    # Scores β·z·z' are off by 3 roundings and by the places' own error; a softmax weight is relatively off by
+    # twice that and by n + 4 roundings of its sum; c, a mean of places, by that share of a place and by n
+    # more.
+    score_error = beta * largest * (3 * EPS * largest + 2 * places.error)
+    context_error = places.error + largest * (2 * score_error + (2 * n_tokens + 8) * EPS)
+    error = abs(place_weight) * places.error + abs(context_weight) * context_error
+    error += 4 * EPS * (abs(place_weight) + abs(context_weight)) * largest
+    return ContextIds(places, beta, place_weight, context_weight, ids, gap, error)
+
+
+def scan(
+    candidates: list[Places],
+    samples: Int[np.ndarray, " n_contexts"],
+    columns: Int[np.ndarray, " n_contexts"],
+    rng: np.random.Generator,
+) -> ContextIds:
+    """The best of many sharpnesses, mixtures and projections: the largest gap for its error."""
+    work = candidates[0].values.size * candidates[0].values.shape[1]
+    n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))
+    best: ContextIds | None = None
+    for trial in range(n_trials):
+        places = candidates[trial % len(candidates)]
+        beta = float(np.exp(rng.uniform(log(_LEAST_BETA), log(_LARGEST_BETA))))
+        own, contexts = places.values[samples, columns], boltzmann(places.values, beta)[samples, columns]
+        for angle in (0.0, pi / 2, *rng.uniform(0, pi / 2, size=_ANGLES_PER_BETA)):
+            found = _mixed(places, own, contexts, beta, float(angle))
+            if best is None or found.gap / found.error > best.gap / best.error:
+                best = found
+        # K random ids in a unit interval have a smallest gap of about 1/K²; looking on would gain little
+        if best is not None and trial >= len(candidates) and best.gap * len(samples) ** 2 >= 1:
+            break
+    assert best is not None
+    return best

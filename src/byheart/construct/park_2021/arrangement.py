@@ -1,0 +1,227 @@
+"""Where the points go: integers on a line, folded, overlaid in segments and cut into buckets, always distinct.
+
+Everything here is about whole numbers; `program` turns each move into a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isqrt
+
+import numpy as np
+
+from byheart.construct.kajitsuka_sato_2025.projection import IntegerPoints
+from byheart.errors import AssumptionViolated
+
+_DIRECTIONS_PER_SIZE = 16
+_LONGEST_DIRECTION_BITS = 4096
+_FOLD_COMPARISONS = 1_000_000  # spent on one fold, for many points
+_MOST_FOLD_TRIALS = 2_000
+_WINDOW = 4096
+_INT64 = 1 << 62
+
+
+def short_direction(
+    points: IntegerPoints, rng: np.random.Generator
+) -> tuple[tuple[int, ...], list[int], int]:
+    """A direction with short entries along which all points are distinct: (direction, places, unit bits).
+
+    Place i is 2^-unit · (direction · point i), an integer; places are distinct and start at 0 after
+    subtracting their minimum.
+
+    Source:     PLYS21's projection (KS25 Lemma G.1). Only distinctness is asked for: folding takes care of
+                the range.
+    """
+    dim = points.coordinates.shape[1]
+    for n_bits in range(_LONGEST_DIRECTION_BITS):
+        largest = 1 << n_bits
+        candidates = (
+            [tuple(int(axis == at) for axis in range(dim)) for at in range(dim)] if n_bits == 0 else []
+        )
+        for _ in range(_DIRECTIONS_PER_SIZE if dim > 1 else 0):
+            high: list[int] = rng.integers(0, 2**30, size=(dim,)).tolist()
+            entries = (number * largest // 2**29 - largest for number in high)
+            candidates.append(tuple(entry or 1 for entry in entries))
+        best: tuple[int, tuple[int, ...], list[int]] | None = None
+        for direction in candidates:
+            places = points.along(direction)
+            if len(set(places)) == len(places):
+                extent = max(places) - min(places)
+                if best is None or extent < best[0]:
+                    best = (extent, direction, places)
+        if best is not None:
+            unit = _common_twos(best[2])
+            return best[1], [place >> unit for place in best[2]], unit
+    raise AssumptionViolated(f"no direction separates the {points.n_points} points: are two of them equal?")
+
+
+def _common_twos(places: Sequence[int]) -> int:
+    """The largest k such that all differences, and one place, are multiples of 2^k."""
+    together = 0
+    for place in places:
+        together |= place
+    return (together & -together).bit_length() - 1 if together else 0
+
+
+def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Fold the line until it hardly shrinks any more: (mirrors, new places).
+
+    A fold with mirror μ keeps x <= μ/2 and sends x > μ/2 to μ - x, so the range falls by half. Two points
+    meet if x + y = μ, which rules out at most N²/4 mirrors: as long as the range is far above N², almost any
+    mirror near it serves.
+
+    Assumes:    distinct places from 0 up.
+    Guarantee:  new places are distinct and not negative; usually below about N²/8.
+    Departs:    PLYS21 shift the upper half down; a reflection takes one ReLU instead of two (reconstructed).
+    """
+    mirrors: list[int] = []
+    current = list(places)
+    trials = min(_MOST_FOLD_TRIALS, max(8, _FOLD_COMPARISONS // len(current)))
+    while (largest := max(current)) >= len(current):
+        mirror = _free_mirror(current, largest, trials, rng)
+        if mirror is None:
+            break
+        mirrors.append(mirror)
+        current = [x if 2 * x <= mirror else mirror - x for x in current]
+    return mirrors, current
+
+
+def _free_mirror(places: Sequence[int], largest: int, trials: int, rng: np.random.Generator) -> int | None:
+    """The first mirror found in [largest, 1.4 · largest] at which no two points meet."""
+    slack = 2 * largest // 5
+    fractions: list[int] = rng.integers(0, 1 << 40, size=min(trials, slack + 1)).tolist()
+    drawn = [0, 1, *(fraction * (slack + 1) >> 40 for fraction in fractions)]
+    if largest < _INT64 // 2:
+        ordered = np.sort(np.array(places, dtype=np.int64))
+        for offset in drawn:
+            mirror = largest + offset
+            cut = int(np.searchsorted(ordered, mirror // 2, side="right"))
+            images = mirror - ordered[cut:]
+            where = np.searchsorted(ordered[:cut], images)
+            if not (np.append(ordered[:cut], -1)[where] == images).any():
+                return mirror
+        return None
+    present = set(places)
+    for offset in drawn[:8]:
+        mirror = largest + offset
+        if not any(2 * x > mirror and mirror - x in present for x in places):
+            return mirror
+    return None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The points from `start` up to the next segment, moved to begin at `target`."""
+
+    start: int
+    target: int
+
+
+def overlay(places: Sequence[int], per_segment: int) -> tuple[list[Segment], list[int]]:
+    """Cut the line into segments and slide them over one another into a short range: (segments, new places).
+
+    Segments hold at most g = `per_segment` points over a length of at most g·N. Each goes to the least place
+    where none of its points meets another; at most g·N places are ruled out, so the range ends below 2gN.
+
+    Assumes:    distinct places, not negative.
+    Guarantee:  new places are distinct and start at 0; segments come in rising order of `start`.
+    """
+    order = np.argsort(np.array(places, dtype=np.int64))
+    sorted_places = np.array(places, dtype=np.int64)[order]
+    n_points, length = len(sorted_places), per_segment * len(sorted_places)
+    cuts = [0]
+    while cuts[-1] < n_points:
+        at = cuts[-1]
+        reach = int(np.searchsorted(sorted_places, sorted_places[at] + length))
+        cuts.append(min(at + per_segment, reach))
+    longest = max(int(sorted_places[b - 1] - sorted_places[a]) for a, b in pairwise(cuts))
+    taken = np.zeros(2 * length + longest + 2 * _WINDOW, dtype=bool)
+    targets = np.zeros(len(cuts) - 1, dtype=np.int64)
+    moved = np.empty(n_points, dtype=np.int64)
+    by_size = sorted(range(len(cuts) - 1), key=lambda j: (cuts[j] - cuts[j + 1], j))
+    for number in by_size:
+        inside = sorted_places[cuts[number] : cuts[number + 1]] - sorted_places[cuts[number]]
+        target = _first_fit(taken, inside)
+        targets[number] = target
+        moved[cuts[number] : cuts[number + 1]] = inside + target
+        taken[inside + target] = True
+    segments = [
+        Segment(int(sorted_places[cut]), int(target)) for cut, target in zip(cuts[:-1], targets, strict=True)
+    ]
+    new_places = np.empty(n_points, dtype=np.int64)
+    new_places[order] = moved
+    return segments, [int(place) for place in new_places]
+
+
+def _first_fit(taken: np.ndarray, inside: np.ndarray) -> int:
+    for begin in range(0, len(taken), _WINDOW):
+        blocked = np.zeros(_WINDOW, dtype=bool)
+        for offset in inside.tolist():
+            blocked |= taken[begin + offset : begin + offset + _WINDOW]
+        free = np.flatnonzero(~blocked)
+        if free.size:
+            return begin + int(free[0])
+    raise AssertionError("more places are free than segments can block")
+
+
+def bucket_starts(places: Sequence[int], width: int) -> list[int]:
+    """Starts of the buckets [start, start + width) that cover all places, each beginning at a point."""
+    ordered = np.sort(np.array(places, dtype=np.int64))
+    starts, at = [], 0
+    while at < len(ordered):
+        starts.append(int(ordered[at]))
+        at = int(np.searchsorted(ordered, ordered[at] + width))
+    return starts
+
+
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """All moves of the points, and where each ends: bucket number and field within the bucket.
+
+    `segments` is empty where overlaying does not pay. `extent` is the range of the places that are cut into
+    buckets.
+    """
+
+    mirrors: list[int]
+    segments: list[Segment]
+    extent: int
+    starts: list[int]
+    n_fields: int
+    places: list[int]
+
+
+def arrange(
+    places: Sequence[int],
+    rng: np.random.Generator,
+    move_cost: int,
+    bucket_cost: int,
+    field_cost: int,
+) -> Arrangement:
+    """The arrangement with the least cost: so much for every segment, bucket and field.
+
+    PLYS21 take N^(1/3) points a segment; here a few numbers near it compete with no segments at all.
+    """
+    mirrors, folded = fold(places, rng)
+    n_points = len(folded)
+    root = round(n_points ** (1 / 3))
+    sizes = {root} if n_points > 3000 else {max(1, round(root * f)) for f in (0.5, 0.7, 1.0, 1.4, 2.0)}
+    options: list[tuple[int, Arrangement]] = []
+    for per_segment in (0, *sorted(sizes)):
+        segments, ends = overlay(folded, per_segment) if per_segment else ([], list(folded))
+        extent = max(ends) + 1
+        width, starts = _best_width(ends, extent, bucket_cost, field_cost)
+        cost = len(segments) * move_cost + len(starts) * bucket_cost + width * field_cost
+        options.append((cost, Arrangement(mirrors, segments, extent, starts, width, ends)))
+    return min(options, key=lambda option: option[0])[1]
+
+
+def _best_width(
+    places: Sequence[int], extent: int, bucket_cost: int, field_cost: int
+) -> tuple[int, list[int]]:
+    """The bucket width with the least cost; without empty stretches it is √(extent · bucket cost / field cost)."""
+    centre = max(1, isqrt(extent * bucket_cost // field_cost))
+    widths = sorted({max(1, min(extent, centre * step // 16)) for step in range(4, 25)})
+    found = [(width, bucket_starts(places, width)) for width in widths]
+    return min(found, key=lambda pair: pair[0] * field_cost + len(pair[1]) * bucket_cost)

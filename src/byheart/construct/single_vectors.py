@@ -1,0 +1,147 @@
+"""One vector per sample: what the feed-forward predecessors of KS25 memorise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from byheart.construct.kajitsuka_sato_2025.projection import IntegerPoints, Projection, project_apart
+from byheart.construct.kajitsuka_sato_2025.words import largest_spread, words_of
+from byheart.construct.registry import Assumption, Statistics, statistics_of
+from byheart.data.dataset import Dataset, Task
+from byheart.data.separation import Separation
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.network.architecture import Embedding, Layer, Transformer
+from byheart.network.counting import Size
+from byheart.network.dyadic import SparseMatrix
+from byheart.network.memory import Memory
+
+TASKS: tuple[Task, ...] = ("next-token", "set")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledVectors:
+    """The distinct samples: where each lies, and its label from 1 to C.
+
+    embedding  the table that places token ids on a line; None if the samples are vectors
+    """
+
+    points: IntegerPoints
+    labels: tuple[int, ...]
+    separation: Separation
+    embedding: Embedding | None
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the vectors that enter the network."""
+        return int(self.points.coordinates.shape[1])
+
+
+def require_single(method: str, seq_len: int) -> None:
+    """Refuse sequences of more than one token."""
+    if seq_len > 1:
+        raise AssumptionViolated(
+            f"{method} memorises one vector per sample, and these samples have up to {seq_len} tokens: it has no "
+            "attention,\n  so it sees each token alone. Choose a construction with attention, such as "
+            "kajitsuka-sato-2025,\n  or join the tokens of each sample into one vector.",
+            method=method,
+            seq_len=seq_len,
+        )
+
+
+def refuse_options(method: str, options: Mapping[str, object]) -> None:
+    """Raise `UsageError` where a method without options is given some."""
+    if options:
+        raise UsageError(f"{method} takes no options; got {', '.join(sorted(options))}.")
+
+
+def labelled_vectors(method: str, data: Dataset) -> LabelledVectors:
+    """The distinct samples of `data` with their labels; refused where there is more than one token."""
+    require_single(method, data.seq_len)
+    data.require_finite()
+    data.require_consistent()
+    words = words_of(replace(data, ordered=False))  # one place: there is no order to see
+    labels = np.zeros(words.points.n_points, dtype=np.int64)
+    labels[words.sequences[:, -1]] = data.labels + 1
+    return LabelledVectors(words.points, tuple(labels.tolist()), words.separation, words.embedding)
+
+
+def onto_the_line(vectors: LabelledVectors, rng: np.random.Generator) -> Projection:
+    """The samples on a line, at least 2 and 2 apart (KS25 Lemma C.2).
+
+    A table has placed every token so already, those that do not occur included, and is left as it is.
+    """
+    if vectors.embedding is not None:
+        places = [Fraction(int(value)) for (value,) in vectors.points.coordinates]
+        return Projection((Fraction(1),), Fraction(0), places)
+    return project_apart(vectors.points, rng, largest_spread(vectors.separation, vectors.dim))
+
+
+def assumptions_on(data: Dataset, vectors: LabelledVectors) -> tuple[Assumption, ...]:
+    """What the predecessors assume, as found."""
+    separation = vectors.separation
+    apart = "a single one" if separation.delta is None else f"at least {separation.delta:.6g} apart"
+    return (
+        Assumption("one vector per sample", True, f"{data.n_samples} samples of one token"),
+        Assumption(
+            "equal samples carry equal labels", True, f"{vectors.points.n_points} distinct samples, {apart}"
+        ),
+    )
+
+
+def memory_of(
+    data: Dataset,
+    vectors: LabelledVectors,
+    w_in: SparseMatrix,
+    layers: tuple[Layer, ...],
+    answer_channel: int,
+) -> Memory:
+    """The network that reads one vector and answers with the channel given."""
+    w_out = SparseMatrix.of((1, w_in.shape[0]), {(0, answer_channel): 1})
+    network = Transformer(w_in, layers, w_out, 1, vectors.embedding)
+    return Memory(network, data.task, data.label_names, data.tokenizer, data.ordered)
+
+
+def measured(data: Dataset, vectors: LabelledVectors) -> Statistics:
+    """The statistics of `data`, with the number of distinct samples."""
+    return replace(statistics_of(data), n_contexts=vectors.points.n_points)
+
+
+def line_bits_guess(statistics: Statistics) -> int:
+    """Bits of the largest place on the line: every token has one; random points in space need about N²."""
+    if statistics.vocab is not None:
+        return (2 * statistics.vocab).bit_length()
+    return 2 * statistics.n_samples.bit_length() + 1
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """`count` feed-forward blocks of the same shape: hidden units, non-zero weights and their bits in all."""
+
+    count: int
+    hidden: int
+    nonzero: int
+    bits: int = 0
+
+
+def size_of_blocks(
+    statistics: Statistics, model_width: int, blocks: list[Blocks], weight_bits: int, projection_bits: int
+) -> Size:
+    """The size of E_out ∘ blocks ∘ E_in on one vector. `Blocks.bits` counts those of all blocks of the kind."""
+    dim = 1 if statistics.vocab is not None else (statistics.dim or 1)
+    table = statistics.vocab or 0
+    n_dense = table + model_width * dim + model_width
+    n_dense += sum(b.count * (2 * model_width * b.hidden + b.hidden + model_width) for b in blocks)
+    n_nonzero = table + dim + 1 + sum(b.count * b.nonzero for b in blocks)
+    total_bits = table * max(1, table).bit_length() + dim * projection_bits + 1 + sum(b.bits for b in blocks)
+    return Size(
+        parameters_dense=n_dense,
+        parameters_nonzero=n_nonzero,
+        depth=sum(b.count for b in blocks),
+        width=max(model_width, *(b.hidden for b in blocks if b.count)),
+        weight_bits=max(weight_bits, projection_bits),
+        total_bits=total_bits,
+    )

@@ -1,0 +1,148 @@
+"""What every construction KS25 is compared with must do: memorise, know its size, refuse with a reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from byheart.construct.registry import Construction, choose, get, statistics_of
+from byheart.data import ADVERSARIAL, Dataset, VectorSequences
+from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
+from byheart.errors import AssumptionViolated, ConflictingLabels, DataError, NonFiniteInput, UsageError
+from byheart.network import size_of_network
+
+from .rival_data import answers, compiled, flattened
+
+SINGLE = ("vardi-2022", "park-2021", "two-layer-relu")
+SEQUENCES = ("kim-2023", "kajitsuka-sato-2023")
+ALL = SINGLE + SEQUENCES
+# a table of a million tokens takes seconds to make
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "sparse-vocabulary" else name
+    for name in ADVERSARIAL
+]
+
+
+def random_data(method: str, n_samples: int, seed: int = 0) -> Dataset:
+    if method in SINGLE:
+        return uniform_vectors(n_samples, 1, 4, seed=seed)
+    return uniform_vectors(n_samples, 4, 4, seed=seed, task="seq-to-seq")
+
+
+@pytest.mark.parametrize("method", ALL)
+@pytest.mark.parametrize("n_samples", [10, 100, 1000])
+def test_random_data_are_memorised_in_the_size_foretold(method: str, n_samples: int) -> None:
+    data = random_data(method, n_samples)
+    construction = compiled(method, data)
+    assert (answers(construction, data) == data.labels).all()
+    assert construction.statistics is not None
+    planned, built = (
+        get(method).size_of(construction.statistics),
+        size_of_network(construction.memory.network),
+    )
+    assert (planned.parameters_dense, planned.depth, planned.width) == (
+        built.parameters_dense,
+        built.depth,
+        built.width,
+    )
+    assert abs(planned.parameters_nonzero - built.parameters_nonzero) <= 0.4 * built.parameters_nonzero
+    # what is not known before looking at the data is guessed as random data have it
+    guessed = get(method).size_of(statistics_of(data))
+    assert 0.8 < guessed.parameters_dense / built.parameters_dense < 1.25
+
+
+@pytest.mark.parametrize("method", SINGLE)
+def test_grids_and_tokens_one_each(method: str) -> None:
+    for data in (grid_vectors(400, 1, 3, levels=9, seed=1), random_tokens(300, 1, 2000, seed=2)):
+        assert (answers(compiled(method, data), data) == data.labels).all()
+
+
+@pytest.mark.parametrize("method", SEQUENCES)
+def test_grids_and_tokens_in_sequences(method: str) -> None:
+    for data in (
+        grid_vectors(80, 6, 2, levels=3, seed=1, task="seq-to-seq"),
+        random_tokens(100, 6, 20, seed=2, min_len=1, task="seq-to-seq"),
+        random_tokens(100, 6, 20, seed=3, min_len=1, task="seq-to-seq", ordered=False),
+        random_tokens(150, 6, 20, seed=4),
+    ):
+        assert (answers(compiled(method, data), data) == data.labels).all()
+
+
+@pytest.mark.parametrize("method", ALL)
+@pytest.mark.parametrize("name", NAMES)
+def test_adversaries_are_memorised_or_refused_with_a_reason(method: str, name: str) -> None:
+    data = ADVERSARIAL[name](7)
+    construction, refusal = attempt(method, data)
+    if construction is not None:
+        assert not ADVERSARIAL[name].refused
+        assert (answers(construction, data) == data.labels).all()
+    elif ADVERSARIAL[name].refused and method in SEQUENCES:
+        assert isinstance(refusal, ConflictingLabels if name == "conflicting-labels" else NonFiniteInput)
+    else:
+        assert isinstance(refusal, AssumptionViolated)
+        assert "token" in str(refusal) or "float64" in str(refusal)
+
+
+def attempt(method: str, data: Dataset) -> tuple[Construction | None, DataError | None]:
+    try:
+        return compiled(method, data), None
+    except DataError as refusal:
+        return None, refusal
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kim_refuses_only_what_nothing_memorises(name: str) -> None:
+    if ADVERSARIAL[name].refused:
+        with pytest.raises(DataError):
+            compiled("kim-2023", ADVERSARIAL[name](3))
+    else:
+        compiled("kim-2023", ADVERSARIAL[name](3))
+
+
+@pytest.mark.parametrize("method", SINGLE)
+@pytest.mark.parametrize("name", [name for name, adversary in ADVERSARIAL.items() if not adversary.refused])
+def test_adversaries_joined_into_one_vector_are_memorised(method: str, name: str) -> None:
+    data = ADVERSARIAL[name](7)
+    if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
+        pytest.skip("not a sequence of vectors with one label")
+    joined = flattened(data)
+    assert (answers(compiled(method, joined), joined) == joined.labels).all()
+
+
+@pytest.mark.parametrize("method", SINGLE)
+def test_sequences_are_refused_by_what_sees_one_vector(method: str) -> None:
+    data = uniform_vectors(5, 3, 2, seed=0)
+    with pytest.raises(AssumptionViolated, match="up to 3 tokens"):
+        compiled(method, data)
+    with pytest.raises(AssumptionViolated, match="up to 3 tokens"):
+        choose(method, "next-token", "exact", statistics_of(data))
+
+
+def test_auto_passes_over_what_does_not_apply() -> None:
+    several = choose("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 3, 2, seed=0)))
+    assert several.name not in SINGLE
+    assert (
+        choose("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 1, 2, seed=0))).name in SINGLE
+    )
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_another_label_is_noticed(method: str) -> None:
+    data = random_data(method, 30)
+    changed = data.labels.copy()
+    changed[17] = (changed[17] + 1) % data.n_classes
+    assert np.flatnonzero(answers(compiled(method, data), data) != changed).tolist() == [17]
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_unknown_options_are_refused(method: str) -> None:
+    with pytest.raises(UsageError, match="colour"):
+        compiled(method, random_data(method, 3), colour=1)
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_the_same_seed_gives_the_same_weights(method: str) -> None:
+    data = random_data(method, 25, seed=9)
+    first, second = (compiled(method, data, seed=4).memory.network for _ in range(2))
+    for (name, left), (_, right) in zip(first.parameters(), second.parameters(), strict=True):
+        assert np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right, name

@@ -1,0 +1,56 @@
+"""One hidden layer: a line through all points, bent once between two neighbours by powers of two."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from byheart.construct.two_layer_relu import interpolating_knots
+from byheart.data import Dataset
+from byheart.network import size_of_network
+
+from .rival_data import answers, compiled, single_vectors
+
+METHOD = "two-layer-relu"
+
+dyadics = st.builds(
+    lambda mantissa, exponent: Fraction(mantissa) * Fraction(2) ** exponent,
+    st.integers(-(2**60), 2**60),
+    st.integers(-60, 10),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(dyadics, st.integers(1, 50), min_size=1, max_size=12), st.integers(-2, 2))
+def test_knots_lead_through_every_point(labels: dict[Fraction, int], slope: int) -> None:
+    points = sorted(labels.items())
+    knots = interpolating_knots(points, Fraction(slope))
+    first, first_label = points[0]
+    for x, label in points:
+        bends = sum((knot.weight * max(Fraction(0), x - knot.at) for knot in knots), Fraction(0))
+        assert first_label + slope * (x - first) + bends == label
+    for knot, ((x, _), (x_next, _)) in zip(knots, pairwise(points), strict=True):
+        assert x <= knot.at < x_next
+        power = abs(knot.weight)
+        assert power == 0 or power.numerator == 1 or power.denominator == 1
+        assert (power.numerator & (power.numerator - 1)) == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(single_vectors(), st.integers(0, 2**32))
+def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
+    construction = compiled(METHOD, data, seed)
+    assert (answers(construction, data) == data.labels).all()
+    n_distinct = construction.notes["distinct_samples"]
+    size = size_of_network(construction.memory.network)
+    assert size.depth == 1
+    assert size.width == max(1, int(str(n_distinct)) - 1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(single_vectors())
+def test_the_interpreter_agrees(data: Dataset) -> None:
+    assert (answers(compiled(METHOD, data), data, "interpreter") == data.labels).all()
