@@ -151,6 +151,23 @@ def test_random_vectors(n_samples: int) -> None:
     assert size_of_network(construction.memory.network).depth < construction.theorem_size.depth
 
 
+@checks("KS25-T4.1", "KS25-C4.1", "KS25-T D.1")
+@pytest.mark.parametrize("task", ["next-token", "seq-to-seq", "set"])
+@pytest.mark.parametrize("n_samples", [10, 100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_three_sizes_in_the_size_foretold(task: str, n_samples: int) -> None:
+    data = uniform_vectors(n_samples, seed=n_samples, task=task)  # type: ignore[arg-type]
+    construction = compiled(data)
+    assert (answers(construction, data) == data.labels).all()
+    assert construction.statistics is not None
+    planned, built = size_of(construction.statistics), size_of_network(construction.memory.network)
+    assert (planned.parameters_dense, planned.depth, planned.width) == (
+        built.parameters_dense,
+        built.depth,
+        built.width,
+    )
+    assert planned.parameters_nonzero >= built.parameters_nonzero
+
+
 @checks("KS25-C4.1", "KS25-T D.1", "KS25-T E.1")
 @pytest.mark.parametrize("task", ["next-token", "seq-to-seq", "set"])
 @pytest.mark.parametrize("kind", ["uniform", "grid", "tokens", "bag of tokens"])

@@ -180,6 +180,18 @@ def test_a_lie_in_the_header_is_refused(folder: Path, lie: str) -> None:
     refuses(folder, WEIGHTS, words)
 
 
+def test_tensors_that_share_their_bytes_are_refused(folder: Path) -> None:
+    """The sizes still add up to those of the file: only the places say that two tensors are one."""
+
+    def share(header: dict[str, Any]) -> None:
+        first, second = sorted(("columns", "negative"), key=lambda name: header[name]["data_offsets"])
+        assert header[first]["shape"] == header[second]["shape"]
+        header[second]["data_offsets"] = header[first]["data_offsets"]
+
+    change_header(folder, share)
+    refuses(folder, WEIGHTS, "overlaps the tensor before it")
+
+
 @pytest.mark.parametrize("length", [2**64 - 1, 2**63, 10**8 + 1, 10**6])
 def test_a_header_longer_than_the_file_is_refused(folder: Path, length: int) -> None:
     raw = (folder / WEIGHTS).read_bytes()

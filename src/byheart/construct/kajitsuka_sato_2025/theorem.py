@@ -165,6 +165,7 @@ def _compiled(
         theorem_size=promised(
             data.n_samples, data.seq_len, data.n_classes, built.network.dim, radius, separation
         ),
+        statistics=measured_statistics(data, mapping),
         notes=_notes(data, mapping, built),
     )
 
