@@ -153,7 +153,7 @@ def test_random_vectors(n_samples: int) -> None:
 
 @checks("KS25-T4.1", "KS25-C4.1", "KS25-T D.1")
 @pytest.mark.parametrize("task", ["next-token", "seq-to-seq", "set"])
-@pytest.mark.parametrize("n_samples", [10, 100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_samples", [10, 100, 1000])
 def test_three_sizes_in_the_size_foretold(task: str, n_samples: int) -> None:
     data = uniform_vectors(n_samples, seed=n_samples, task=task)  # type: ignore[arg-type]
     construction = compiled(data)
