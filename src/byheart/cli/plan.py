@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import Any
 
 import click
@@ -47,8 +48,16 @@ class WholeNumber(click.ParamType[int]):
     "--vocab", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of token ids."
 )
 @click.option("--seq-len", type=click.IntRange(min=1), default=8, show_default=True, help="Tokens of a fact.")
+@click.option(
+    "--figure",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also draw parameters against facts, from a million to 1e12, as .png, .svg or .pdf.",
+)
 @output_options
-def command(facts: int, value_bits: int, vocab: int, seq_len: int, as_json: bool) -> None:
+def command(
+    facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool
+) -> None:
     """Show the parameters a model for N facts would have: built, promised, trained, and the floor below all.
 
     A fact is a sequence of tokens in order, with one of 2^value-bits values.
@@ -56,7 +65,15 @@ def command(facts: int, value_bits: int, vocab: int, seq_len: int, as_json: bool
     from byheart.bounds import plan
     from byheart.cli.constructions import construction_sizes
 
-    found = plan(facts, value_bits, constructions=construction_sizes(), vocab=vocab, seq_len=seq_len)
+    sizes = construction_sizes()
+    found = plan(facts, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len)
+    if figure is not None:
+        from byheart.bounds import curves
+        from byheart.report.planning import draw_plan
+
+        numbers = sorted({facts, *(10**power for power in range(6, 13))})
+        plans = [plan(n, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len) for n in numbers]
+        draw_plan(curves(plans), f"A model for N facts of {value_bits} bits", figure)
     if as_json:
         echo_json(found.to_json())
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import isqrt
 
 from byheart.construct.kajitsuka_sato_2025.gadgets import (
     SCRATCH,
@@ -66,21 +67,19 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
     """The group size with the fewest parameters.
 
     The theorem takes √(N / log N), which balances N/k blocks of lookup against k·bits blocks of extraction up to
-    logarithms. The sum a·N/k + b·k is least near √(aN/b); its integer neighbours decide.
+    logarithms. With a parameters per lookup block and b per field, a·⌈N/k⌉ + b·k lies within a of its smooth version, which is
+    least at k* = √(aN/b) and exceeds that by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
     """
 
     def cost(group_size: int) -> int:
         return LookupPlan(n_points, key_bits, label_bits, group_size).parameters(model_width)
 
-    per_group = LookupPlan(1, key_bits, label_bits, 1).parameters(model_width)
-    per_lookup = 2 * model_width * UNITS["lookup"] + UNITS["lookup"] + model_width
-    # cost(k) is within one lookup block of per_lookup·N/k + (per_group - per_lookup)·k + const
-    centre = max(1, round((per_lookup * n_points / max(1, per_group - per_lookup)) ** 0.5))
-    nearby = range(max(1, centre - centre // 4 - 2), min(n_points, centre + centre // 4 + 2) + 1)
-    best = min(nearby, key=cost) if len(nearby) else n_points
-    # no group size without need: the same number of groups with smaller groups is cheaper
-    n_groups = -(-n_points // best)
-    return LookupPlan(n_points, key_bits, label_bits, -(-n_points // n_groups))
+    a = 2 * model_width * UNITS["lookup"] + UNITS["lookup"] + model_width
+    b = cost(2) - cost(1) - a * (-(-n_points // 2) - n_points)
+    centre = isqrt(a * n_points // b)
+    reach = isqrt(2 * a * (centre + 1) // b) + 2
+    nearby = range(max(1, centre - reach), min(n_points, centre + reach) + 1)
+    return LookupPlan(n_points, key_bits, label_bits, min(nearby, key=cost, default=1))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""The capacity plan as a figure: parameters against facts, every line with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from byheart.bounds import Curve
+from byheart.errors import MissingExtra, UsageError
+
+STYLES = {
+    "compiled": {"linestyle": "-", "linewidth": 2.0},
+    "theorem": {"linestyle": "--", "linewidth": 1.2},
+    "trained": {"linestyle": "-.", "linewidth": 1.6},
+    "floor": {"linestyle": ":", "linewidth": 1.6},
+}
+MEANING = {"compiled": "built", "theorem": "promised", "trained": "trained", "floor": "floor"}
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
+    """Draw the lines of `bounds.curves` on two logarithmic axes and save them; the suffix chooses the format."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path}: a figure is written as one of {', '.join(SUFFIXES)}.", path=str(path))
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "figures", "Drawing a figure") from error
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9.6, 5.4), layout="constrained")
+    for curve in curves:
+        facts, parameters = zip(*curve.points, strict=True)
+        axes.loglog(
+            [float(value) for value in facts],
+            [float(value) for value in parameters],
+            label=f"{MEANING[curve.kind]}: {curve.name}",
+            **STYLES[curve.kind],
+        )
+    axes.set(xlabel="facts", ylabel="parameters", title=title)
+    axes.grid(visible=True, which="major", alpha=0.25)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
