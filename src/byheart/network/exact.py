@@ -17,12 +17,10 @@ from fractions import Fraction
 import numpy as np
 
 from byheart.network.architecture import Attention, Embedding, FeedForward, Transformer
-from byheart.network.dyadic import ZERO, Dyadic, Weights, as_sparse
+from byheart.network.columns import ONE, Column, Partition, distinct, linear, linear_distinct, terms_of
+from byheart.network.dyadic import ZERO, Weights, as_sparse
 from byheart.network.interpreter import NotExact, interpret
-from byheart.network.limbs import Fixed, common_factor, divided, linear_combination, segment_sums
-
-ONE = Dyadic(1, 0)
-_FACTOR_BITS = 32  # pulling a common factor out of a sum pays once it is longer than a limb
+from byheart.network.limbs import Fixed, divided, segment_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +57,7 @@ def evaluate(
     if network.extra is not None:
         seq_len += 1
         rows, tokens = _with_extra(network.extra, tokens, rows, seq_len)
-    stream = [_linear(rows, _terms(row, tokens)) for row in as_sparse(network.w_in).rows()]
+    stream = [linear(rows, terms_of(row, tokens)) for row in as_sparse(network.w_in).rows()]
     mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
     n_tokens = seq_len
     for at, layer in enumerate(network.layers):
@@ -83,135 +81,25 @@ def evaluate(
     if last_only and n_tokens > 1:
         rows, stream = _only_last(stream, rows, n_tokens)
         n_tokens = 1
-    output = _linear(rows, _terms(as_sparse(network.w_out).rows()[0], stream))
+    output = linear(rows, terms_of(as_sparse(network.w_out).rows()[0], stream))
     index = output.partition.index_of(rows).reshape(n_samples, n_tokens)
     if network.extra is not None and n_tokens > 1:
         index = index[:, 1:]
     return ExactValues(output.numbers.fractions(), index[:, 0] if last_only else index)
 
 
-@dataclass(frozen=True, eq=False)
-class Partition:
-    """Groups of tokens. Group g of `parent` lies in group `index[g]` of this one; the root's groups are the tokens."""
-
-    parent: Partition | None
-    index: np.ndarray
-    n_groups: int
-
-    def index_of(self, ancestor: Partition) -> np.ndarray:
-        """For each group of `ancestor`, the group of this partition it lies in."""
-        if self is ancestor:
-            return np.arange(self.n_groups)
-        assert self.parent is not None
-        return self.index if self.parent is ancestor else self.index[self.parent.index_of(ancestor)]
-
-    def ancestors(self) -> list[Partition]:
-        """This partition, its parent, and so on up to the root."""
-        chain = [self]
-        while chain[-1].parent is not None:
-            chain.append(chain[-1].parent)
-        return chain
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """One channel: a number for each group of `partition`."""
-
-    partition: Partition
-    numbers: Fixed
-
-
-def _constant(rows: Partition, value: Dyadic) -> Column:
-    everything = Partition(rows, np.zeros(rows.n_groups, dtype=np.int64), 1)
-    return Column(everything, linear_combination(1, [], value))
-
-
-def _joined(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
-    """The coarsest partition finer than both, with the group of each that its groups lie in."""
-    left_chain = left.ancestors()
-    if right in left_chain:
-        return right, left.index_of(right), np.arange(right.n_groups)
-    right_chain = right.ancestors()
-    if left in right_chain:
-        return left, np.arange(left.n_groups), right.index_of(left)
-    common = next(partition for partition in left_chain if partition in right_chain)
-    of_left, of_right = left.index_of(common), right.index_of(common)
-    codes = of_left * right.n_groups + of_right
-    n_codes = left.n_groups * right.n_groups
-    if n_codes <= 8 * common.n_groups + 64:  # number the codes through a table, without sorting
-        numbers = np.zeros(n_codes, dtype=np.int64)
-        numbers[codes] = 1
-        found = np.flatnonzero(numbers)
-        numbers[found] = np.arange(len(found))
-        index = numbers[codes]
-    else:
-        found, index = np.unique(codes, return_inverse=True)
-    return Partition(common, index, len(found)), found // right.n_groups, found % right.n_groups
-
-
-def _distinct(column: Column) -> Column:
-    """The same channel with one group for each distinct number."""
-    kept, index = column.numbers.distinct()
-    if len(kept) == column.partition.n_groups:
-        return column
-    return Column(Partition(column.partition, index, len(kept)), column.numbers.take(kept))
-
-
-def _terms(row: Sequence[tuple[int, Dyadic]], columns: Sequence[Column]) -> list[tuple[Dyadic, Column]]:
-    return [(coefficient, columns[at]) for at, coefficient in row]
-
-
-def _linear(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic = ZERO) -> Column:
-    """bias + Σ coefficient · column."""
-    if not terms:
-        return _constant(rows, bias)
-    by_partition: dict[int, list[tuple[Dyadic, Column]]] = {}
-    for coefficient, column in terms:
-        by_partition.setdefault(id(column.partition), []).append((coefficient, column))
-    parts = list(by_partition.values())
-    total = _linear_on_one(parts[0], bias)
-    for part in parts[1:]:
-        addend = _linear_on_one(part, ZERO)
-        partition, of_total, of_addend = _joined(total.partition, addend.partition)
-        pair = [(ONE, total.numbers.take(of_total)), (ONE, addend.numbers.take(of_addend))]
-        total = Column(partition, linear_combination(partition.n_groups, pair, ZERO))
-    return total
-
-
-def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    partition = terms[0][1].partition
-    numbers = [(coefficient, column.numbers) for coefficient, column in terms]
-    return Column(partition, linear_combination(partition.n_groups, numbers, bias))
-
-
-def _update(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    """As `_linear`; where the coefficients share a long factor, it multiplies the distinct sums only.
-
-    W·(h1 - h2 - h3 + h4) is a long word W times a bump that is 0 or 1: two products instead of one per token.
-    """
-    factor = common_factor([coefficient for coefficient, _ in terms]) if terms else 1
-    if factor.bit_length() <= _FACTOR_BITS:
-        return _distinct(_linear(rows, terms, bias))
-    reduced = [
-        (Dyadic(coefficient.mantissa // factor, coefficient.exponent), column)
-        for coefficient, column in terms
-    ]
-    inner = _distinct(_linear(rows, reduced))
-    return _linear_on_one([(Dyadic.of(factor), inner)], bias)
-
-
 def _feed_forward(layer: FeedForward, stream: Sequence[Column], rows: Partition) -> list[Column]:
     biases = [dict(row).get(0, ZERO) for row in as_sparse(layer.b1).rows()]
     hidden = []
     for row, bias in zip(as_sparse(layer.w1).rows(), biases, strict=True):
-        before = _linear(rows, _terms(row, stream), bias)
+        before = linear(rows, terms_of(row, stream), bias)
         hidden.append(Column(before.partition, before.numbers.relu()))
     updated = list(stream)
     shifts = [dict(row).get(0, ZERO) for row in as_sparse(layer.b2).rows()]
     for channel, (row, shift) in enumerate(zip(as_sparse(layer.w2).rows(), shifts, strict=True)):
         if row or shift != ZERO:
-            change = _update(rows, _terms(row, hidden), shift)
-            updated[channel] = _linear(rows, [(ONE, stream[channel]), (ONE, change)])
+            change = linear_distinct(rows, terms_of(row, hidden), shift)
+            updated[channel] = linear(rows, [(ONE, stream[channel]), (ONE, change)])
     return updated
 
 
@@ -227,7 +115,7 @@ def _uniform_attention(
     for head in layer.heads:
         sums = []
         for row in as_sparse(head.value).rows():
-            value = _linear(rows, _terms(row, stream))
+            value = linear(rows, terms_of(row, stream))
             index = value.partition.index_of(rows)
             if layer.pattern == "scatter":
                 sums.append(Column(sequences, value.numbers.take(index[::n_tokens])))
@@ -235,11 +123,11 @@ def _uniform_attention(
                 sums.append(Column(sequences, segment_sums(value.numbers, index, n_tokens)))
         for channel, row in enumerate(as_sparse(head.output).rows()):
             if row:
-                total = _linear(rows, _terms(row, sums))
-                change = _distinct(total if layer.pattern == "scatter" else _mean(total, n_tokens))
+                total = linear(rows, terms_of(row, sums))
+                change = distinct(total if layer.pattern == "scatter" else _mean(total, n_tokens))
                 if layer.pattern == "gather":
                     change = _first_only(change, rows, n_tokens)
-                updated[channel] = _linear(rows, [(ONE, updated[channel]), (ONE, change)])
+                updated[channel] = linear(rows, [(ONE, updated[channel]), (ONE, change)])
     return updated
 
 
@@ -272,7 +160,7 @@ def _with_extra(
         index = column.partition.index_of(rows).reshape(-1, seq_len - 1)
         first = np.full((len(index), 1), len(values) - 1)
         partition = Partition(longer, np.concatenate([first, index], axis=1).ravel(), len(values))
-        columns.append(_distinct(Column(partition, Fixed.from_fractions(values))))
+        columns.append(distinct(Column(partition, Fixed.from_fractions(values))))
     return longer, columns
 
 
@@ -292,7 +180,7 @@ def _hard_attention(
     updated = list(stream)
     for head in layer.heads:
         keys, queries, values = (
-            _distinct(_linear(rows, _terms(as_sparse(weights).rows()[0], stream)))
+            distinct(linear(rows, terms_of(as_sparse(weights).rows()[0], stream)))
             for weights in (head.key, head.query, head.value)
             if weights is not None
         )
@@ -312,7 +200,7 @@ def _hard_attention(
         mixed = Column(Partition(rows, index, len(groups)), values.numbers.take(groups))
         for channel, row in enumerate(as_sparse(head.output).rows()):
             if row:
-                updated[channel] = _linear(rows, [(ONE, updated[channel]), *_terms(row, [mixed])])
+                updated[channel] = linear(rows, [(ONE, updated[channel]), *terms_of(row, [mixed])])
     return updated
 
 
@@ -320,7 +208,7 @@ def _pool(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tuple[Par
     """Each sequence becomes one token, the sum of its tokens."""
     pooled = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // n_tokens)
     return pooled, [
-        _distinct(Column(pooled, segment_sums(column.numbers, column.partition.index_of(rows), n_tokens)))
+        distinct(Column(pooled, segment_sums(column.numbers, column.partition.index_of(rows), n_tokens)))
         for column in stream
     ]
 
@@ -332,7 +220,7 @@ def _only_last(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tupl
     columns = []
     for column in stream:
         groups, index = np.unique(column.partition.index_of(rows)[kept], return_inverse=True)
-        columns.append(_distinct(Column(Partition(last, index, len(groups)), column.numbers.take(groups))))
+        columns.append(distinct(Column(Partition(last, index, len(groups)), column.numbers.take(groups))))
     return last, columns
 
 
@@ -351,7 +239,7 @@ def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -
         codes, index = np.unique(ids * encoded.shape[1] + places if ordered else ids, return_inverse=True)
         partition = Partition(rows, index, len(codes))
         coordinates = _embedded(network.embedding, codes, encoded.shape[1] if ordered else None)
-    return [_distinct(Column(partition, Fixed.from_fractions(column))) for column in coordinates]
+    return [distinct(Column(partition, Fixed.from_fractions(column))) for column in coordinates]
 
 
 def _embedded(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
