@@ -52,7 +52,7 @@ test-all: lint types ## the same with the slow tests, and those for a GPU or a c
 check: format-check test ## format, lint, types and tests: what continuous integration runs
 
 bench: $(STAMP) ## run every benchmark; each prints its numbers and writes JSON under out/
-	@set -e; for script in benchmarks/[a-z]*.py; do echo "$$script" >&2; $(BIN)/python "$$script"; done
+	@set -e; for script in $(wildcard benchmarks/[a-z]*.py); do echo "$$script" >&2; $(BIN)/python "$$script"; done
 
 docs: $(STAMP) ## build the site into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs docs/_build/html

@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("data", "network"),
     ("construct", "bounds"),
     ("verify", "export"),
-    ("model", "pipeline"),
+    ("model", "pipeline", "compare"),
     ("measure",),
     ("reproduce", "report"),
     ("__init__",),
