@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from byheart.cli import progress
 from byheart.cli.main import run
 
 METHOD = "kajitsuka-sato-2025"
@@ -47,6 +48,7 @@ Byheart = Callable[..., Outcome]
 def byheart(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Byheart:
     """Run a command line. Whatever it prints for people must fit a terminal of 80 columns, but for paths."""
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 1e9)  # a busy machine must not change what is printed
 
     def call(*arguments: object) -> Outcome:
         capsys.readouterr()

@@ -155,7 +155,7 @@ def test_verify_knows_no_cuda_for_exact_models(byheart: Byheart, folder: Path, t
     done = byheart("verify", folder, table, "--device", "cuda")
     assert (done.status, done.err) == (
         2,
-        "UsageError: a model of exact weights is checked on the cpu, not on cuda.\n",
+        "UsageError: exact arithmetic runs on the cpu, not on cuda.\n",
     )
 
 
@@ -347,3 +347,35 @@ def test_version(byheart: Byheart) -> None:
     import byheart as package
 
     assert byheart("--version").out == f"byheart, version {package.__version__}\n"
+
+
+# --- options of a construction -----------------------------------------------------------------------------
+
+
+def test_compile_passes_settings_to_the_construction(byheart: Byheart, table: Path, tmp_path: Path) -> None:
+    bits = ("--method", "kajitsuka-sato-2025-bits", "--set", "B=1")
+    done = byheart("compile", table, "-o", tmp_path / "model", *bits, "--json")
+    assert (done.status, done.document["verified"]["wrong"]) == (0, 0)
+    record = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert '"fields_per_word": 1' in json.dumps(record)
+
+
+@pytest.mark.parametrize("setting", ["B", "=1", "method=x", "a b=1"])
+def test_a_setting_that_is_none_is_refused(
+    byheart: Byheart, table: Path, tmp_path: Path, setting: str
+) -> None:
+    done = byheart("compile", table, "-o", tmp_path / "model", "--set", setting)
+    assert done.status == 2
+    assert "--set takes NAME=VALUE" in done.err
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_float_model_is_verified_natively_and_by_the_interpreter(
+    byheart: Byheart, table: Path, tmp_path: Path
+) -> None:
+    floats = ("--method", "kajitsuka-sato-2025-bits", "--precision", "float64", "--tokenizer", "word")
+    assert byheart("compile", table, "-o", tmp_path / "model", *floats).status == 0
+    done = byheart("verify", tmp_path / "model", table)
+    assert done.status == 0
+    assert "natively in PyTorch; 3 again by the slow" in done.out
+    assert byheart("predict", tmp_path / "model", "capital of Georgia").out == "Tbilisi\n"

@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -304,9 +303,10 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "from byheart.cli.main import main; main()"]
     arguments = ["compile", str(tmp_path / "t.npz"), "-o", str(tmp_path / "out"), "--method", METHOD]
     with subprocess.Popen([*program, *arguments], stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(3)
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("compile: ")  # it is at work
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert error.splitlines()[-1] == "Stopped: interrupted; nothing half-written was left behind."
     assert "Traceback" not in error

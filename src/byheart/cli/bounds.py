@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FIRST = ("parameters", "bits", "bits per weight")
 KINDS = {"lower": "at least", "upper": "enough", "exact": "exactly"}
+CAPACITIES = ("contexts", "facts", "samples")  # an upper bound on what fits, not on what is needed
 
 
 @click.command()
@@ -141,7 +142,8 @@ def _show_bounds(bounds: tuple[Bound, ...]) -> None:
     for quantity, group in groupby(sorted(bounds, key=_order), key=lambda bound: bound.quantity):
         name = quantity
         for bound in group:
-            rows.append((name, KINDS[bound.kind], count(bound.value), bound.name))
+            kind = "at most" if bound.kind == "upper" and bound.quantity in CAPACITIES else KINDS[bound.kind]
+            rows.append((name, kind, count(bound.value), bound.name))
             name = ""
     show_table(("", "", "value", "by"), rows, numbers=(2,), first_width=22)
 

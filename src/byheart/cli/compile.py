@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from byheart.cli.options import (
 from byheart.cli.output import count, echo_json, ratio, show_pairs
 from byheart.cli.progress import watched
 from byheart.cli.summary import describe_check, describe_data, show_sizes
+from byheart.errors import UsageError
+
+RESERVED = ("method", "precision", "task", "seed", "check", "progress")
 
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable
@@ -40,10 +44,24 @@ if TYPE_CHECKING:
     "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: the method's own)."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the construction, such as B=8; may be given several times.",
+)
 @reading_options
 @output_options
 def command(
-    data: Path, output: Path, method: str, precision: Any, seed: int, as_json: bool, **reading: Any
+    data: Path,
+    output: Path,
+    method: str,
+    precision: Any,
+    seed: int,
+    settings: tuple[str, ...],
+    as_json: bool,
+    **reading: Any,
 ) -> None:
     """Compile DATA into a Transformer that memorises it, verify every sample and save it in DIR.
 
@@ -56,11 +74,12 @@ def command(
     from byheart.pipeline import compile
 
     check_target(output)
+    options = dict(_setting(text) for text in settings)
     choices = reading_choices(**reading)
     dataset = Dataset.read(data, **choices)
     start = time.perf_counter()
     with watched() as progress:
-        model = compile(dataset, method=method, precision=precision, seed=seed, progress=progress)
+        model = compile(dataset, method=method, precision=precision, seed=seed, progress=progress, **options)
     assert model.certificate is not None
     seconds = {
         "compile": round(time.perf_counter() - start - model.certificate.seconds, 3),
@@ -73,6 +92,19 @@ def command(
         echo_json(_document(model, seconds, theory, output))
     else:
         _show(model, seconds, theory, data, output)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """name=value, the value a number or true/false where it looks like one."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or name in RESERVED:
+        raise UsageError(
+            f"--set takes NAME=VALUE with the name of an option of the construction; got {text!r}."
+        )
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _reading(choices: dict[str, Any], tokenizer: Any) -> dict[str, Any]:

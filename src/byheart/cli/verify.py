@@ -11,7 +11,7 @@ from byheart.cli.options import column_options, data_argument, model_argument, o
 from byheart.cli.output import echo_json, show_pairs
 from byheart.cli.progress import watched
 from byheart.cli.summary import describe_check, describe_data
-from byheart.errors import ExitStatus, UsageError
+from byheart.errors import ExitStatus
 
 if TYPE_CHECKING:
     from byheart.verify.certificate import Certificate
@@ -35,13 +35,11 @@ def command(
     from byheart.verify.verifier import verify_model
 
     model = load(folder, check=False)
-    if device != "cpu":
-        raise UsageError(f"a model of {model.precision} weights is checked on the cpu, not on {device}.")
     columns = {name: value for name, value in (("input", input), ("label", label)) if value is not None}
     dataset = read_like(model, data, **columns)
     with watched() as progress:
         certificate = verify_model(
-            model, dataset, progress=lambda done, total: progress("verify", done, total)
+            model, dataset, device=device, progress=lambda done, total: progress("verify", done, total)
         )
     if as_json:
         echo_json({"digest": certificate.dataset.digest, **certificate.to_json()})

@@ -20,6 +20,8 @@ from byheart.errors import MalformedFile, MissingExtra, UnknownToken, UsageError
 WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
 TokenizerName = Literal["char", "word", "bytes"]
 
+_MOST_IDS_PER_TOKEN, _FEW_IDS = 64, 1 << 20  # a file whose ids leave larger gaps would only take memory
+
 
 class Tokenizer(ABC):
     """Turns a text into ids below `len(vocabulary)`; the same text always gives the same ids."""
@@ -242,7 +244,10 @@ class FileTokenizer(Tokenizer):
     def vocabulary(self) -> tuple[str, ...]:
         """Text of every token, in the order of ids; ids that the file leaves out have an empty text."""
         table: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
-        words = [""] * (max(table.values(), default=-1) + 1)
+        n_ids = max(table.values(), default=-1) + 1
+        if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
+            raise MalformedFile(f"its largest token id is {n_ids - 1}, for {len(table)} tokens.")
+        words = [""] * n_ids
         for word, i in table.items():
             words[i] = word
         return tuple(words)

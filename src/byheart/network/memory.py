@@ -77,14 +77,21 @@ class Memory:
         return inputs.padded(network.pad, network.seq_len)
 
     def answer(
-        self, encoded: np.ndarray, *, backend: Backend = "exact", progress: Progress | None = None
+        self,
+        encoded: np.ndarray,
+        *,
+        backend: Backend = "exact",
+        device: str = "cpu",
+        progress: Progress | None = None,
     ) -> np.ndarray:
         """The class numbers the network answers, `UNKNOWN` where it names none.
 
         One per sequence, or (n_samples, seq_len) for seq-to-seq. `exact` evaluates all samples together and
-        without rounding, `interpreter` is the slow definition of the same, `module` runs PyTorch in floats.
+        without rounding, `interpreter` is the slow definition of the same, `module` runs PyTorch in floats on `device`.
         """
         last_only = self.answers_last_token_only
+        if len(encoded) == 0:
+            return np.zeros((0,) if last_only else (0, self.network.seq_len), dtype=np.int64)
         if backend == "exact":
             from byheart.network.exact import evaluate
 
@@ -102,7 +109,7 @@ class Memory:
         else:
             from byheart.network.module import run_module
 
-            outputs = run_module(self.network, encoded, last_only=last_only, progress=progress)
+            outputs = run_module(self.network, encoded, last_only=last_only, device=device, progress=progress)
             numbers = np.where(np.isfinite(outputs), outputs, 0.0)
             whole = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= len(self.label_names))
             answers = np.where(whole, numbers - 1, UNKNOWN).astype(np.int64)

@@ -12,6 +12,7 @@ from jaxtyping import Int
 
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
+from byheart.network.architecture import Attention, Transformer
 from byheart.network.counting import size_of_network
 from byheart.network.memory import UNKNOWN, Backend, Memory, Progress
 from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
@@ -33,12 +34,14 @@ def verify(
     record: Mapping[str, Any] | None = None,
     expected_digests: Mapping[str, str] | None = None,
     backend: Backend | None = None,
+    device: str = "cpu",
     n_interpreted: int = 3,
     progress: Progress | None = None,
 ) -> Certificate:
     """Ask `memory` every sample of `dataset` and compare its answers with the labels, by name.
 
     backend: `exact` unless given for exact networks (no rounding anywhere), `module` for float networks.
+    device: where PyTorch runs float networks.
     n_interpreted: samples asked once more of the slow interpreter, which shares no code with the exact
         evaluator. They are drawn with a fixed seed. A disagreement is a problem of the certificate.
     record: how the model came about: `method`, `theorem`, `theorem_size`, `assumptions` and the `dataset`
@@ -60,12 +63,10 @@ def verify(
     if backend is None:
         backend = "exact" if memory.network.precision == "exact" else "module"
     asked = questions(memory, dataset.inputs, dataset.tokenizer)
-    answers = np.zeros(
-        asked.encoded.shape[:1], dtype=np.int64
-    )  # of samples that can be asked there may be none
-    if len(asked.asked):
-        answers = memory.answer(asked.encoded, backend=backend, progress=_part(progress, 0, 2))
-    rechecked = asked.asked[:0] if backend == "module" else _drawn(len(asked.asked), n_interpreted)
+    _check_device(backend, device)
+    answers = memory.answer(asked.encoded, backend=backend, device=device, progress=_part(progress, 0, 2))
+    n_rechecked = n_interpreted if _is_rational(memory.network) else 0
+    rechecked = _drawn(len(asked.asked), n_rechecked)
     digests = {"dataset": dataset.digest, "weights": weights_digest(memory.network)}
     problems = [
         *_digest_problems(digests, expected_digests or {}),
@@ -161,6 +162,22 @@ def _part(progress: Progress | None, part: int, n_parts: int) -> Progress | None
     if progress is None:
         return None
     return lambda done, total: progress(part * total + done, n_parts * total)
+
+
+def _check_device(backend: Backend, device: str) -> None:
+    if device == "cpu":
+        return
+    if backend != "module":
+        raise UsageError(f"exact arithmetic runs on the cpu, not on {device}.", device=device)
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UsageError(f"there is no {device} device here.\n  Verify on the cpu.", device=device)
+
+
+def _is_rational(network: Transformer) -> bool:
+    """Whether the interpreter has exact values for this network: softmax has none."""
+    return not any(isinstance(layer, Attention) and layer.kind == "softmax" for layer in network.layers)
 
 
 def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
