@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from byheart import bounds
+    from byheart.compare import compare
     from byheart.data.dataset import Dataset
     from byheart.model import Model
     from byheart.pipeline import compile, load
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["Certificate", "Dataset", "Model", "__version__", "bounds", "compile", "load", "verify"]
+__all__ = ["Certificate", "Dataset", "Model", "__version__", "bounds", "compare", "compile", "load", "verify"]
 
 _HOMES = {
     "Certificate": "byheart.verify.certificate",
@@ -32,7 +33,7 @@ _HOMES = {
     "compile": "byheart.pipeline",
     "load": "byheart.pipeline",
 }
-_PACKAGES = ("bounds", "verify")  # `byheart.verify` is a package that can be called
+_PACKAGES = ("bounds", "compare", "verify")  # `compare` and `verify` are modules that can be called
 
 
 def __getattr__(name: str) -> Any:

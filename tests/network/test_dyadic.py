@@ -63,6 +63,8 @@ def test_sparse_matrices() -> None:
     assert sparse == SparseMatrix.of((2, 2), {(1, 0): -2, (0, 1): Fraction(3, 2), (0, 0): 0})
     assert sparse != SparseMatrix.of((2, 2), {(1, 0): -2})
     assert list(sparse.entries) == [(0, 1), (1, 0)]
+    assert as_sparse(np.zeros((0, 3))).shape == (0, 3)
+    assert as_sparse(np.array([0.0, 2.0])) == SparseMatrix.of((2, 1), {(1, 0): 2})
     with pytest.raises(IndexError, match=r"\(2, 0\)"):
         SparseMatrix.of((2, 2), {(2, 0): 1})
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "verify": "Check every sample of a data file on a saved model.",
     "predict": "Ask a saved model.",
     "inspect": "Show what a saved model is made of and what was checked.",
+    "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
     "plan": "Show how large a model for so many facts would be.",
     "theorems": "List every statement of the papers with its functions and tests.",

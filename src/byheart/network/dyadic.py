@@ -105,11 +105,11 @@ class SparseMatrix:
     @staticmethod
     def from_array(array: np.ndarray) -> SparseMatrix:
         """From floats or integers of one or two axes; a vector becomes one column."""
-        table = array.reshape(len(array), -1)
+        table = array[:, None] if array.ndim == 1 else array
         rows, cols = np.nonzero(table)
         picked = table[rows, cols].tolist()
         entries = zip(rows.tolist(), cols.tolist(), picked, strict=True)
-        return SparseMatrix(table.shape, {(row, col): Dyadic.of(value) for row, col, value in entries})
+        return SparseMatrix((table.shape[0], table.shape[1]), {(row, col): Dyadic.of(value) for row, col, value in entries})
 
     def rows(self) -> list[list[tuple[int, Dyadic]]]:
         """For each row its non-zero entries as (column, value)."""

@@ -1,1 +1,1 @@
-"""report."""
+"""Tables and figures: first a small record of what is shown, then its drawing."""

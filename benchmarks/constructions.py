@@ -1,0 +1,179 @@
+"""How every construction grows, and how they compare: fitted exponents, the cost of length, and the figure.
+
+Prints tables, writes out/benchmarks/constructions.json and draws constructions.png beside it. Every model up to
+--check-up-to samples is verified on every sample. Sizes are fitted by least squares of logarithms to the order each
+paper states, its logarithms included:
+
+    KS25, VYS22, KKM23    a · √log2 M · M^e      M = N, or nN for one label a token
+    PLYS21                a · N^e + the folds    the log Δ of the paper, counted, not fitted
+    KS25 Theorem F.1      a · N^e + b · log2 N   the words of one group are read once
+    two layers, KS23      a · M^e
+
+    python benchmarks/constructions.py [--largest 10000] [--seeds 3] [--check-up-to 1000] [--no-figure]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from byheart.construct.registry import Construction, get
+from byheart.data.dataset import Dataset
+from byheart.data.generators import random_tokens, uniform_vectors
+from byheart.network import size_of_network
+from byheart.report.growth import Shape, growth
+from byheart.report.growth_figure import draw_growth
+from byheart.verify.verifier import verify
+
+SIZES = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
+LENGTHS = (8, 64, 512)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One construction on one kind of data, the order its size should have, and the exponent claimed."""
+
+    method: str
+    seq_len: int
+    task: str
+    claim: float
+    root_log: bool = False
+    plus_log: bool = False
+
+    @property
+    def per_sample(self) -> int:
+        return self.seq_len if self.task == "seq-to-seq" else 1
+
+    def data(self, n_samples: int, seed: int) -> Dataset:
+        return uniform_vectors(n_samples, self.seq_len, 4, 16, seed=seed, task=self.task)  # type: ignore[arg-type]
+
+    def fitted(self, construction: Construction, parameters: int) -> float:
+        """What the power law is fitted to: all parameters, without the folds of PLYS21."""
+        folds = construction.statistics.n_folds if construction.statistics is not None else None
+        return parameters - 13.0 * (folds or 0)  # a fold is a block of one unit on four registers
+
+
+STUDIES = (
+    Study("kajitsuka-sato-2025", 8, "next-token", 0.5, root_log=True),
+    Study("kajitsuka-sato-2025", 4, "seq-to-seq", 0.5, root_log=True),
+    Study("kajitsuka-sato-2025-bits", 2, "next-token", 1.0, plus_log=True),
+    Study("vardi-2022", 1, "next-token", 0.5, root_log=True),
+    Study("park-2021", 1, "next-token", 2 / 3),
+    Study("two-layer-relu", 1, "next-token", 1.0),
+    Study("kim-2023", 4, "seq-to-seq", 0.5, root_log=True),
+    Study("kajitsuka-sato-2023", 4, "seq-to-seq", 1.0),
+)
+
+
+def fit(n: np.ndarray, size: np.ndarray, study: Study) -> tuple[float, float]:
+    """The exponent e and twice its standard error."""
+    factor = np.sqrt(np.log2(n)) if study.root_log else np.ones_like(n)
+
+    def residuals(p: np.ndarray) -> np.ndarray:
+        more = np.exp(p[2]) * np.log2(n) if study.plus_log else 0.0
+        return np.log(np.exp(p[0]) * factor * n ** p[1] + more) - np.log(size)
+
+    start = np.array([np.log(size[0] / n[0] ** study.claim) - 0.5, study.claim, np.log(size[0] / 20)])
+    found = least_squares(residuals, start[: 3 if study.plus_log else 2])
+    covariance = np.linalg.inv(found.jac.T @ found.jac)
+    variance = 2 * found.cost / max(1, len(n) - len(found.x))
+    return float(found.x[1]), float(2 * np.sqrt(variance * covariance[1, 1]))
+
+
+def exponents(largest: int, n_seeds: int, check_up_to: int) -> list[dict[str, object]]:
+    rows = []
+    print(
+        f"{'construction':<26} {'task':<11} {'N or nN':>16} {'exponent':>16} {'claimed':>8} {'checked':>8} {'wrong':>6}"
+    )
+    for study in STUDIES:
+        points, checked, wrong = [], 0, 0
+        for n_samples in (size // study.per_sample for size in SIZES if size <= largest):
+            for seed in range(n_seeds):
+                data = study.data(n_samples, seed)
+                built = get(study.method).build(data, {}, np.random.default_rng(seed), None)
+                parameters = size_of_network(built.memory.network).parameters_dense
+                points.append((n_samples * study.per_sample, study.fitted(built, parameters), parameters))
+                if n_samples <= check_up_to:
+                    certificate = verify(built.memory, data, n_interpreted=0)
+                    checked, wrong = checked + certificate.dataset.n_labels, wrong + certificate.wrong
+        table = np.array(points, dtype=np.float64)
+        exponent, error = fit(table[:, 0], table[:, 1], study)
+        span = f"{int(table[0, 0]):,}-{int(table[-1, 0]):,}"
+        print(
+            f"{study.method:<26} {study.task:<11} {span:>16} {exponent:>8.3f} ± {error:.3f} {study.claim:>8.2f} "
+            f"{checked:>8,} {wrong:>6}",
+            flush=True,
+        )
+        rows.append(
+            {
+                **asdict(study),
+                "exponent": exponent,
+                "two_standard_errors": error,
+                "points": [[int(n), int(size)] for n, _, size in points],
+                "labels_checked": checked,
+                "samples_wrong": wrong,
+            }
+        )
+    return rows
+
+
+def lengths(n_samples: int = 1000) -> list[dict[str, object]]:
+    """KS25's claim that next-token prediction hardly depends on the length."""
+    rows = []
+    print(f"\n{'n':>5} {'dense':>9} {'depth':>6} {'compile':>8}   kajitsuka-sato-2025, N = {n_samples:,}")
+    for seq_len in LENGTHS:
+        data = random_tokens(n_samples, seq_len, 1000, 16, seed=0, ordered=False)
+        start = time.perf_counter()
+        built = get("kajitsuka-sato-2025").build(data, {}, np.random.default_rng(0), None)
+        size = size_of_network(built.memory.network)
+        seconds = time.perf_counter() - start
+        rows.append({"seq_len": seq_len, **asdict(size), "seconds_compile": round(seconds, 2)})
+        print(f"{seq_len:>5} {size.parameters_dense:>9,} {size.depth:>6,} {seconds:>7.1f}s", flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--largest", type=int, default=10_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--check-up-to", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=20.0, help="where a curve of the figure ends")
+    parser.add_argument("--no-figure", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("out/benchmarks"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    record: dict[str, object] = {
+        "schema": "byheart.benchmark/1",
+        "name": "constructions",
+        "exponents": exponents(options.largest, options.seeds, options.check_up_to),
+        "lengths": lengths(),
+        "machine": {
+            "python": platform.python_version(),
+            "processor": platform.machine(),
+            "system": platform.system(),
+        },
+    }
+    if not options.no_figure:
+        shapes = (Shape("next-token", 1, 16, dim=4), Shape("seq-to-seq", 8, 16, dim=4))
+        records = [growth(shape, seconds=options.seconds) for shape in shapes]
+        draw_growth(records, options.out / "constructions.png")
+        record["growth"] = [each.to_json() for each in records]
+        for each in records:
+            print(f"\n{each.shape.task}, n = {each.shape.seq_len}: where the smallest construction changes")
+            for crossover in each.crossovers:
+                if crossover.on_envelope:
+                    print(f"  N = {crossover.n_samples:,.0f}: {crossover.larger} -> {crossover.smaller}")
+    (options.out / "constructions.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

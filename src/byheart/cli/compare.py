@@ -1,0 +1,159 @@
+"""`byheart compare`: every construction on one data file, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from byheart.cli.options import PRECISIONS, data_argument, output_options, reading_choices, reading_options
+from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
+from byheart.cli.progress import Report, watched
+from byheart.cli.summary import describe_data
+from byheart.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from byheart.compare import Comparison, Row
+    from byheart.data.dataset import Dataset
+    from byheart.report.growth import Growth
+
+FIRST_WIDTH = 20
+FIGURE_SECONDS = 5.0
+
+
+@click.command()
+@data_argument
+@click.option(
+    "--methods", metavar="NAMES", help="Constructions to compare, separated by commas (default: all)."
+)
+@click.option(
+    "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: what each offers first)."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--figure",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Also draw how sizes grow with random data of this shape (.png, .svg or .pdf).",
+)
+@reading_options
+@output_options
+def command(
+    data: Path,
+    methods: str | None,
+    precision: Any,
+    seed: int,
+    figure: Path | None,
+    as_json: bool,
+    **reading: Any,
+) -> int:
+    """Build and verify every construction that takes DATA, and show their sizes beside the bounds.
+
+    A construction that does not take the data is listed with its reason.
+    """
+    from byheart.compare import compare
+    from byheart.data.dataset import Dataset
+
+    chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
+    dataset = Dataset.read(data, **reading_choices(**reading))
+    with watched() as progress:
+        comparison = compare(dataset, chosen, precision=precision, seed=seed, progress=progress)
+        record = None if figure is None else _draw(dataset, chosen, seed, figure, progress)
+    if as_json:
+        document = comparison.to_json()
+        if record is not None:
+            document["figure"] = {"path": str(figure), **record.to_json()}
+        echo_json(document)
+    else:
+        _show(comparison, data)
+        if record is not None:
+            click.echo(f"\n  The figure is in {figure}.")
+    if any(row.state == "wrong" for row in comparison.rows):
+        return ExitStatus.FALSE
+    return ExitStatus.HOLDS if comparison.memorised else ExitStatus.OUTSIDE
+
+
+def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, progress: Report) -> Growth:
+    from byheart.report.growth import Shape, growth
+    from byheart.report.growth_figure import draw_growth
+
+    shape = Shape(
+        dataset.task, dataset.seq_len, dataset.n_classes, dataset.dim, dataset.vocab, dataset.ordered
+    )
+    record = growth(shape, methods, seconds=FIGURE_SECONDS, seed=seed, progress=progress)
+    draw_growth([record], path)
+    return record
+
+
+def _show(comparison: Comparison, data: Path) -> None:
+    click.echo(f"{data}: {describe_data(comparison.dataset)}")
+    click.echo(f"label bits: {comparison.dataset.label_bits:,.0f}\n")
+    memorised = comparison.memorised
+    if memorised:
+        click.echo(f"  Memorised, with all {comparison.dataset.n_samples:,} samples verified:\n")
+        _show_sizes(memorised)
+        click.echo()
+        _show_theory(memorised)
+        click.echo()
+    if any(row.formula is not None and row.formula.is_order for row in memorised):
+        click.echo("  ~ is an order of growth, without its constant.\n")
+    failed = [row for row in comparison.rows if row.state == "wrong"]
+    if failed:
+        show_table(("WRONG", "because"), [(row.method, one_line(row.reason or "")) for row in failed])
+        click.echo()
+    refused = [row for row in comparison.rows if row.state == "refused"]
+    if refused:
+        show_pairs([("not built", "because")] + [(row.method, one_line(row.reason or "")) for row in refused])
+
+
+def _show_sizes(rows: tuple[Row, ...]) -> None:
+    table = []
+    for row in rows:
+        assert row.size is not None
+        size = row.size
+        numbers = (
+            size.parameters_dense,
+            size.parameters_nonzero,
+            size.depth,
+            size.width,
+            size.weight_bits,
+            size.total_bits,
+        )
+        table.append((row.method, *map(short, numbers)))
+    headers = ("", "dense", "non-zero", "depth", "width", "bits/weight", "bits")
+    show_table(headers, table, numbers=range(1, 7), first_width=FIRST_WIDTH)
+
+
+def _show_theory(rows: tuple[Row, ...]) -> None:
+    table = []
+    for row in rows:
+        promised = (
+            ""
+            if row.formula is None
+            else ("~" if row.formula.is_order else "") + short(row.formula.parameters)
+        )
+        floor = max((f.value for f in row.floors if f.quantity.startswith("parameters")), default=None)
+        table.append(
+            (
+                row.method,
+                row.precision,
+                ratio(row.bits_per_parameter),
+                promised,
+                "" if floor is None else short(floor),
+                f"{row.seconds_compile:.1f}",
+                f"{row.seconds_verify:.1f}",
+            )
+        )
+    headers = ("", "weights", "bits/param", "theorem", "at least", "build s", "check s")
+    show_table(headers, table, numbers=range(2, 7), first_width=FIRST_WIDTH)
+
+
+def short(value: int) -> str:
+    """A count in at most seven characters: 12,345, then 123k, 1.23M, 45.6G, and powers of ten beyond."""
+    if value < 100_000:
+        return f"{value:,}"
+    for unit, name in ((10**3, "k"), (10**6, "M"), (10**9, "G"), (10**12, "T")):
+        if value < 999.5 * unit:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:.1e}"

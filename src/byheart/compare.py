@@ -1,0 +1,254 @@
+"""All constructions on one data set: built, verified, counted, beside what theorems promise and demand."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from math import ceil
+from types import ModuleType
+from typing import Any, Literal
+
+from byheart.bounds import BoundTable, Problem, table
+from byheart.bounds.orders import Order, park_2021, table_1
+from byheart.construct.registry import Method, get, names, statistics_of
+from byheart.data.dataset import Dataset
+from byheart.errors import ByheartError, DoesNotHold, UsageError
+from byheart.model import Model
+from byheart.network.architecture import Precision
+from byheart.network.counting import Size
+from byheart.pipeline import StageProgress, compile
+from byheart.theorems import realises
+from byheart.verify.certificate import DatasetNumbers
+from byheart.verify.verifier import dataset_numbers
+
+MOST_PARAMETERS = 20_000_000
+"""A construction that plans to be larger is not built unless asked to."""
+
+State = Literal["memorised", "refused", "wrong"]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """What a paper says of a construction's parameters on these data.
+
+    An order is the expression inside O(.), its constant left out: it says how a size grows, not how large it is.
+    """
+
+    source: str
+    expression: str
+    parameters: int
+    is_order: bool
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The largest lower bound on a quantity, and where it comes from."""
+
+    quantity: str
+    value: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One construction on the data.
+
+    state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
+               wrong: built, and not right on every sample, which is a mistake of ours.
+    planned    the size foretold before building, where the construction applies at all
+    floors     what no network of this precision that can hold every labelling goes below
+    """
+
+    method: str
+    source: str
+    precision: Precision
+    state: State
+    reason: str | None = None
+    planned: Size | None = None
+    size: Size | None = None
+    formula: Formula | None = None
+    floors: tuple[Floor, ...] = ()
+    bits_per_parameter: float | None = None
+    bits_per_stored_bit: float | None = None
+    checked: int = 0
+    wrong: int = 0
+    backend: str | None = None
+    seconds_compile: float | None = None
+    seconds_verify: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every construction on one data set, those that memorised it first, the smallest first."""
+
+    dataset: DatasetNumbers
+    seed: int
+    rows: tuple[Row, ...]
+
+    @property
+    def memorised(self) -> tuple[Row, ...]:
+        """The rows whose every sample was verified."""
+        return tuple(row for row in self.rows if row.state == "memorised")
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {
+            "dataset": asdict(self.dataset),
+            "label_bits": self.dataset.label_bits,
+            "seed": self.seed,
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+
+@realises("KS25-Tab1", "DPC24-S6")
+def compare(
+    data: Dataset,
+    methods: Sequence[str] | None = None,
+    *,
+    precision: Precision | None = None,
+    seed: int = 0,
+    most_parameters: int = MOST_PARAMETERS,
+    progress: StageProgress | None = None,
+) -> Comparison:
+    """Build and verify every construction that takes `data`; the others become rows with their reason.
+
+    methods: names of the registry; all of them unless given.
+    precision: what every construction must build in; what each offers first unless given.
+    most_parameters: a construction that plans more dense parameters is not built.
+    """
+    data.require_finite()
+    data.require_consistent()
+    chosen = [get(name) for name in (names() if methods is None else methods)]
+    theory = table(data)
+    rows = []
+    for number, method in enumerate(chosen, 1):
+        stage = _stage(progress, f"{number}/{len(chosen)} {method.name}")
+        row = _row(
+            data, method, precision or method.precisions[0], theory.problem, seed, most_parameters, stage
+        )
+        rows.append(replace(row, floors=_floors(theory, row.precision)))
+    order = {"memorised": 0, "wrong": 1, "refused": 2}
+    rows.sort(key=lambda row: (order[row.state], row.size.parameters_dense if row.size else 0))
+    return Comparison(dataset_numbers(data), seed, tuple(rows))
+
+
+def _row(
+    data: Dataset,
+    method: Method,
+    precision: Precision,
+    problem: Problem,
+    seed: int,
+    most_parameters: int,
+    progress: StageProgress | None,
+) -> Row:
+    """One construction, tried."""
+    row = Row(method.name, method.source, precision, "refused", formula=_order(method.name, problem))
+    start = time.perf_counter()
+    try:
+        _require_offer(method, data, precision)
+        row = replace(row, planned=method.size_of(statistics_of(data)))
+        _require_room(row.planned, most_parameters)
+        model = compile(data, method=method.name, precision=precision, seed=seed, progress=progress)
+    except DoesNotHold as failure:
+        return replace(row, state="wrong", reason=str(failure))
+    except (ByheartError, MemoryError) as refusal:
+        return replace(row, reason=str(refusal) or type(refusal).__name__)
+    certificate = model.certificate
+    assert certificate is not None
+    return replace(
+        row,
+        state="memorised",
+        size=model.size,
+        formula=_promised(model) or row.formula,
+        bits_per_parameter=model.bits_per_parameter,
+        bits_per_stored_bit=model.bits_per_stored_bit,
+        checked=certificate.checked,
+        wrong=certificate.wrong,
+        backend=certificate.backend,
+        seconds_compile=round(time.perf_counter() - start - certificate.seconds, 3),
+        seconds_verify=certificate.seconds,
+    )
+
+
+def _require_room(planned: Size | None, most_parameters: int) -> None:
+    if planned is not None and planned.parameters_dense > most_parameters:
+        raise UsageError(
+            f"it would have about {planned.parameters_dense:,} parameters, more than the {most_parameters:,} allowed."
+        )
+
+
+def _require_offer(method: Method, data: Dataset, precision: Precision) -> None:
+    if data.task not in method.tasks:
+        raise UsageError(f"it offers {', '.join(method.tasks)}, and the task is {data.task}.")
+    if precision not in method.precisions:
+        raise UsageError(f"it builds {', '.join(method.precisions)} weights, and {precision} is asked for.")
+
+
+def _promised(model: Model) -> Formula | None:
+    """The theorem's own formula with its constants, where the paper gives them."""
+    sizes = model.record.get("theorem_size")
+    if not sizes:
+        return None
+    return Formula(str(model.record["theorem"]), "with constants", int(sizes["parameters"]), is_order=False)
+
+
+def _order(method: str, problem: Problem) -> Formula | None:
+    """The order of growth, where the paper gives no constants."""
+    orders: dict[str, Callable[[Problem], Order]] = {"park-2021": _park, "kim-2023": _kim}
+    if method not in orders:
+        return None
+    order = orders[method](problem)
+    return Formula(order.source, order.expression, order.value, is_order=True)
+
+
+def _park(problem: Problem) -> Order:
+    vectors = problem.tokens_as_vectors()
+    if vectors is None:
+        return park_2021(problem.n_samples, 1, 1)
+    return park_2021(problem.n_samples, Fraction(vectors.radius), Fraction(vectors.separation))
+
+
+def _kim(problem: Problem) -> Order:
+    rows = table_1(problem.n_samples, problem.seq_len, problem.dim or 1, problem.vocab or 1)
+    return next(row for row in rows if row.name == "KKM23")
+
+
+def _quantities(precision: Precision) -> tuple[str, ...]:
+    """What is bounded from below for weights of this kind."""
+    if precision == "exact":
+        return ("parameters", "bits")
+    return ("parameters", f"parameters of {precision.removeprefix('float')} bits")
+
+
+def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
+    floors = []
+    for quantity in _quantities(precision):
+        bounds = theory.of(quantity, "lower")
+        if bounds:
+            largest = max(bounds, key=lambda bound: bound.value)
+            floors.append(Floor(quantity, ceil(largest.value), largest.name))
+    return tuple(floors)
+
+
+def _stage(progress: StageProgress | None, name: str) -> StageProgress | None:
+    if progress is None:
+        return None
+    return lambda stage, done, total: progress(f"{name}: {stage}", done, total)
+
+
+class _CallableModule(ModuleType):
+    """A name cannot be both a module and a function of `byheart`, so the module answers calls itself."""
+
+    def __call__(self, data: Dataset, methods: Sequence[str] | None = None, **options: Any) -> Comparison:
+        """Build and verify every construction that takes `data`; see `compare`."""
+        return compare(data, methods, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

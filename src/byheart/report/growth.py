@@ -1,0 +1,207 @@
+"""How constructions grow with the number of samples: a record of sizes, built and foretold, and where curves cross."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations, pairwise
+from math import exp, log
+from typing import Any
+
+from byheart.construct.registry import Method, Statistics, get, names
+from byheart.data.dataset import Dataset, Task
+from byheart.data.generators import grid_vectors, random_tokens
+from byheart.errors import ByheartError
+from byheart.pipeline import StageProgress, compile
+
+LARGEST = 10**12
+LEVELS = 1 << 12
+"""Coordinates of random vectors are whole numbers below this, so that constructions in floats take them too."""
+
+SIZES = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
+"""Numbers of samples that are built, as long as it does not take too long."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Random data of which only the number of samples is open."""
+
+    task: Task
+    seq_len: int
+    n_classes: int
+    dim: int | None = None
+    vocab: int | None = None
+    ordered: bool = False
+
+    def data(self, n_samples: int, seed: int) -> Dataset:
+        """`n_samples` random sequences with random labels."""
+        if self.vocab is None:
+            sizes = (n_samples, self.seq_len, self.dim or 1, self.n_classes)
+            return grid_vectors(*sizes, levels=LEVELS, seed=seed, task=self.task)
+        return random_tokens(
+            n_samples,
+            self.seq_len,
+            self.vocab,
+            self.n_classes,
+            seed=seed,
+            task=self.task,
+            ordered=self.ordered,
+        )
+
+    def statistics(self, n_samples: int) -> Statistics:
+        """What is known of such data before looking."""
+        return Statistics(
+            n_samples, self.seq_len, self.n_classes, self.dim, self.vocab, self.ordered, task=self.task
+        )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One construction: (samples, dense parameters) as built and verified, and as foretold.
+
+    ended       why nothing larger was built: a refusal in words, or the time it took
+    is_refused  whether it was a refusal
+    """
+
+    method: str
+    precision: str
+    built: tuple[tuple[int, int], ...]
+    planned: tuple[tuple[int, int], ...]
+    ended: str
+    is_refused: bool = False
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """Where the foretold sizes of two constructions are equal; `larger` is the larger one from there on."""
+
+    n_samples: float
+    parameters: float
+    smaller: str
+    larger: str
+    on_envelope: bool
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What the figure shows; `refused` names constructions that take no such data, with their reason."""
+
+    shape: Shape
+    curves: tuple[Curve, ...]
+    crossovers: tuple[Crossover, ...]
+    refused: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return asdict(self)
+
+
+def growth(
+    shape: Shape,
+    methods: Sequence[str] | None = None,
+    *,
+    sizes: Sequence[int] | None = None,
+    largest: int = LARGEST,
+    seconds: float = 20.0,
+    seed: int = 0,
+    progress: StageProgress | None = None,
+) -> Growth:
+    """Build every construction that takes such data at growing sizes, and foretell the rest up to `largest`.
+
+    sizes: numbers of samples to build, `SIZES` unless given. A construction is not built any larger once it has
+        refused, or once building and verifying took `seconds`.
+    """
+    tried = []
+    for name in names() if methods is None else methods:
+        method = get(name)
+        if shape.task in method.tasks:
+            tried.append(_curve(method, shape, sizes or SIZES, largest, seconds, seed, progress))
+    curves = [curve for curve in tried if curve.built]
+    refused = tuple((curve.method, curve.ended) for curve in tried if not curve.built)
+    return Growth(shape, tuple(curves), crossovers(curves), refused)
+
+
+def _curve(
+    method: Method,
+    shape: Shape,
+    sizes: Sequence[int],
+    largest: int,
+    seconds: float,
+    seed: int,
+    progress: StageProgress | None,
+) -> Curve:
+    points: list[tuple[int, int]] = []
+    ended, is_refused = "not tried any larger", False
+    for done, n_samples in enumerate(sizes):
+        if progress is not None:
+            progress(f"figure: {method.name}", done, len(sizes))
+        start = time.perf_counter()
+        try:
+            model = compile(shape.data(n_samples, seed), method=method.name, seed=seed)
+        except (ByheartError, MemoryError) as refusal:
+            ended, is_refused = f"N = {n_samples:,}: {refusal or type(refusal).__name__}", True
+            break
+        points.append((n_samples, model.size.parameters_dense))
+        took = time.perf_counter() - start
+        if took > seconds:
+            ended = f"N = {n_samples:,} took {took:.0f} s"
+            break
+    planned = _planned(method, shape, largest) if points else ()
+    return Curve(method.name, method.precisions[0], tuple(points), planned, ended, is_refused)
+
+
+def _planned(method: Method, shape: Shape, largest: int) -> tuple[tuple[int, int], ...]:
+    """Foretold sizes, one a decade, as far as the construction foretells any."""
+    points = []
+    n_samples = 10
+    while n_samples <= largest:
+        try:
+            points.append((n_samples, method.size_of(shape.statistics(n_samples)).parameters_dense))
+        except ByheartError:  # data of this size are beyond it
+            break
+        n_samples *= 10
+    return tuple(points)
+
+
+def crossovers(curves: Sequence[Curve]) -> tuple[Crossover, ...]:
+    """Where foretold sizes cross, straight lines between the points of a double logarithmic plot."""
+    found = []
+    for left, right in combinations(curves, 2):
+        a, b = dict(left.planned), dict(right.planned)
+        shared = sorted(set(a) & set(b))
+        for before, after in pairwise(shared):
+            low, high = log(a[before] / b[before]), log(a[after] / b[after])
+            if low * high < 0 or (low != 0 and high == 0):
+                share = low / (low - high)
+                n_samples = exp(log(before) + share * log(after / before))
+                parameters = exp(log(a[before]) + share * log(a[after] / a[before]))
+                smaller, larger = (right, left) if high > low else (left, right)
+                found.append(
+                    Crossover(
+                        n_samples,
+                        parameters,
+                        smaller.method,
+                        larger.method,
+                        _is_smallest(curves, (left, right), n_samples, parameters),
+                    )
+                )
+    return tuple(sorted(found, key=lambda crossover: crossover.n_samples))
+
+
+def _is_smallest(
+    curves: Sequence[Curve], crossing: tuple[Curve, Curve], n_samples: float, parameters: float
+) -> bool:
+    """Whether no other construction is smaller there."""
+    return all(
+        size is None or size >= parameters
+        for size in (_interpolated(curve, n_samples) for curve in curves if curve not in crossing)
+    )
+
+
+def _interpolated(curve: Curve, n_samples: float) -> float | None:
+    for (n_low, low), (n_high, high) in pairwise(curve.planned):
+        if n_low <= n_samples <= n_high:
+            share = log(n_samples / n_low) / log(n_high / n_low)
+            return exp(log(low) + share * log(high / low))
+    return None

@@ -1,0 +1,82 @@
+"""Draw what `growth` recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from byheart.errors import MissingExtra, UsageError
+from byheart.report.growth import Curve, Growth, Shape
+
+FORMATS = (".png", ".svg", ".pdf")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f")
+_MARKERS = "osD^v<>Ph"
+
+
+def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
+    """One panel for each record: sizes as built (solid) and as foretold (dotted), crossovers marked.
+
+    A cross is where a construction began to refuse; filled circles are where the smallest one changes.
+
+    The suffix of `path` chooses the format: .png, .svg or .pdf. Needs the `figures` extra.
+    """
+    path = Path(path)
+    if path.suffix not in FORMATS:
+        raise UsageError(f"{path}: a figure ends in {', '.join(FORMATS)}.", path=str(path))
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as missing:
+        raise MissingExtra("matplotlib", "figures", "drawing a figure") from missing
+    figure = Figure(figsize=(6.8 * len(records), 5.2), layout="constrained")
+    panels = figure.subplots(1, len(records), squeeze=False)[0]
+    colours = _colours(records)
+    for axes, record in zip(panels, records, strict=True):
+        _draw_panel(axes, record, colours)
+    figure.savefig(path, dpi=150)
+
+
+def _colours(records: Sequence[Growth]) -> dict[str, int]:
+    """A colour and a marker for each construction, the same in all panels."""
+    methods = dict.fromkeys(curve.method for record in records for curve in record.curves)
+    return {method: number for number, method in enumerate(methods)}
+
+
+def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
+    for curve in record.curves:
+        _draw_curve(axes, curve, colours[curve.method])
+    for crossover in record.crossovers:
+        filled = "black" if crossover.on_envelope else "white"
+        axes.plot(
+            crossover.n_samples, crossover.parameters, "o", color="black", mfc=filled, ms=5, mew=0.8, zorder=5
+        )
+        if crossover.on_envelope:
+            axes.annotate(
+                f"N ≈ {crossover.n_samples:.1g}",
+                (crossover.n_samples, crossover.parameters),
+                textcoords="offset points",
+                xytext=(6, -12),
+                fontsize=8,
+            )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set(xlabel="samples N", ylabel="dense parameters", title=_described(record.shape))
+    axes.legend(frameon=False, fontsize=8)
+    axes.grid(alpha=0.2)
+
+
+def _draw_curve(axes: Any, curve: Curve, number: int) -> None:
+    colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
+    n_built, built = zip(*curve.built, strict=True)
+    axes.plot(n_built, built, marker + "-", color=colour, label=f"{curve.method} ({curve.precision})", ms=4)
+    last = curve.built[-1]
+    if curve.is_refused:  # a cross: from here on it refuses such data
+        axes.plot(*last, "x", color=colour, ms=10)
+    ahead = [last, *(point for point in curve.planned if point[0] > last[0])]
+    n_planned, planned = zip(*ahead, strict=True)
+    axes.plot(n_planned, planned, ":", color=colour)
+
+
+def _described(shape: Shape) -> str:
+    kind = f"vectors, d = {shape.dim}" if shape.vocab is None else f"tokens, vocabulary {shape.vocab:,}"
+    return f"{shape.task}, n = {shape.seq_len}, {kind}, C = {shape.n_classes:,}"

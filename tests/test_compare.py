@@ -1,0 +1,179 @@
+"""All constructions side by side: each row is verified or says why it is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import byheart as bh
+from byheart.cli.main import run
+from byheart.compare import Row, compare
+from byheart.construct.registry import get, names
+from byheart.data import Dataset, VectorSequences
+from byheart.data.generators import random_tokens, uniform_vectors
+from byheart.errors import ConflictingLabels, DoesNotHold, UsageError
+from byheart.network import size_of_network
+from byheart.theorems import checks
+
+SINGLE = ("vardi-2022", "park-2021", "two-layer-relu")
+
+
+def by_method(rows: tuple[Row, ...]) -> dict[str, Row]:
+    return {row.method: row for row in rows}
+
+
+@checks("KS25-Tab1", "DPC24-S6")
+def test_every_construction_has_a_row_that_says_what_happened() -> None:
+    data = uniform_vectors(20, 1, 3, 4, seed=0)
+    comparison = compare(data)
+    assert {row.method for row in comparison.rows} == set(names())
+    rows = by_method(comparison.rows)
+    for name in (*SINGLE, "kajitsuka-sato-2025", "kim-2023", "kajitsuka-sato-2023"):
+        row = rows[name]
+        assert row.state == "memorised"
+        assert (row.checked, row.wrong) == (20, 0)
+        assert row.size is not None
+        assert row.planned is not None
+        assert row.bits_per_parameter == pytest.approx(40 / row.size.parameters_dense)
+        assert row.seconds_compile is not None
+        assert row.formula is not None
+        assert row.formula.is_order == (name in ("park-2021", "kim-2023"))
+        assert {floor.quantity for floor in row.floors} == (
+            {"parameters", "bits"} if row.precision == "exact" else {"parameters", "parameters of 64 bits"}
+        )
+        # no construction may lie below a lower bound
+        sizes = {"bits": row.size.total_bits}
+        assert all(sizes.get(f.quantity, row.size.parameters_dense) >= f.value for f in row.floors)
+    sizes = [row.size.parameters_dense for row in comparison.memorised if row.size is not None]
+    assert sizes == sorted(sizes)
+
+
+def test_refusals_are_rows_with_their_reason() -> None:
+    rows = by_method(compare(uniform_vectors(10, 3, 2, seed=0), [*SINGLE, "kajitsuka-sato-2025-sparse"]).rows)
+    for name in SINGLE:
+        assert rows[name].state == "refused"
+        assert "up to 3 tokens" in str(rows[name].reason)
+    assert "seq-to-seq" in str(rows["kajitsuka-sato-2025-sparse"].reason)
+
+
+def test_the_theorem_is_evaluated_with_its_constants() -> None:
+    data = uniform_vectors(50, 4, 4, seed=0, task="seq-to-seq")
+    row = by_method(compare(data, ["kajitsuka-sato-2023"]).rows)["kajitsuka-sato-2023"]
+    assert row.formula is not None
+    assert row.formula.parameters == 4 * (1 + 4) + 4 * (2 * 200 + 4)
+
+
+def test_a_precision_that_is_not_offered_is_a_refusal() -> None:
+    rows = compare(uniform_vectors(10, 1, 2, seed=0), ["park-2021"], precision="float32").rows
+    assert (rows[0].state, rows[0].precision) == ("refused", "float32")
+    assert "exact" in str(rows[0].reason)
+
+
+def test_what_would_be_too_large_is_not_built() -> None:
+    (row,) = compare(uniform_vectors(50, 1, 2, seed=0), ["vardi-2022"], most_parameters=1000).rows
+    assert row.state == "refused"
+    assert "more than the 1,000 allowed" in str(row.reason)
+
+
+def test_a_wrong_network_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise DoesNotHold("1 of 10 samples is answered wrongly.")
+
+    monkeypatch.setattr("byheart.compare.compile", fails)
+    (row,) = compare(uniform_vectors(10, 1, 2, seed=0), ["vardi-2022"]).rows
+    assert (row.state, row.size) == ("wrong", None)
+
+
+def test_conflicts_and_unknown_methods_are_errors() -> None:
+    data = uniform_vectors(4, 1, 2, seed=0)
+    doubled = Dataset(
+        VectorSequences(np.concatenate([data.inputs.values, data.inputs.values[:1]])),
+        np.append(data.labels, (data.labels[0] + 1) % 16),
+        "next-token",
+        data.label_names,
+        None,
+        False,
+    )
+    with pytest.raises(ConflictingLabels):
+        compare(doubled)
+    with pytest.raises(UsageError, match="no method"):
+        compare(data, ["vardi-1922"])
+
+
+def test_the_package_offers_it_by_name() -> None:
+    assert bh.compare(uniform_vectors(5, 1, 2, seed=0), ["vardi-2022"]).rows[0].state == "memorised"
+
+
+def test_progress_names_the_construction() -> None:
+    seen: list[str] = []
+    compare(
+        uniform_vectors(5, 1, 2, seed=0),
+        ["vardi-2022", "park-2021"],
+        progress=lambda stage, *_: seen.append(stage),
+    )
+    assert "1/2 vardi-2022: compile" in seen
+    assert "2/2 park-2021: verify" in seen
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_size_is_known_before_building(name: str) -> None:
+    """Whatever a construction measures on the data, from that its size follows exactly."""
+    method = get(name)
+    task = method.tasks[0]
+    seq_len = 1 if name in SINGLE else 4
+    data = random_tokens(30, seq_len, 200, 4, seed=0, task=task, ordered=False)
+    if task == "distribution":
+        pytest.skip("documents have another contract suite")
+    built = method.build(data, {}, np.random.default_rng(0), None)
+    if built.statistics is None:
+        pytest.skip(f"{name} does not report what its size depends on")
+    planned, size = method.size_of(built.statistics), size_of_network(built.memory.network)
+    assert (planned.parameters_dense, planned.depth) == (size.parameters_dense, size.depth)
+
+
+# --- command line ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    data = uniform_vectors(12, 1, 2, 3, seed=0)
+    assert isinstance(data.inputs, VectorSequences)
+    path = tmp_path / "vectors.npz"
+    np.savez(path, inputs=data.inputs.values, labels=data.labels)
+    return path
+
+
+def test_the_command_prints_two_tables(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", str(vectors), "--methods", "vardi-2022,park-2021,kajitsuka-sato-2025-sparse"]) == 0
+    out = capsys.readouterr().out
+    assert "all 12 samples verified" in out
+    for words in ("dense", "non-zero", "bits/weight", "theorem", "at least", "not built", "order of growth"):
+        assert words in out
+    assert max(len(line) for line in out.splitlines() if str(vectors) not in line) <= 80
+
+
+def test_the_command_prints_one_document(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", str(vectors), "--methods", "vardi-2022, two-layer-relu", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in document["rows"]] == ["two-layer-relu", "vardi-2022"]
+    first = document["rows"][0]
+    assert first["size"]["parameters_dense"] == 12 * 3 + 2 - 1
+    assert first["formula"]["parameters"] == 12 * 4 + 1
+    assert document["dataset"]["n_samples"] == 12
+
+
+def test_nothing_memorised_is_outside_the_assumptions(
+    vectors: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", str(vectors), "--methods", "kajitsuka-sato-2025-sparse"]) == 4
+    assert "not built" in capsys.readouterr().out
+
+
+def test_the_figure_is_drawn(vectors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byheart.report.growth.SIZES", (10, 20))
+    figure = tmp_path / "growth.svg"
+    assert run(["compare", str(vectors), "--methods", "two-layer-relu", "--figure", str(figure)]) == 0
+    assert figure.read_text().startswith("<?xml")
