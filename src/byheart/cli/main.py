@@ -22,6 +22,8 @@ COMMANDS = {
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
     "plan": "Show how large a model for so many facts would be.",
+    "measure": "Train the models of a specification, and keep every run.",
+    "runs": "List, filter, export and compare the runs of a store.",
     "theorems": "List every statement of the papers with its functions and tests.",
 }
 

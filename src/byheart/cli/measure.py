@@ -1,0 +1,225 @@
+"""`byheart measure`: train what a specification asks for, and say what was measured."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from byheart.cli.options import output_options
+from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
+from byheart.errors import ByheartError, ExitStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from byheart.measure.forecast import Forecast
+    from byheart.measure.measurement import Measurement
+    from byheart.measure.records import Record, Run
+    from byheart.measure.specification import Specification
+    from byheart.measure.store import Store
+
+MOST_ROWS = 60
+
+
+class Interrupted(ByheartError):
+    """The measurement was stopped; what was finished is stored."""
+
+    exit_status = ExitStatus.STOPPED
+
+
+@click.command()
+@click.argument("spec", metavar="SPEC", type=click.Path(path_type=Path))
+@click.option("--store", "path", default="runs.sqlite", show_default=True, type=click.Path(path_type=Path))
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "eager", "graph", "compile", "autotune"]),
+    default="auto",
+    show_default=True,
+    help="How steps are made; all but eager are for GPUs.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to train with."
+)
+@click.option("--cluster", metavar="ADDRESS", help="Train on the Ray cluster there; `local` starts one here.")
+@click.option("--dry-run", is_flag=True, help="Show runs, memory and time, and train nothing.")
+@output_options
+def command(
+    spec: Path,
+    path: Path,
+    device: str,
+    engine: Any,
+    workers: int,
+    cluster: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Train every model that SPEC asks for and the store lacks, many at a time.
+
+    SPEC is a TOML file. Each finished run is stored at once; the same command again goes on where it was stopped.
+    """
+    from byheart.measure.forecast import forecast
+    from byheart.measure.measurement import measure
+    from byheart.measure.specification import read_specification
+    from byheart.measure.store import Store
+
+    specification = read_specification(spec)
+    if dry_run:
+        if path.exists():
+            with Store(path) as store:
+                expected = forecast(specification, store, device=device)
+        else:
+            expected = forecast(specification, None, device=device)
+        _show_forecast(specification, expected, as_json)
+        return
+    with Store(path) as store:
+        try:
+            trainer = _trainer(specification, store, device, engine, workers, cluster)
+            measurement = measure(specification, trainer)
+        except KeyboardInterrupt:
+            again = shlex.join(["byheart", *sys.argv[1:]])
+            raise Interrupted(f"stopped; finished runs are stored. Go on with: {again}") from None
+    _show(specification, measurement, as_json)
+
+
+def _trainer(
+    specification: Specification, store: Store, device: str, engine: Any, workers: int, cluster: str | None
+) -> Any:
+    """A function that trains runs into the store, with progress on standard error."""
+    from byheart.measure.cluster import train_on_cluster
+    from byheart.measure.progress import watched
+    from byheart.measure.workers import train_here
+
+    budget = specification.budget
+
+    def trainer(runs: Sequence[Run]) -> list[Record]:
+        with watched() as report:
+            if cluster is not None:
+                records = train_on_cluster(
+                    runs, store, address=cluster, most=budget.max_stack, on_progress=report
+                )
+            else:
+                records = train_here(
+                    runs,
+                    store,
+                    n_workers=workers,
+                    device=device,
+                    engine=engine,
+                    most=budget.max_stack,
+                    max_seconds=budget.max_seconds,
+                    on_progress=report,
+                )
+        if len(records) < len({run.key for run in runs}):
+            raise Interrupted(
+                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are stored.\n"
+                "  Run the same command again to go on."
+            )
+        return records
+
+    return trainer
+
+
+def _show_forecast(specification: Specification, expected: Forecast, as_json: bool) -> None:
+    from byheart.measure.progress import duration
+
+    if as_json:
+        echo_json({"name": specification.name, **asdict(expected)})
+        return
+    pairs = [
+        ("name", specification.name),
+        ("runs", f"{count(expected.n_runs)}, of which {count(expected.n_stored)} are stored"),
+        ("stacks", count(expected.n_stacks)),
+        ("memory", f"{_gib(expected.largest_stack_bytes)} for the largest stack; {_gib(expected.available_bytes)} to plan with"),
+        ("time", f"{duration(expected.seconds)} at most on {expected.device}, if no model passes early"),
+    ]  # fmt: skip
+    if expected.n_search_runs is not None:
+        pairs.append(("search", f"at most {count(expected.n_search_runs)} runs"))
+    if expected.n_tuning_runs is not None:
+        pairs.append(("tuning", f"{count(expected.n_tuning_runs)} trials"))
+    show_pairs(pairs)
+
+
+def _gib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:.2f} GiB" if n_bytes >= 2**27 else f"{n_bytes / 2**20:.1f} MiB"
+
+
+def _show(specification: Specification, measurement: Measurement, as_json: bool) -> None:
+    if as_json:
+        echo_json(
+            {
+                "name": measurement.name,
+                "rule": measurement.rule,
+                "records": [_as_json(record) for record in measurement.records],
+                "capacities": [
+                    {"point": found.point, **asdict(found.capacity)} for found in measurement.capacities
+                ],
+            }
+        )
+        return
+    if measurement.rule is not None:
+        click.echo(f"passes: {measurement.rule}\n")
+    if measurement.capacities:
+        _show_capacities(specification, measurement)
+        return
+    rows = [
+        (
+            _sizes(record),
+            str(record.config["seed"]),
+            count(record.n_parameters),
+            record.status,
+            ratio(record.measured["loss"]),
+            ratio(record.measured["accuracy"]),
+        )
+        for record in measurement.records[:MOST_ROWS]
+    ]
+    show_table(
+        ("model", "seed", "parameters", "status", "loss", "accuracy"),
+        rows,
+        numbers=(1, 2, 4, 5),
+        first_width=50,
+    )
+    if len(measurement.records) > MOST_ROWS:
+        click.echo(f"\n{len(measurement.records) - MOST_ROWS} more; see `byheart runs list`.")
+
+
+def _show_capacities(specification: Specification, measurement: Measurement) -> None:
+    assert specification.search is not None
+    axis = specification.search.axis
+    rows = []
+    for found in measurement.capacities:
+        capacity = found.capacity
+        interval = (
+            "-" if capacity.interval is None else f"{capacity.interval[0]:.4g} to {capacity.interval[1]:.4g}"
+        )
+        setting = {**found.point["model"], **found.point["data"]}
+        setting.pop(specification.search.field, None)
+        rows.append(
+            (
+                ", ".join(f"{name}={value}" for name, value in setting.items()),
+                "-" if capacity.estimate is None else f"{capacity.estimate:.4g}",
+                interval,
+                f"{len(capacity.brackets) - capacity.n_open}/{len(capacity.brackets)}",
+                str(max(bracket.n_runs for bracket in capacity.brackets)),
+            )
+        )
+    show_table(
+        ("setting", f"{specification.search.goal} {axis}", "95% interval", "seeds settled", "runs per seed"),
+        rows,
+        numbers=(1, 3, 4),
+        first_width=50,
+    )
+
+
+def _sizes(record: Record) -> str:
+    sizes = ", ".join(f"{name}={value}" for name, value in record.config["sizes"].items())
+    return f"{record.config['family']} {sizes}"
+
+
+def _as_json(record: Record) -> dict[str, Any]:
+    shown = {name: value for name, value in vars(record).items() if name not in ("curve", "curve_steps")}
+    return {**shown, "measured": {k: v if v == v else None for k, v in record.measured.items()}}

@@ -1,0 +1,127 @@
+"""`byheart runs`: list, filter, export and compare the records of a store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from byheart.cli.options import output_options
+from byheart.cli.output import count, echo_json, ratio, show_table
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+MOST_ROWS = 60
+
+
+def store_options(command: Command) -> Command:
+    """--store and --where: which records."""
+    command = click.option(
+        "--where",
+        multiple=True,
+        metavar="CONDITION",
+        help="Keep rows with column=value (also !=, <, <=, >, >=); may be repeated.",
+    )(command)
+    return click.option(
+        "--store", "path", default="runs.sqlite", show_default=True, type=click.Path(path_type=Path)
+    )(command)
+
+
+@click.group()
+def command() -> None:
+    """List, filter, export and compare the runs of a store."""
+
+
+@command.command("list")
+@store_options
+@output_options
+def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
+    """List runs. Columns for --where are those of `byheart runs export`, such as sizes.n_heads."""
+    rows = _rows(path, where)
+    if as_json:
+        echo_json({"store": str(path), "runs": [_plain(row) for row in rows]})
+        return
+    click.echo(f"{count(len(rows))} runs\n")
+    shown = [
+        (
+            row["key"][:12],
+            row["family"] + " " + ", ".join(f"{k[6:]}={v}" for k, v in row.items() if k.startswith("sizes.")),
+            str(row["seed"]),
+            row["status"],
+            count(row["n_parameters"]),
+            ratio(row["measured.loss"]),
+            ratio(row["measured.accuracy"]),
+        )
+        for row in rows[:MOST_ROWS]
+    ]
+    if shown:
+        headers = ("run", "model", "seed", "status", "parameters", "loss", "accuracy")
+        show_table(headers, shown, numbers=(2, 4, 5, 6))
+    if len(rows) > MOST_ROWS:
+        click.echo(f"\n{len(rows) - MOST_ROWS} more: narrow them with --where, or export them.")
+
+
+@command.command("export")
+@store_options
+@click.option(
+    "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help=".csv or .parquet"
+)
+@output_options
+def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool) -> None:
+    """Write runs to a CSV or Parquet file, one row per run."""
+    from byheart.measure.tabulate import export
+
+    rows = _rows(path, where)
+    export(rows, output)
+    if as_json:
+        echo_json({"store": str(path), "path": str(output), "n_runs": len(rows)})
+    else:
+        click.echo(f"{count(len(rows))} runs written to {output}")
+
+
+@command.command("compare")
+@store_options
+@click.option(
+    "--by", multiple=True, metavar="COLUMN", help="Columns to group by (default: whatever differs)."
+)
+@click.option("--metric", default="accuracy", show_default=True, help="What to average over seeds.")
+@output_options
+def compare_runs(path: Path, where: tuple[str, ...], by: tuple[str, ...], metric: str, as_json: bool) -> None:
+    """Average a metric over seeds, setting by setting, with a 95% interval."""
+    from byheart.measure.tabulate import compare
+
+    found = compare(_rows(path, where), by, metric)
+    if as_json:
+        echo_json({"store": str(path), "metric": metric, "settings": found})
+        return
+    if not found:
+        click.echo("0 runs")
+        return
+    columns = list(found[0].setting)
+    rows = [
+        (
+            *(str(group.setting[name]) for name in columns),
+            str(group.n_records),
+            ratio(group.mean),
+            "-" if group.interval is None else f"{group.interval[0]:.4g} to {group.interval[1]:.4g}",
+        )
+        for group in found
+    ]
+    headers = (*columns, "runs", f"mean {metric}", "95% interval")
+    show_table(headers, rows, numbers=tuple(range(len(columns) + 2)))
+
+
+def _rows(path: Path, where: tuple[str, ...]) -> list[dict[str, Any]]:
+    from byheart.measure.store import Store
+    from byheart.measure.tabulate import filtered, row_of
+
+    with Store(path, create=False) as store:
+        rows = [row_of(record) for record in store.records()]
+    return filtered(rows, where)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}

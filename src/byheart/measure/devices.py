@@ -1,0 +1,89 @@
+"""Which device to train on, how much memory a model takes there, and how many fit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from byheart.errors import UsageError
+from byheart.measure.draws import draw_places
+from byheart.measure.families import Model
+from byheart.measure.objective import training_losses, uses_counts
+from byheart.measure.plan import Training
+from byheart.measure.problem import Problem
+from byheart.measure.stack import make_stack
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+# Beyond this many models a step of our sizes gains nothing more: a CPU runs out of cache, a GPU is full.
+BEST_STACK = {"cpu": 16, "cuda": 1024}
+SHARE_OF_FREE_MEMORY = {"cpu": 0.5, "cuda": 0.8}
+
+# Weights, gradient, two moments, and copies made by an update.
+OPTIMISER_COPIES = 7
+# Saved activations are met by gradients of the same size, not all at once; measured peaks stay below this factor.
+ACTIVATION_COPIES = 2.5
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto`: a GPU where there is one. A `UsageError` for a device that is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("no CUDA device is available here; use --device cpu or auto.", device=name)
+    if device.type not in BEST_STACK:
+        raise UsageError(f"no device `{name}`; use auto, cpu or cuda.", device=name)
+    return device
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words, for the record."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({os.cpu_count()} cores)"
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory we may plan with."""
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _available_memory()
+    return int(free * SHARE_OF_FREE_MEMORY[device.type])
+
+
+def _available_memory() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 4 << 30  # where the system does not say
+
+
+def bytes_per_model(
+    model: Model, problem: Problem, training: Training, device: torch.device | None = None
+) -> int:
+    """Memory one model takes in a stack while it trains on `device`, from what one forward pass on the CPU saves."""
+    dtype = DTYPES[training.dtype]
+    stack = make_stack([model], [problem], [0], dtype=dtype)
+    flat = stack.initial().requires_grad_()
+    saved: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        seeds, step = torch.zeros(1, 1, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
+        counts = device is not None and uses_counts(device, problem.n_rows, training.batch)
+        places = None if counts or not training.batch else draw_places(training.batch)
+        training_losses(stack, flat, seeds, step, places, training.reduction)
+    copies = OPTIMISER_COPIES + (2 * training.history if training.optimiser == "lbfgs" else 0)
+    held = flat.numel() * flat.element_size() * copies
+    inputs = sum(table.untyped_storage().nbytes() for table in stack.tables.values())
+    return int(held + inputs + ACTIVATION_COPIES * sum(saved.values()))

@@ -1,0 +1,40 @@
+"""Random numbers that depend on (seed, step, position) alone.
+
+A model draws the same batches alone and in a stack, on a CPU and on a GPU, and in a CUDA graph, where a generator with
+a state could not be used per model.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# splitmix64 (Steele, Lea & Flood 2014), written as signed 64-bit integers, whose products wrap.
+_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)
+_MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+_MIX_2 = 0x94D049BB133111EB - (1 << 64)
+
+
+def _shifted(bits: Tensor, amount: int) -> Tensor:
+    return (bits >> amount) & ((1 << (64 - amount)) - 1)
+
+
+def _mixed(bits: Tensor) -> Tensor:
+    bits = (bits ^ _shifted(bits, 30)) * _MIX_1
+    bits = (bits ^ _shifted(bits, 27)) * _MIX_2
+    return bits ^ _shifted(bits, 31)
+
+
+def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
+    """What tells the draws of one batch apart, (n_draws,): made once, since a compiler may not make it inside a step."""
+    return (torch.arange(n_draws, dtype=torch.int64, device=device) + 1) * _GAMMA
+
+
+def draw_rows(seeds: Tensor, step: Tensor, places: Tensor, n_rows: Tensor) -> Tensor:
+    """Rows of each model's batch at `step`: (n_models, n_draws) integers uniform on [0, n_rows of the model).
+
+    `seeds` and `n_rows` have shape (n_models, 1). The bias of the multiply-shift map is below n_rows / 2^32.
+    """
+    stream = _mixed(seeds * _GAMMA + 1)
+    bits = _mixed(_mixed(stream + step * _GAMMA) + places)
+    return (_shifted(bits, 32) * n_rows) >> 32

@@ -1,0 +1,121 @@
+"""MFT24's one-layer decoder: embedding, sinusoidal positions, one causal head with biases, one hidden layer.
+
+No residual, no normalisation. (m + 17)(ω + 17) + 799 parameters at width 16, m hidden units and ω tokens.
+
+Only the last position of a context is asked for, so the head is evaluated for one query per distinct context. The
+query is carried to the tokens, (Kᵀq)·x instead of q·(Kx), and the values' map is applied after mixing: the gathered
+tokens are read once and no key or value per token is formed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu
+
+from byheart.measure.families.family import (
+    Inputs,
+    Model,
+    OptionField,
+    SizeField,
+    Tables,
+    Weights,
+    drawn,
+    normal,
+    per_model,
+    uniform,
+)
+from byheart.measure.layout import Shapes
+from byheart.measure.matmul import bmm
+from byheart.measure.problem import Problem
+
+
+class OneLayerDecoder:
+    """Embedding, one causal head, one hidden layer of `hidden_width` units, logits."""
+
+    name = "one-layer-decoder"
+    source = "MFT24 section 7 and its code"
+    size_fields = (
+        SizeField("hidden_width", None, 1, "hidden units m"),
+        SizeField("dim", 16, 1, "embedding width d"),
+    )
+    option_fields: tuple[OptionField, ...] = ()
+
+    def shapes(self, model: Model, problem: Problem) -> Shapes:
+        """Maps are stored as (inputs, outputs)."""
+        dim, hidden = model.sizes["dim"], model.sizes["hidden_width"]
+        shapes: dict[str, tuple[int, ...]] = {"embedding": (problem.n_vocab, dim)}
+        for name in ("query", "key", "value", "output"):
+            shapes |= {name: (dim, dim), f"{name}_bias": (1, dim)}
+        return shapes | {
+            "hidden": (dim, hidden),
+            "hidden_bias": (1, hidden),
+            "logits": (hidden, problem.n_classes),
+            "logits_bias": (1, problem.n_classes),
+        }
+
+    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+        """Framework defaults: embedding standard normal, maps and biases uniform on ±1/√fan_in."""
+        shapes = self.shapes(model, problem)
+        weights = {"embedding": normal(generator, shapes["embedding"])}
+        for name in ("query", "key", "value", "output", "hidden", "logits"):
+            fan_in = shapes[name][0]
+            weights[name] = uniform(generator, shapes[name], fan_in)
+            weights[f"{name}_bias"] = uniform(generator, shapes[f"{name}_bias"], fan_in)
+        return weights
+
+    def frozen(self, model: Model) -> frozenset[str]:
+        """Everything is trained."""
+        return frozenset()
+
+    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+        """Tokens, where contexts end, and the positions of every model's width."""
+        assert inputs.tokens is not None
+        seq_len = inputs.tokens.shape[2]
+        widest = max(model.sizes["dim"] for model in models)
+        positions = torch.zeros(len(models), seq_len, widest, dtype=torch.float64)
+        for number, model in enumerate(models):
+            positions[number, :, : model.sizes["dim"]] = sinusoids(seq_len, model.sizes["dim"])
+        beyond = torch.arange(seq_len, device=inputs.device) >= inputs.lengths.unsqueeze(2)
+        return {
+            "tokens": inputs.tokens,
+            "end": inputs.lengths - 1,
+            "beyond": beyond,
+            "positions": positions.to(inputs.device, inputs.dtype),
+            "scale": per_model(models, "dim", inputs).rsqrt().view(-1, 1, 1),
+        }
+
+    def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
+        """Logits (n_models, n_rows, n_classes)."""
+        tokens, end, beyond = (drawn(tables[name], rows) for name in ("tokens", "end", "beyond"))
+        n_models, n_rows, seq_len = tokens.shape
+        embedding = weights["embedding"]
+        n_vocab, dim = embedding.shape[1:]
+        offsets = torch.arange(n_models, device=tokens.device).view(-1, 1) * n_vocab
+        found = embedding.reshape(-1, dim).index_select(0, (tokens.flatten(1) + offsets).flatten())
+        placed = found.view(n_models, n_rows, seq_len, dim) + tables["positions"].unsqueeze(1)
+        own = placed.gather(2, end.view(n_models, n_rows, 1, 1).expand(-1, -1, 1, dim)).squeeze(2)
+
+        def linear(name: str, vectors: Tensor) -> Tensor:
+            return bmm(vectors, weights[name]) + weights[f"{name}_bias"]
+
+        query = linear("query", own) * tables["scale"]
+        carried = bmm(query, weights["key"].transpose(1, 2))
+        # q·b_K is the same for every token of a context; it is kept so that the model is the paper's
+        offset = (query * weights["key_bias"]).sum(dim=2, keepdim=True)
+        scores = (placed * carried.unsqueeze(2)).sum(dim=3) + offset
+        shares = torch.softmax(scores.masked_fill(beyond, -torch.inf), dim=2)
+        mixed = (placed * shares.unsqueeze(3)).sum(dim=2)
+        answer = linear("output", linear("value", mixed))
+        return linear("logits", gelu(linear("hidden", answer)))
+
+
+def sinusoids(seq_len: int, dim: int) -> Tensor:
+    """Sines in even and cosines in odd columns, wavelengths from 2π to 10000·2π (float64)."""
+    place = torch.arange(seq_len, dtype=torch.float64).view(-1, 1)
+    pair = torch.arange(dim, dtype=torch.float64) // 2
+    angle = place * torch.exp(-math.log(10000.0) * 2 * pair / dim)
+    return torch.where(torch.arange(dim) % 2 == 0, torch.sin(angle), torch.cos(angle))

@@ -1,0 +1,154 @@
+"""A small standard GPT: learned positions, pre-normalised causal attention and GELU layers, final normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu
+
+from byheart.measure.families.family import (
+    Inputs,
+    Model,
+    OptionField,
+    SizeField,
+    Tables,
+    Weights,
+    drawn,
+    normal,
+    per_model,
+)
+from byheart.measure.layout import Shapes
+from byheart.measure.matmul import bmm
+from byheart.measure.problem import Problem
+
+EPSILON = 1e-5  # of the normalisation, the framework's default
+SCALE = 0.02  # standard deviation of initial weights, as in GPT-2
+
+
+class SmallGPT:
+    """`n_layers` pre-normalised blocks; the answer is read at the last token of each context."""
+
+    name = "gpt"
+    source = "Radford et al. 2019, untied embeddings"
+    size_fields = (
+        SizeField("dim", None, 1, "stream width"),
+        SizeField("n_layers", None, 0, "blocks"),
+        SizeField("n_heads", None, 1, "heads of a block"),
+        SizeField("head_dim", None, 1, "width of a head"),
+        SizeField("hidden_width", None, 1, "hidden units of a block"),
+    )
+    option_fields: tuple[OptionField, ...] = ()
+
+    def shapes(self, model: Model, problem: Problem) -> Shapes:
+        """Blocks are stacked along their own axis; maps are stored as (inputs, outputs)."""
+        dim, n_layers, n_heads, head_dim, hidden = (
+            model.sizes[k] for k in ("dim", "n_layers", "n_heads", "head_dim", "hidden_width")
+        )
+        shapes: dict[str, tuple[int, ...]] = {
+            "embedding": (problem.n_vocab, dim),
+            "positions": (problem.seq_len, dim),
+            "norm1": (n_layers, 1, dim),
+            "norm1_bias": (n_layers, 1, dim),
+            "norm2": (n_layers, 1, dim),
+            "norm2_bias": (n_layers, 1, dim),
+        }
+        for name in ("query", "key", "value"):
+            shapes |= {
+                name: (n_layers, dim, n_heads, head_dim),
+                f"{name}_bias": (n_layers, 1, n_heads, head_dim),
+            }
+        return shapes | {
+            "output": (n_layers, n_heads, head_dim, dim),
+            "output_bias": (n_layers, 1, dim),
+            "up": (n_layers, dim, hidden),
+            "up_bias": (n_layers, 1, hidden),
+            "down": (n_layers, hidden, dim),
+            "down_bias": (n_layers, 1, dim),
+            "norm": (1, dim),
+            "norm_bias": (1, dim),
+            "unembedding": (dim, problem.n_classes),
+        }
+
+    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+        """Maps and embeddings normal with deviation 0.02, gains one, biases zero."""
+        weights = {}
+        for name, shape in self.shapes(model, problem).items():
+            if name.endswith("_bias"):
+                weights[name] = torch.zeros(shape, dtype=torch.float64)
+            elif name.startswith("norm"):
+                weights[name] = torch.ones(shape, dtype=torch.float64)
+            else:
+                weights[name] = normal(generator, shape, SCALE)
+        return weights
+
+    def frozen(self, model: Model) -> frozenset[str]:
+        """Everything is trained."""
+        return frozenset()
+
+    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+        """Tokens, ends of contexts, the causal mask, and each model's true width."""
+        assert inputs.tokens is not None
+        seq_len = inputs.tokens.shape[2]
+        dims = per_model(models, "dim", inputs)
+        inside = torch.arange(int(dims.max()), device=inputs.device) < dims.view(-1, 1)
+        future = torch.ones(seq_len, seq_len, dtype=torch.bool, device=inputs.device).triu(1)
+        return {
+            "tokens": inputs.tokens,
+            "end": inputs.lengths - 1,
+            "future": future.unsqueeze(0),  # every table has a model axis, here one for all
+            "dim": dims.view(-1, 1, 1),
+            "inside": inside.to(inputs.dtype).unsqueeze(1),
+            "scale": per_model(models, "head_dim", inputs).rsqrt().view(-1, 1, 1),
+        }
+
+    def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
+        """Logits (n_models, n_rows, n_classes)."""
+        tokens, end = drawn(tables["tokens"], rows), drawn(tables["end"], rows)
+        n_models, n_rows, seq_len = tokens.shape
+        embedding = weights["embedding"]
+        n_vocab, dim = embedding.shape[1:]
+        offsets = torch.arange(n_models, device=tokens.device).view(-1, 1) * n_vocab
+        found = embedding.reshape(-1, dim).index_select(0, (tokens.flatten(1) + offsets).flatten())
+        stream = found.view(n_models, n_rows, seq_len, dim) + weights["positions"].unsqueeze(1)
+        stream = stream.view(n_models, n_rows * seq_len, dim)
+        names = [name for name in weights if name not in _OUTSIDE]
+        for block in zip(*(weights[name].unbind(1) for name in names), strict=True):
+            stream = _block(dict(zip(names, block, strict=True)), tables, stream, n_rows)
+        stream = stream.view(n_models, n_rows, seq_len, dim)
+        answer = stream.gather(2, end.view(n_models, n_rows, 1, 1).expand(-1, -1, 1, dim)).squeeze(2)
+        return bmm(_normalised(answer, weights["norm"], weights["norm_bias"], tables), weights["unembedding"])
+
+
+_OUTSIDE = frozenset({"embedding", "positions", "norm", "norm_bias", "unembedding"})
+
+
+def _normalised(stream: Tensor, gain: Tensor, bias: Tensor, tables: Tables) -> Tensor:
+    """Layer normalisation over each model's true width."""
+    mean = stream.sum(dim=2, keepdim=True) / tables["dim"]
+    centred = (stream - mean) * tables["inside"]
+    variance = centred.square().sum(dim=2, keepdim=True) / tables["dim"]
+    return centred * torch.rsqrt(variance + EPSILON) * gain + bias
+
+
+def _block(weights: Weights, tables: Tables, stream: Tensor, n_rows: int) -> Tensor:
+    n_models, n_places, _ = stream.shape
+    seq_len = n_places // n_rows
+    n_heads, head_dim = weights["query"].shape[2:]
+    normed = _normalised(stream, weights["norm1"], weights["norm1_bias"], tables)
+
+    def heads(name: str) -> Tensor:
+        maps, bias = weights[name].flatten(2), weights[f"{name}_bias"].flatten(2)
+        split = (bmm(normed, maps) + bias).view(n_models, n_rows, seq_len, n_heads, head_dim)
+        return split.transpose(2, 3).reshape(-1, seq_len, head_dim)  # (n_models · n_rows · n_heads, ...)
+
+    queries = heads("query").reshape(n_models, -1, seq_len * head_dim) * tables["scale"]
+    scores = torch.bmm(queries.view(-1, seq_len, head_dim), heads("key").transpose(1, 2))
+    shares = torch.softmax(scores.masked_fill(tables["future"], -torch.inf), dim=2)
+    mixed = torch.bmm(shares, heads("value")).view(n_models, n_rows, n_heads, seq_len, head_dim)
+    mixed = mixed.transpose(2, 3).reshape(n_models, n_places, n_heads * head_dim)
+    stream = stream + bmm(mixed, weights["output"].flatten(1, 2)) + weights["output_bias"]
+    normed = _normalised(stream, weights["norm2"], weights["norm2_bias"], tables)
+    hidden = gelu(bmm(normed, weights["up"]) + weights["up_bias"])
+    return stream + bmm(hidden, weights["down"]) + weights["down_bias"]

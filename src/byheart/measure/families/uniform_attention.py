@@ -1,0 +1,173 @@
+"""KS25 equation (165): E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in, FF1 and FF2 of `n_blocks` residual blocks each.
+
+Left open by the paper and chosen here: tokens are embedded by a trained table straight into the stream (`embedding =
+learned`), or by a fixed random one of width `dim` followed by a trained E_in (`frozen`); no positions unless asked for;
+head size s = m; framework default initialisation, embeddings standard normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from byheart.measure.families.family import (
+    Inputs,
+    Model,
+    OptionField,
+    SizeField,
+    Tables,
+    Weights,
+    drawn,
+    normal,
+    uniform,
+)
+from byheart.measure.layout import Shapes
+from byheart.measure.matmul import bmm
+from byheart.measure.problem import Problem
+
+
+class UniformAttention:
+    """Token-wise residual ReLU blocks, one averaging layer, more blocks; the answer is read at one token."""
+
+    name = "uniform-attention"
+    source = "KS25 equation (165)"
+    size_fields = (
+        SizeField("n_blocks", None, 0, "residual blocks before and after the attention, each"),
+        SizeField("width", 2, 1, "stream width m"),
+        SizeField("hidden_width", 8, 1, "hidden width q of a block"),
+        SizeField("dim", 6, 1, "width of the frozen embedding"),
+    )
+    option_fields = (
+        OptionField(
+            "embedding", ("learned", "frozen"), "trained into the stream, or fixed with a trained E_in"
+        ),
+        OptionField("positions", ("none", "learned"), "whether tokens know their place"),
+    )
+
+    def shapes(self, model: Model, problem: Problem) -> Shapes:
+        """Blocks are stacked along their own axis, so depth is padded like a width."""
+        size = model.sizes
+        width, hidden, n_blocks = size["width"], size["hidden_width"], size["n_blocks"]
+        shapes: dict[str, tuple[int, ...]] = {}
+        if problem.n_vocab == 0:
+            shapes["embed_in"] = (width, problem.dim)
+        elif model.options["embedding"] == "frozen":
+            shapes |= {"embedding": (size["dim"], problem.n_vocab), "embed_in": (width, size["dim"])}
+        else:
+            shapes["embedding"] = (width, problem.n_vocab)
+        if model.options["positions"] == "learned":
+            shapes["positions"] = (width, problem.seq_len)
+        for part in ("before", "after"):
+            shapes |= {
+                f"{part}_w1": (n_blocks, hidden, width),
+                f"{part}_b1": (n_blocks, hidden, 1),
+                f"{part}_w2": (n_blocks, width, hidden),
+                f"{part}_b2": (n_blocks, width, 1),
+            }
+        return shapes | {
+            "value": (width, width),
+            "output": (width, width),
+            "embed_out": (problem.n_classes, width),
+        }
+
+    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+        """Embeddings standard normal, maps and biases uniform on ±1/√fan_in."""
+        shapes, size = self.shapes(model, problem), model.sizes
+        fan_in = {name: shape[-1] for name, shape in shapes.items()}
+        for part in ("before", "after"):
+            fan_in |= {f"{part}_b1": size["width"], f"{part}_b2": size["hidden_width"]}
+        return {
+            name: normal(generator, shape)
+            if name in ("embedding", "positions")
+            else uniform(generator, shape, fan_in[name])
+            for name, shape in shapes.items()
+        }
+
+    def frozen(self, model: Model) -> frozenset[str]:
+        """The embedding, if so asked."""
+        return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
+
+    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+        """Which distinct items (tokens, with their place where it counts) each row holds, and how many."""
+        n_rows, seq_len = inputs.lengths.shape[1], 0
+        place = inputs.lengths - 1 if inputs.problems[0].read == "last" else torch.zeros_like(inputs.lengths)
+        if inputs.vectors is not None:
+            seq_len = inputs.vectors.shape[2]
+            # (n_models, dim, n_rows · seq_len): one column per token
+            columns = inputs.vectors.flatten(1, 2).transpose(1, 2)
+            spots = torch.arange(seq_len, device=inputs.device).repeat(n_rows).expand(len(models), -1)
+            tables = {"columns": columns, "item_place": spots, "read": place}
+        else:
+            assert inputs.tokens is not None
+            tokens = inputs.tokens
+            seq_len = tokens.shape[2]
+            spots = torch.arange(seq_len, device=tokens.device).expand_as(tokens)
+            keys = tokens if models[0].options["positions"] == "none" else tokens * seq_len + spots
+            tables = _items(keys, tokens, spots, inputs.is_shared) | {"read": place}
+        inside = torch.arange(seq_len, device=inputs.device) < inputs.lengths.unsqueeze(2)
+        share = inside.to(inputs.dtype) / inputs.lengths.unsqueeze(2).to(inputs.dtype)
+        return tables | {"share": share}
+
+    def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
+        """Logits or values (n_models, n_rows, n_outputs)."""
+        stream = _stream(weights, tables)
+        if "positions" in weights:
+            place = tables["item_place"].unsqueeze(1)
+            stream = stream + weights["positions"].gather(2, place.expand(-1, stream.shape[1], -1))
+        stream = _blocks(weights, "before", stream)
+        n_models, width, _ = stream.shape
+        share, read = drawn(tables["share"], rows), drawn(tables["read"], rows)
+        if "items" in tables:
+            items = drawn(tables["items"], rows)
+            found = stream.gather(2, items.flatten(1).unsqueeze(1).expand(-1, width, -1))
+        else:
+            found = stream
+        found = found.view(n_models, width, *share.shape[1:])
+        if rows is not None and "items" not in tables:
+            found = found.gather(2, rows.view(n_models, 1, -1, 1).expand(-1, width, -1, share.shape[2]))
+        mean = (found * share.unsqueeze(1)).sum(dim=3)
+        own = found.gather(3, read.view(n_models, 1, -1, 1).expand(-1, width, -1, 1)).squeeze(3)
+        answer = own + bmm(weights["output"], bmm(weights["value"], mean))
+        answer = _blocks(weights, "after", answer)
+        return bmm(answer.transpose(1, 2), weights["embed_out"].transpose(1, 2))
+
+
+def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tables:
+    """Distinct keys of each model, padded to a common number, and the item at every (row, place)."""
+    n_models = keys.shape[0]
+    pieces = []
+    for model in range(1 if is_shared else n_models):
+        distinct, items = torch.unique(keys[model], return_inverse=True)
+        at = torch.zeros_like(distinct).scatter_(
+            0, items.flatten(), torch.arange(items.numel(), device=keys.device)
+        )
+        pieces.append((tokens[model].flatten()[at], spots[model].flatten()[at], items))
+    most = max(piece[0].numel() for piece in pieces)
+
+    def padded(column: int) -> Tensor:
+        wide = [torch.nn.functional.pad(piece[column], (0, most - piece[column].numel())) for piece in pieces]
+        return torch.stack(wide).expand(n_models, -1)
+
+    items = torch.stack([piece[2] for piece in pieces]).expand(n_models, -1, -1)
+    return {"item_token": padded(0), "item_place": padded(1), "items": items}
+
+
+def _stream(weights: Weights, tables: Tables) -> Tensor:
+    """E_in of every distinct item, (n_models, width, n_items)."""
+    if "columns" in tables:
+        return bmm(weights["embed_in"], tables["columns"])
+    table = weights["embedding"]
+    if "embed_in" in weights:
+        table = bmm(weights["embed_in"], table)
+    return table.gather(2, tables["item_token"].unsqueeze(1).expand(-1, table.shape[1], -1))
+
+
+def _blocks(weights: Weights, part: str, stream: Tensor) -> Tensor:
+    """z <- z + W2 ReLU(W1 z + b1) + b2, block after block (KS25 equation 3)."""
+    w1, b1, w2, b2 = (weights[f"{part}_{name}"].unbind(1) for name in ("w1", "b1", "w2", "b2"))
+    for up, up_bias, down, down_bias in zip(w1, b1, w2, b2, strict=True):
+        hidden = torch.relu(bmm(up, stream) + up_bias)
+        stream = stream + bmm(down, hidden) + down_bias
+    return stream

@@ -1,0 +1,92 @@
+"""Models of different sizes in one tensor: padded shapes, a mask, and views into one flat parameter block.
+
+A model's weights sit in the low corner of the padded tensors and are zero elsewhere. Gradients are multiplied by the
+mask before an optimiser sees them, so padded entries stay exactly zero, and products with them add exact zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each parameter of a stack lies in the flat block (n_models, n_flat)."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]  # padded, without the model axis
+    true_shapes: tuple[Shapes, ...]  # one per model
+
+    @classmethod
+    def of(cls, shapes: Sequence[Shapes]) -> Layout:
+        """The smallest layout that holds models of these shapes; all have the same names and ranks."""
+        names = tuple(shapes[0])
+        assert all(tuple(model) == names for model in shapes)
+        padded = tuple(
+            tuple(max(axis) for axis in zip(*(model[name] for model in shapes), strict=True))
+            for name in names
+        )
+        return cls(names, padded, tuple(dict(model) for model in shapes))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Flat length of each padded parameter."""
+        return [math.prod(shape) for shape in self.shapes]
+
+    @property
+    def n_flat(self) -> int:
+        """Entries of one model's block, padding included."""
+        return sum(self.lengths)
+
+    @property
+    def is_even(self) -> bool:
+        """True if no model is padded, so masks can be left out."""
+        return all(
+            model[name] == shape
+            for model in self.true_shapes
+            for name, shape in zip(self.names, self.shapes, strict=True)
+        )
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views of shape (n_models, *shape) into the flat block; gradients flow back through them."""
+        pieces = torch.split(flat, self.lengths, dim=1)
+        return {
+            name: piece.view(flat.shape[0], *shape)
+            for name, piece, shape in zip(self.names, pieces, self.shapes, strict=True)
+        }
+
+    def pack(self, weights: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """The flat block of models given at their true sizes, zeros elsewhere, in the weights' own number type."""
+        sample = next(iter(weights[0].values()))
+        flat = torch.zeros(len(weights), self.n_flat, dtype=sample.dtype)
+        for model, tensors in enumerate(weights):
+            for name, view in self.views(flat[model : model + 1]).items():
+                corner = tuple(slice(size) for size in self.true_shapes[model][name])
+                view[0][corner] = tensors[name]
+        return flat
+
+    def unpack(self, flat: Tensor, model: int) -> dict[str, Tensor]:
+        """Copies of one model's weights at their true sizes."""
+        return {
+            name: view[0][tuple(slice(size) for size in self.true_shapes[model][name])].clone()
+            for name, view in self.views(flat[model : model + 1]).items()
+        }
+
+    def mask(self) -> Tensor:
+        """Ones on true entries and zeros on padding, (n_models, n_flat), as booleans."""
+        ones = [
+            {name: torch.ones(shape, dtype=torch.bool) for name, shape in model.items()}
+            for model in self.true_shapes
+        ]
+        return self.pack(ones)
+
+    def take(self, models: Sequence[int]) -> Layout:
+        """The layout of some of the models, padded as before."""
+        return Layout(self.names, self.shapes, tuple(self.true_shapes[model] for model in models))

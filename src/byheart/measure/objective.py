@@ -1,0 +1,137 @@
+"""Losses of every model of a stack at once, and what is measured of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from byheart.measure.draws import draw_rows
+from byheart.measure.stack import Stack
+
+Reduction = Literal["mean", "sum"]
+
+# On a GPU a batch is a table of counts over all rows (no gathers, no atomic sums, so the same bits every time) unless
+# the rows are this many times the batch; on a CPU drawn rows are always cheaper.
+COUNTS_UP_TO = 4
+
+
+class _NegativeLogLikelihood(torch.autograd.Function):
+    """Σ over targets of -weight · log-probability, per model.
+
+    The gradient is row_weight · probabilities, less the weights at the targets: two passes over the logits, where the
+    derivative of a gather would make a table of zeros first.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, index: Tensor, weights: Tensor, row_weights: Tensor | None
+    ) -> Tensor:
+        logs = torch.log_softmax(logits, dim=2)
+        ctx.save_for_backward(logs, index, weights, row_weights)
+        return -(logs.view(logs.shape[0], -1).gather(1, index) * weights).sum(dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        logs, index, weights, row_weights = ctx.saved_tensors
+        (grad,) = grads
+        scale = grad.view(-1, 1)
+        per_row = weights if row_weights is None else row_weights
+        slope = torch.exp(logs).mul_((per_row * scale).unsqueeze(2))
+        slope.view(logs.shape[0], -1).scatter_add_(1, index, -(weights * scale))
+        return slope, None, None, None
+
+
+def negative_log_likelihood(
+    logits: Tensor, index: Tensor, weights: Tensor, row_weights: Tensor | None = None
+) -> Tensor:
+    """Loss of each model, (n_models,); targets are flat indices into (n_rows, n_classes).
+
+    `row_weights` sums the weights of each row's targets; None where every row has one target, in order.
+    """
+    logits = logits.contiguous()
+    loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def answers(stack: Stack, flat: Tensor, rows: Tensor | None) -> Tensor:
+    """Outputs of every model; classes a model does not have answer minus infinity."""
+    outputs = stack.family.outputs(stack.layout.views(flat), stack.tables, rows)
+    bias = stack.targets.class_bias
+    return outputs if bias is None else outputs + bias
+
+
+def total_losses(stack: Stack, flat: Tensor) -> Tensor:
+    """Summed loss of each model over all its samples, (n_models,)."""
+    outputs, targets = answers(stack, flat, None), stack.targets
+    if targets.values is not None:
+        return ((outputs.squeeze(2) - targets.values).square() * targets.row_weights).sum(dim=1)
+    return negative_log_likelihood(outputs, targets.pair_index, targets.pair_weights, targets.row_weights)
+
+
+def uses_counts(device: torch.device, n_rows: int, batch: int) -> bool:
+    """Whether a drawn batch is evaluated as a table of counts over all rows."""
+    return device.type == "cuda" and n_rows <= COUNTS_UP_TO * batch
+
+
+def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
+    """Summed loss of each model over the drawn rows (n_models, n_draws)."""
+    targets = stack.targets
+    assert targets.labels is not None
+    n_models, n_draws = rows.shape
+    if uses_counts(flat.device, targets.labels.shape[1], n_draws):
+        counts = torch.zeros_like(targets.row_weights).scatter_add_(1, rows, flat.new_ones(rows.shape))
+        outputs = answers(stack, flat, None)
+        if targets.values is not None:
+            return ((outputs.squeeze(2) - targets.values).square() * counts).sum(dim=1)
+        return negative_log_likelihood(outputs, targets.pair_index, counts)
+    outputs = answers(stack, flat, rows)
+    if targets.values is not None:
+        return (outputs.squeeze(2) - targets.values.gather(1, rows)).square().sum(dim=1)
+    n_classes = outputs.shape[2]
+    place = torch.arange(n_draws, device=rows.device) * n_classes
+    index = targets.labels.gather(1, rows) + place
+    ones = flat.new_ones(1, 1).expand(n_models, n_draws)
+    return negative_log_likelihood(outputs, index, ones)
+
+
+def training_losses(
+    stack: Stack, flat: Tensor, seeds: Tensor, step: Tensor, places: Tensor | None, reduction: Reduction
+) -> Tensor:
+    """The loss an optimiser sees at `step`: over all samples, or over the batch drawn at `places`."""
+    if places is None:
+        losses = total_losses(stack, flat)
+        return losses / stack.targets.n_samples if reduction == "mean" else losses
+    rows = draw_rows(seeds, step, places, stack.targets.n_rows)
+    losses = batch_losses(stack, flat, rows)
+    return losses / places.numel() if reduction == "mean" else losses
+
+
+@torch.no_grad()
+def measured(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
+    """What is recorded of each model over all its samples, each (n_models,), in float64.
+
+    loss: mean over samples; gap: summed loss less the data's entropy; relative_gap: gap over entropy;
+    accuracy: share of samples answered with their label (for squared error: by sign).
+    """
+    outputs, targets = answers(stack, flat, None), stack.targets
+    samples = targets.n_samples.double()
+    if targets.values is not None:
+        found = outputs.squeeze(2)
+        total = ((found - targets.values).double().square() * targets.row_weights).sum(dim=1)
+        right = ((found > 0) == (targets.values > 0)).double() * targets.row_weights
+        accuracy = right.sum(dim=1) / samples
+    else:
+        logs = torch.log_softmax(outputs, dim=2)
+        weights = targets.pair_weights.double()
+        total = -(logs.flatten(1).gather(1, targets.pair_index).double() * weights).sum(dim=1)
+        n_classes = outputs.shape[2]
+        rows = torch.div(targets.pair_index, n_classes, rounding_mode="floor")
+        guess = outputs.argmax(dim=2).gather(1, rows)
+        right = (guess == targets.pair_index - rows * n_classes).double() * weights
+        # a model that answers NaN has not answered
+        accuracy = torch.where(total.isnan(), torch.zeros_like(total), right.sum(dim=1) / samples)
+    gap = total - targets.entropy
+    entropy = torch.where(targets.entropy > 0, targets.entropy, torch.nan)
+    return {"loss": total / samples, "gap": gap, "relative_gap": gap / entropy, "accuracy": accuracy}

@@ -1,0 +1,109 @@
+"""How a model is trained, and when it has passed: the parts of a run's configuration that the engine reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from byheart.errors import UsageError
+
+Metric = Literal["loss", "gap", "relative_gap", "accuracy"]
+METRICS: tuple[Metric, ...] = ("loss", "gap", "relative_gap", "accuracy")
+
+
+@dataclass(frozen=True)
+class PassRule:
+    """A model memorised its data when `metric` is at least (accuracy) or below (the others) `threshold`."""
+
+    metric: Metric
+    threshold: float
+
+    def __post_init__(self) -> None:
+        """Refuse metrics that are not measured."""
+        if self.metric not in METRICS:
+            raise UsageError(f"no metric `{self.metric}`; a pass rule can use: {', '.join(METRICS)}.")
+
+    def holds(self, measured: Mapping[str, float]) -> bool:
+        """Whether these measurements pass; a NaN never does."""
+        value = measured[self.metric]
+        return value >= self.threshold if self.metric == "accuracy" else value < self.threshold
+
+    def __str__(self) -> str:
+        """The rule in words."""
+        return f"{self.metric} {'>=' if self.metric == 'accuracy' else '<'} {self.threshold:g}"
+
+
+@dataclass(frozen=True)
+class Training:
+    """How one model is trained. `batch` = 0 means all samples at every step."""
+
+    steps: int
+    learning_rate: float = 1e-3
+    optimiser: Literal["adam", "adamw", "lbfgs"] = "adam"
+    warmup: int = 0
+    schedule: Literal["constant", "cosine"] = "constant"
+    weight_decay: float = 0.0
+    batch: int = 0
+    reduction: Literal["mean", "sum"] = "mean"
+    dtype: Literal["float32", "float64"] = "float32"
+    history: int = 20  # pairs that L-BFGS remembers
+    record_every: int = 0  # 0: about a hundred points
+    tail: int = 0  # final steps over which `accuracy_tail` is averaged
+    stop: PassRule | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        choices = {
+            "optimiser": ("adam", "adamw", "lbfgs"),
+            "schedule": ("constant", "cosine"),
+            "reduction": ("mean", "sum"),
+            "dtype": ("float32", "float64"),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise UsageError(
+                    f"`{name}` must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.", name=name
+                )
+        for name, least in {
+            "steps": 1,
+            "warmup": 0,
+            "batch": 0,
+            "history": 1,
+            "record_every": 0,
+            "tail": 0,
+        }.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(
+                    f"`{name}` must be a whole number of at least {least}; got {value!r}.", name=name
+                )
+        if not self.learning_rate > 0 or self.weight_decay < 0:
+            raise UsageError(
+                f"`learning_rate` must be positive and `weight_decay` not negative;"
+                f" got {self.learning_rate!r} and {self.weight_decay!r}."
+            )
+        if self.weight_decay and self.optimiser != "adamw":
+            raise UsageError(f"`weight_decay` belongs to the optimiser adamw; got {self.optimiser!r}.")
+        if self.optimiser == "lbfgs" and self.batch:
+            raise UsageError("L-BFGS needs all samples at every step: set batch = 0.")
+
+    @property
+    def stack_key(self) -> tuple[object, ...]:
+        """What models must have in common to be trained in one stack."""
+        return (
+            self.steps,
+            self.optimiser,
+            self.schedule,
+            self.batch,
+            self.reduction,
+            self.dtype,
+            self.history,
+            self.record_points,
+            self.tail,
+        )
+
+    @property
+    def record_points(self) -> int:
+        """Steps between two records."""
+        return self.record_every or max(1, self.steps // 100)

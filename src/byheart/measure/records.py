@@ -1,0 +1,152 @@
+"""A run and its record: the full configuration of one trained model, and what became of it. Both are immutable."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from byheart.errors import DataError
+from byheart.measure.families import Model, checked, family_of
+from byheart.measure.plan import PassRule, Training
+from byheart.measure.training import Outcome
+
+ENGINE = (
+    1  # raised whenever the same configuration would train differently, so that old records are not mistaken
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model to train: what, on which data, how, and with which seed."""
+
+    model: Model
+    data: Mapping[str, Any]  # what `sources.problem_of` makes the problem from
+    training: Training
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Fill in defaults, so that equal runs have equal keys."""
+        object.__setattr__(self, "model", checked(family_of(self.model.family), self.model))
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The configuration as plain JSON values."""
+        return {
+            "engine": ENGINE,
+            "family": self.model.family,
+            "sizes": dict(self.model.sizes),
+            "options": dict(self.model.options),
+            "data": dict(self.data),
+            "training": asdict(self.training),
+            "seed": self.seed,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of the configuration: the name of the run in every store.
+
+        A file enters by the digest of its content, so its path does not count: it differs from machine to machine.
+        """
+        data = {name: value for name, value in self.data.items() if name != "path"}
+        return hashlib.sha256(canonical(self.config | {"data": data}).encode()).hexdigest()
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Run:
+        """The run a configuration describes."""
+        training = dict(config["training"])
+        if training.get("stop"):
+            training["stop"] = PassRule(**training["stop"])
+        model = Model(config["family"], config["sizes"], config["options"])
+        return cls(model, config["data"], Training(**training), config["seed"])
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What became of one run. Nothing in it changes once it is stored."""
+
+    key: str
+    config: dict[str, Any]
+    status: str  # done, passed or diverged
+    steps: int
+    measured: dict[str, float]
+    n_parameters: int
+    n_samples: float
+    seconds: float
+    device: str
+    versions: dict[str, str]
+    created: str  # UTC, ISO 8601
+    curve_steps: np.ndarray = field(repr=False)
+    curve: dict[str, np.ndarray] = field(repr=False)
+
+
+def record_of(run: Run, outcome: Outcome, *, n_samples: float, device: str, created: str) -> Record:
+    """The record of a finished run."""
+    return Record(
+        key=run.key,
+        config=run.config,
+        status=outcome.status,
+        steps=outcome.steps,
+        measured=outcome.measured,
+        n_parameters=outcome.n_parameters,
+        n_samples=n_samples,
+        seconds=outcome.seconds,
+        device=device,
+        versions=versions(),
+        created=created,
+        curve_steps=outcome.curve_steps,
+        curve=outcome.curve,
+    )
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on besides the configuration."""
+    return {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+
+
+def canonical(value: object) -> str:
+    """JSON with sorted keys and no spaces; numbers that JSON lacks become null."""
+    return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(name): _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def numbers(text: str) -> dict[str, float]:
+    """Measurements from JSON, null read as NaN."""
+    return {name: math.nan if value is None else float(value) for name, value in json.loads(text).items()}
+
+
+def packed_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
+    """A curve as compressed bytes; values are kept in float32."""
+    buffer = io.BytesIO()
+    arrays = {f"curve_{name}": values.astype(np.float32) for name, values in curve.items()}
+    np.savez_compressed(buffer, steps=steps, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def unpacked_curve(packed: bytes) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The inverse of `packed_curve`."""
+    try:
+        with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
+            steps = arrays["steps"]
+            curve = {name[6:]: arrays[name] for name in arrays.files if name.startswith("curve_")}
+    except (ValueError, OSError, KeyError) as error:
+        raise DataError(f"a stored curve cannot be read: {error}") from error
+    return steps, curve

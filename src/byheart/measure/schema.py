@@ -1,0 +1,78 @@
+"""The tables of a run store, version by version. A store is brought forward when opened, never backward."""
+
+from __future__ import annotations
+
+import sqlite3
+
+APPLICATION_ID = 0x62796865  # "byhe": tells our stores from other SQLite files
+
+_RUNS = """
+CREATE TABLE runs (
+    key TEXT PRIMARY KEY,
+    config TEXT NOT NULL,
+    status TEXT NOT NULL,
+    steps INTEGER NOT NULL,
+    measured TEXT NOT NULL,
+    n_parameters INTEGER NOT NULL,
+    n_samples REAL NOT NULL,
+    seconds REAL NOT NULL,
+    device TEXT NOT NULL,
+    versions TEXT NOT NULL,
+    created TEXT NOT NULL,
+    curve BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TRIGGER runs_are_never_changed BEFORE UPDATE ON runs
+    BEGIN SELECT RAISE(ABORT, 'records are immutable'); END;
+CREATE TRIGGER runs_are_never_removed BEFORE DELETE ON runs
+    BEGIN SELECT RAISE(ABORT, 'records are immutable'); END;
+"""
+
+_CLAIMS = """
+CREATE TABLE claims (
+    key TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    expires REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX runs_by_family ON runs (json_extract(config, '$.family'));
+"""
+
+# Entry v brings a store from version v to v + 1.
+MIGRATIONS: tuple[str, ...] = (_RUNS, _CLAIMS)
+VERSION = len(MIGRATIONS)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of an open store, 0 for an empty file."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
+    """Bring a store to version `upto`, each version in one transaction: done or not done, never half."""
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = version_of(connection)  # read inside: another process may have been quicker
+            if version >= upto:
+                connection.execute("COMMIT")
+                return
+            for statement in _statements(MIGRATIONS[version]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _statements(script: str) -> list[str]:
+    """Split a script where SQLite says a statement is complete (a trigger holds semicolons of its own)."""
+    statements, current = [], ""
+    for line in script.strip().splitlines():
+        current += line + "\n"
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    assert not current.strip()
+    return statements

@@ -1,0 +1,194 @@
+"""Models and their problems side by side: padded inputs, targets, masks and initial weights on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from byheart.errors import UsageError
+from byheart.measure.families import Family, Inputs, Model, checked, family_of
+from byheart.measure.layout import Layout
+from byheart.measure.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What the rows of a stack should answer. Padded rows and targets have weight 0."""
+
+    pair_index: Tensor  # (n_models, n_targets): row · n_classes + class
+    pair_weights: Tensor  # (n_models, n_targets)
+    row_weights: Tensor  # (n_models, n_rows)
+    labels: Tensor | None  # (n_models, n_rows) where every row has one answer, for drawn batches
+    values: Tensor | None  # (n_models, n_rows) for squared error
+    class_bias: Tensor | None  # (n_models, 1, n_classes): minus infinity at classes a model does not have
+    n_rows: Tensor  # (n_models, 1)
+    n_samples: Tensor  # (n_models,)
+    entropy: Tensor  # (n_models,)
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Models of one family, and what each is to learn."""
+
+    family: Family
+    models: tuple[Model, ...]
+    problems: tuple[Problem, ...]
+    seeds: tuple[int, ...]
+    layout: Layout
+    inputs: Inputs
+    tables: dict[str, Tensor]
+    targets: Targets
+    mask: Tensor | None  # (n_models, n_flat) of the number type; None where nothing is padded or frozen
+
+    @property
+    def device(self) -> torch.device:
+        """Where the stack is."""
+        return self.inputs.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number type of weights and activations."""
+        return self.inputs.dtype
+
+    def initial(self) -> Tensor:
+        """Initial weights (n_models, n_flat), drawn per model from its own seed on the CPU in float64."""
+        drawn = []
+        for model, problem, seed in zip(self.models, self.problems, self.seeds, strict=True):
+            generator = torch.Generator().manual_seed(seed)
+            drawn.append(self.family.initial(model, problem, generator))
+        return self.layout.pack(drawn).to(self.device, self.dtype)
+
+    def n_parameters(self, model: int) -> int:
+        """Trained parameters of one model."""
+        frozen = self.family.frozen(self.models[model])
+        shapes = self.layout.true_shapes[model]
+        return sum(int(np.prod(shape)) for name, shape in shapes.items() if name not in frozen)
+
+
+def make_stack(
+    models: Sequence[Model],
+    problems: Sequence[Problem],
+    seeds: Sequence[int],
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Stack:
+    """Stack `models`, each with its own problem and seed. Sizes may differ; family and options may not."""
+    family = family_of(models[0].family)
+    models = tuple(checked(family, model) for model in models)
+    if any(m.family != family.name or m.options != models[0].options for m in models):
+        raise UsageError("models of one stack must share their family and options; only sizes may differ.")
+    first = problems[0]
+    for problem in problems:
+        if (problem.loss, problem.read, problem.n_vocab > 0) != (first.loss, first.read, first.n_vocab > 0):
+            raise UsageError(
+                "models of one stack must share the loss, the token read and the kind of inputs."
+            )
+    layout = Layout.of([family.shapes(m, p) for m, p in zip(models, problems, strict=True)])
+    device = torch.device(device)
+    inputs = _inputs(tuple(problems), device, dtype)
+    return Stack(
+        family=family,
+        models=models,
+        problems=tuple(problems),
+        seeds=tuple(seeds),
+        layout=layout,
+        inputs=inputs,
+        tables=family.tables(models, inputs),
+        targets=_targets(tuple(problems), inputs, device, dtype),
+        mask=_mask(family, models, layout, device, dtype),
+    )
+
+
+def _mask(
+    family: Family, models: tuple[Model, ...], layout: Layout, device: torch.device, dtype: torch.dtype
+) -> Tensor | None:
+    if layout.is_even and not any(family.frozen(model) for model in models):
+        return None
+    mask = layout.mask()
+    for number, model in enumerate(models):
+        views = layout.views(mask[number : number + 1])
+        for name in family.frozen(model):
+            views[name].fill_(False)
+    return mask.to(device, dtype)
+
+
+def _is_shared(problems: tuple[Problem, ...], array: Callable[[Problem], np.ndarray]) -> bool:
+    first = array(problems[0])
+    return all(array(p) is first or np.array_equal(array(p), first) for p in problems[1:])
+
+
+def _side_by_side(
+    problems: tuple[Problem, ...], array: Callable[[Problem], np.ndarray], fill: float = 0
+) -> np.ndarray:
+    """(n_models, *padded shape), or (1, *shape) where all agree."""
+    if _is_shared(problems, array):
+        return array(problems[0])[None]
+    pieces = [array(problem) for problem in problems]
+    shape = tuple(max(axis) for axis in zip(*(piece.shape for piece in pieces), strict=True))
+    out = np.full((len(pieces), *shape), fill, dtype=pieces[0].dtype)
+    for number, piece in enumerate(pieces):
+        out[number][tuple(slice(n) for n in piece.shape)] = piece
+    return out
+
+
+def _inputs(problems: tuple[Problem, ...], device: torch.device, dtype: torch.dtype) -> Inputs:
+    n_models = len(problems)
+    is_shared = _is_shared(problems, lambda p: p.inputs) and _is_shared(problems, lambda p: p.lengths)
+    values = torch.from_numpy(_side_by_side(problems, lambda p: p.inputs).copy())
+    lengths = torch.from_numpy(_side_by_side(problems, lambda p: p.lengths, fill=1).copy())
+    values = values.to(device, dtype if values.is_floating_point() else torch.int64)
+    values = values.expand(n_models, *values.shape[1:])
+    is_tokens = problems[0].n_vocab > 0
+    return Inputs(
+        tokens=values if is_tokens else None,
+        vectors=None if is_tokens else values,
+        lengths=lengths.to(device).expand(n_models, -1),
+        problems=problems,
+        is_shared=is_shared,
+        dtype=dtype,
+    )
+
+
+def _targets(
+    problems: tuple[Problem, ...], inputs: Inputs, device: torch.device, dtype: torch.dtype
+) -> Targets:
+    n_models, n_rows = inputs.lengths.shape
+    n_classes = max(problem.n_classes for problem in problems)
+
+    def tensor(array: Callable[[Problem], np.ndarray], kind: torch.dtype) -> Tensor:
+        side = torch.from_numpy(_side_by_side(problems, array).copy()).to(device, kind)
+        return side.expand(n_models, *side.shape[1:]).contiguous()
+
+    index = tensor(lambda p: p.rows * n_classes + p.classes, torch.int64)
+    weights = tensor(lambda p: p.weights, dtype)
+    rows = torch.div(index, n_classes, rounding_mode="floor")
+    row_weights = torch.zeros(n_models, n_rows, dtype=dtype, device=device).scatter_add_(1, rows, weights)
+    # A batch is drawn uniformly over rows, which is right only where every row stands for as many samples.
+    even = all(p.has_one_answer and bool((p.weights == p.weights[0]).all()) for p in problems)
+    counts = {problem.n_classes for problem in problems}
+    bias = None
+    if len(counts) > 1:
+        has = torch.tensor([p.n_classes for p in problems], device=device).view(-1, 1, 1)
+        absent = torch.arange(n_classes, device=device).view(1, 1, -1) >= has
+        bias = torch.zeros(n_models, 1, n_classes, dtype=dtype, device=device).masked_fill(absent, -torch.inf)
+    return Targets(
+        pair_index=index,
+        pair_weights=weights,
+        row_weights=row_weights,
+        labels=tensor(lambda p: p.classes, torch.int64) if even else None,
+        values=tensor(_values, dtype) if problems[0].loss == "squared" else None,
+        class_bias=bias,
+        n_rows=torch.tensor([[p.n_rows] for p in problems], device=device),
+        n_samples=torch.tensor([p.n_samples for p in problems], dtype=dtype, device=device),
+        entropy=torch.tensor([p.entropy for p in problems], dtype=torch.float64, device=device),
+    )
+
+
+def _values(problem: Problem) -> np.ndarray:
+    assert problem.values is not None
+    return problem.values

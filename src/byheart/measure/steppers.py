@@ -1,0 +1,187 @@
+"""Ways to make training steps: eagerly, as a captured CUDA graph, compiled, or by L-BFGS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from byheart.measure.draws import draw_places
+from byheart.measure.lbfgs import StackedLBFGS
+from byheart.measure.objective import total_losses, training_losses
+from byheart.measure.optimisers import Adam
+from byheart.measure.plan import Training
+from byheart.measure.stack import Stack
+
+Engine = Literal["auto", "eager", "graph", "compile", "autotune"]
+
+# Compiling takes up to a minute and gains up to a factor of two on a GPU: worth it from about here.
+COMPILE_FROM_STEPS = 20_000
+
+
+class Stepper(Protocol):
+    """Something that moves the weights of a stack."""
+
+    @property
+    def flat(self) -> Tensor:
+        """The weights, (n_models, n_flat)."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a change of the stack costs a new capture or compilation."""
+
+    def run(self, steps: int) -> None:
+        """Make `steps` steps."""
+
+    def freeze(self, models: Sequence[int]) -> None:
+        """Let these models stay as they are from now on."""
+
+    def take(self, stack: Stack, models: Sequence[int]) -> Stepper:
+        """Go on with these models alone, now stacked as `stack`."""
+
+
+def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) -> Stepper:
+    """The stepper for these trainings. `auto`: eager on a CPU; on a GPU a CUDA graph, compiled for long trainings."""
+    if trainings[0].optimiser == "lbfgs":
+        return LBFGSStepper(stack, trainings[0])
+    if engine != "auto":
+        return AdamStepper(stack, trainings, engine)
+    if stack.device.type != "cuda":
+        return AdamStepper(stack, trainings, "eager")
+    if trainings[0].steps < COMPILE_FROM_STEPS:
+        return AdamStepper(stack, trainings, "graph")
+    return AdamStepper(stack, trainings, "compile", falls_back=True)
+
+
+class AdamStepper:
+    """Adam or AdamW, one step after another.
+
+    With `falls_back`, steps that cannot be compiled (no compiler on the machine) are captured as they are.
+    """
+
+    def __init__(
+        self, stack: Stack, trainings: Sequence[Training], engine: Engine, *, falls_back: bool = False
+    ) -> None:
+        """Draw the initial weights."""
+        self.plan, self.engine, self.falls_back = trainings[0], engine, falls_back
+        self.stack = stack
+        self.flat = stack.initial().requires_grad_()
+        self.adam = Adam(self.flat.detach(), trainings, stack.mask)
+        self.is_fixed = engine != "eager"
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.seeds = torch.tensor(self.stack.seeds, device=self.flat.device).view(-1, 1)
+        stack, plan = self.stack, self.plan
+        places = draw_places(plan.batch, self.flat.device) if plan.batch else None
+
+        def losses(flat: Tensor, seeds: Tensor, step: Tensor) -> Tensor:
+            return training_losses(stack, flat, seeds, step, places, plan.reduction).sum()
+
+        self.losses: Callable[[Tensor, Tensor, Tensor], Tensor] = losses
+        self.update: Callable[[Tensor], None] = self.adam.update
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if self.engine in ("compile", "autotune"):
+            # Code is compiled anew for every stack, and after a few times the framework would silently stop compiling it.
+            torch.compiler.reset()
+            mode = "max-autotune-no-cudagraphs" if self.engine == "autotune" else "default"
+            self.losses = torch.compile(losses, dynamic=False, mode=mode)
+            self.update = torch.compile(self.adam.update, dynamic=False, mode=mode)
+
+    def _step(self) -> None:
+        loss = self.losses(self.flat, self.seeds, self.adam.step)
+        (grad,) = torch.autograd.grad(loss, self.flat)
+        with torch.no_grad():
+            self.update(grad)
+
+    def _first_step(self) -> None:
+        try:
+            self._step()
+        except Exception:
+            if not self.falls_back:
+                raise
+            self.engine, self.falls_back = "graph", False
+            self._prepare()
+            self._step()
+
+    def run(self, steps: int) -> None:
+        """Make `steps` steps; on a GPU by replaying one captured step."""
+        if self.engine == "eager" or self.flat.device.type != "cuda":
+            for _ in range(steps):
+                self._step()
+            return
+        if self.graph is None and steps > 0:
+            steps -= self._capture(steps)
+        for _ in range(steps):
+            assert self.graph is not None
+            self.graph.replay()
+
+    def _capture(self, steps: int) -> int:
+        """Capture a step after a few ordinary ones, which a capture needs and which count; their number."""
+        ordinary = min(3, steps)
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for number in range(ordinary):
+                self._first_step() if number == 0 else self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self._step()
+        return ordinary
+
+    def freeze(self, models: Sequence[int]) -> None:
+        """Set their learning rate to zero, in place."""
+        self.adam.freeze(models)
+
+    def take(self, stack: Stack, models: Sequence[int]) -> AdamStepper:
+        """Copy the weights and moments of the models that stay."""
+        index = torch.tensor(models, device=self.flat.device)
+        self.stack = stack
+        self.flat = self.flat.detach()[index].clone().requires_grad_()
+        self.adam.take(self.flat.detach(), index, stack.mask)
+        self._prepare()
+        return self
+
+
+class LBFGSStepper:
+    """Full-batch L-BFGS; a step is one evaluation."""
+
+    is_fixed = False
+
+    def __init__(self, stack: Stack, plan: Training) -> None:
+        """Draw the initial weights and evaluate them."""
+        self.stack, self.plan = stack, plan
+        self.lbfgs = StackedLBFGS(stack.initial(), self._objective, plan.history)
+
+    @property
+    def flat(self) -> Tensor:
+        """The accepted weights of every model."""
+        return self.lbfgs.flat
+
+    def _objective(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        flat = flat.detach().requires_grad_()
+        losses = total_losses(self.stack, flat)
+        if self.plan.reduction == "mean":
+            losses = losses / self.stack.targets.n_samples
+        (grad,) = torch.autograd.grad(losses.sum(), flat)
+        if self.stack.mask is not None:
+            grad = grad * self.stack.mask
+        return losses.detach(), grad
+
+    def run(self, steps: int) -> None:
+        """Make `steps` evaluations."""
+        self.lbfgs.run(steps)
+
+    def freeze(self, models: Sequence[int]) -> None:
+        """Accept no further step of these models."""
+        self.lbfgs.freeze(models)
+
+    def take(self, stack: Stack, models: Sequence[int]) -> LBFGSStepper:
+        """Copy the state of the models that stay."""
+        index = torch.tensor(models, device=stack.device)
+        self.lbfgs.take(self.lbfgs.flat[index], index)
+        self.stack = stack
+        return self

@@ -1,0 +1,296 @@
+"""The run store: SQLite in WAL mode, immutable records keyed by configuration, safe with several writers."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from byheart.errors import ByheartError, DoesNotHold, ExitStatus, UsageError
+from byheart.measure import schema
+from byheart.measure.records import Record, canonical, numbers, packed_curve, unpacked_curve
+
+LEASE_SECONDS = 300.0  # after which a claim of a process we cannot look at counts as lost
+BUSY_SECONDS = 60.0  # how long a writer waits for another
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class CorruptStore(DoesNotHold):
+    """The file is no run store, or is damaged."""
+
+
+class NewerStore(UsageError):
+    """The store was written by a newer version."""
+
+
+class StoreStopped(ByheartError):
+    """The store cannot be written just now (disk full, no permission, locked); what it holds is intact."""
+
+    exit_status = ExitStatus.STOPPED
+
+
+def _explained(
+    method: Callable[Concatenate[Store, _P], _T],
+) -> Callable[Concatenate[Store, _P], _T]:
+    """Turn SQLite's errors into ours, which say what to do."""
+
+    def wrapped(self: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with _explaining(self.path):
+            return method(self, *args, **kwargs)
+
+    wrapped.__doc__, wrapped.__name__ = method.__doc__, method.__name__
+    return wrapped
+
+
+@contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "malformed" in str(error):
+            raise _corrupt(path, str(error)) from error
+        raise StoreStopped(
+            f"the run store {path} cannot be used: {error}.\n"
+            "  Records stored so far are intact. Free disk space or fix permissions and run the same command again:"
+            " finished runs are not repeated.",
+            path=str(path),
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise _corrupt(path, str(error)) from error
+
+
+def _corrupt(path: Path, reason: str) -> CorruptStore:
+    return CorruptStore(
+        f"{path} is damaged or is no run store: {reason}.\n"
+        f"  It was left as it is. Save what can be read with `sqlite3 {path} .recover | sqlite3 rescued.sqlite`, or"
+        " name another file with --store.",
+        path=str(path),
+    )
+
+
+class Store:
+    """An open run store. Use it from one thread; open it again in each process."""
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        """Open or make the store at `path`, bringing an older one up to date."""
+        self.path = Path(path)
+        if not create and not self.path.exists():
+            raise UsageError(f"there is no run store at {self.path}.", path=str(self.path))
+        if not self.path.parent.is_dir():
+            raise UsageError(f"the folder {self.path.parent} does not exist.", path=str(self.path))
+        with _explaining(self.path):
+            self.connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                self._prepare()
+            except BaseException:
+                self.connection.close()
+                raise
+
+    def _prepare(self) -> None:
+        version = schema.version_of(self.connection)
+        if version > schema.VERSION:
+            raise NewerStore(
+                f"{self.path} has schema version {version}; this byheart knows versions up to {schema.VERSION}.\n"
+                "  Update byheart, or name another file with --store. The store was not changed.",
+                path=str(self.path),
+                version=version,
+            )
+        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = self.connection.execute("PRAGMA application_id").fetchone()[0]
+        if tables and application != schema.APPLICATION_ID:
+            raise _corrupt(self.path, "it is a database of another program")
+        answer = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if answer != "ok":
+            raise _corrupt(self.path, str(answer))
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute(
+            "PRAGMA synchronous = FULL"
+        )  # a record reported as stored survives a power cut
+        if version < schema.VERSION:
+            schema.migrate(self.connection)
+
+    def __enter__(self) -> Store:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    # --- records --------------------------------------------------------------------------------------------
+
+    @_explained
+    def add(self, record: Record) -> bool:
+        """Store a record and give up its claim; False if its run was already stored, which is then kept."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            cursor = self.connection.execute(
+                "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.key,
+                    canonical(record.config),
+                    record.status,
+                    record.steps,
+                    canonical(record.measured),
+                    record.n_parameters,
+                    record.n_samples,
+                    record.seconds,
+                    record.device,
+                    canonical(record.versions),
+                    record.created,
+                    packed_curve(record.curve_steps, record.curve),
+                ),
+            )
+            self.connection.execute("DELETE FROM claims WHERE key = ?", (record.key,))
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        return cursor.rowcount == 1
+
+    @_explained
+    def stored(self, keys: Iterable[str]) -> set[str]:
+        """Those of `keys` that have a record."""
+        return self._present("runs", keys)
+
+    @_explained
+    def records(self, keys: Iterable[str] | None = None, *, family: str | None = None) -> list[Record]:
+        """Records in order of creation: all, those of `keys`, or those of one family."""
+        query, values = "SELECT * FROM runs WHERE true", []
+        if keys is not None:
+            query += " AND key IN (SELECT value FROM json_each(?))"
+            values.append(json.dumps(list(keys)))
+        if family is not None:
+            query += " AND json_extract(config, '$.family') = ?"
+            values.append(family)
+        return [_record(row) for row in self.connection.execute(query + " ORDER BY created, key", values)]
+
+    @_explained
+    def count(self) -> int:
+        """How many records there are."""
+        return int(self.connection.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+    # --- claims: who is training what -----------------------------------------------------------------------
+
+    @_explained
+    def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
+        """Take up to `limit` of `keys` for training: those neither stored nor claimed by a living owner."""
+        owner = owner or this_process()
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._drop_lost_claims()
+            taken = self._present("runs", keys) | self._present("claims", keys)
+            free = [key for key in keys if key not in taken][:limit]
+            expires = time.time() + LEASE_SECONDS
+            self.connection.executemany(
+                "INSERT INTO claims VALUES (?, ?, ?)", [(key, owner, expires) for key in free]
+            )
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        return free
+
+    @_explained
+    def renew(self, owner: str | None = None) -> None:
+        """Say that the owner is alive, so that its claims stand."""
+        expires = time.time() + LEASE_SECONDS
+        self.connection.execute(
+            "UPDATE claims SET expires = ? WHERE owner = ?", (expires, owner or this_process())
+        )
+
+    @_explained
+    def release(self, owner: str | None = None) -> None:
+        """Give up every claim of the owner."""
+        self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))
+
+    def _drop_lost_claims(self) -> None:
+        owners = self.connection.execute("SELECT owner, min(expires) FROM claims GROUP BY owner").fetchall()
+        lost = [(owner,) for owner, expires in owners if expires < time.time() or _has_died(owner)]
+        self.connection.executemany("DELETE FROM claims WHERE owner = ?", lost)
+
+    def _present(self, table: str, keys: Iterable[str]) -> set[str]:
+        query = f"SELECT key FROM {table} WHERE key IN (SELECT value FROM json_each(?))"
+        return {row[0] for row in self.connection.execute(query, (json.dumps(list(keys)),))}
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    (
+        key,
+        config,
+        status,
+        steps,
+        measured,
+        n_parameters,
+        n_samples,
+        seconds,
+        device,
+        versions,
+        created,
+        curve,
+    ) = row
+    curve_steps, values = unpacked_curve(curve)
+    return Record(
+        key=key,
+        config=json.loads(config),
+        status=status,
+        steps=steps,
+        measured=numbers(measured),
+        n_parameters=n_parameters,
+        n_samples=n_samples,
+        seconds=seconds,
+        device=device,
+        versions=json.loads(versions),
+        created=created,
+        curve_steps=curve_steps,
+        curve=values,
+    )
+
+
+def _started(pid: int) -> str:
+    """When a process of this machine started, in the kernel's ticks; empty where that cannot be told."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+@lru_cache(maxsize=1)
+def _own_name(pid: int) -> str:
+    return f"{socket.gethostname()}:{pid}:{_started(pid)}"
+
+
+def this_process() -> str:
+    """A name for this process that no other process on this machine has had."""
+    return _own_name(os.getpid())
+
+
+def _has_died(owner: str) -> bool:
+    """True if the owner was a process of this machine that is no more. Others are judged by their lease."""
+    host, _, rest = owner.rpartition(":")[0].rpartition(":")
+    started = owner.rpartition(":")[2]
+    if host != socket.gethostname() or not rest.isdigit():
+        return False
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return bool(started) and _started(int(rest)) != started

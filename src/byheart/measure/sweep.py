@@ -1,0 +1,156 @@
+"""Running many runs into a store: resumable, several processes at a time, nothing trained twice.
+
+A process claims the runs of a stack, trains them and stores each as soon as it ends. If it dies, its claims lapse and the
+unfinished runs are claimed by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name, free_bytes
+from byheart.measure.packing import pack
+from byheart.measure.records import Run, record_of
+from byheart.measure.sources import problem_of
+from byheart.measure.stack import make_stack
+from byheart.measure.steppers import Engine
+from byheart.measure.store import Store
+from byheart.measure.training import Moment, Outcome, train
+
+RENEW_SECONDS = 10.0
+WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a sweep stands: `moment` speaks of the stack in training."""
+
+    n_runs: int
+    n_stored: int
+    n_trained_here: int
+    moment: Moment | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """What a sweep did. `is_complete` is false if it ran out of time."""
+
+    n_runs: int
+    n_found: int  # already stored when it began
+    n_trained: int  # stored by this process
+    seconds: float
+    is_complete: bool
+
+
+def run_sweep(
+    runs: Sequence[Run],
+    store: Store,
+    *,
+    device: str = "auto",
+    engine: Engine = "auto",
+    most: int | None = None,
+    max_seconds: float | None = None,
+    wait: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> SweepReport:
+    """Train every run that the store lacks, in stacks, and store each record as its model ends.
+
+    With `wait`, returns only when every run is stored, by this process or by others at work on the same store.
+    """
+    return _Sweep(runs, store, device, engine, most, max_seconds, wait, on_progress).run()
+
+
+class _Sweep:
+    """The state of one call of `run_sweep`."""
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        store: Store,
+        device: str,
+        engine: Engine,
+        most: int | None,
+        max_seconds: float | None,
+        wait: bool,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.runs = {run.key: run for run in runs}
+        self.store, self.engine, self.wait, self.on_progress = store, engine, wait, on_progress
+        self.device = choose_device(device)
+        self.most = most or BEST_STACK[self.device.type]
+        self.deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        self.began = time.monotonic()
+        self.n_trained = 0
+        self.renewed = 0.0
+        self.n_stored = 0
+
+    def run(self) -> SweepReport:
+        stored = self.store.stored(self.runs)
+        n_found = self.n_stored = len(stored)
+        pending = [run for key, run in self.runs.items() if key not in stored]
+        try:
+            while pending and not self._is_late():
+                for batch in pack(
+                    pending, memory=free_bytes(self.device), most=self.most, device=self.device
+                ):
+                    if self._is_late():
+                        break
+                    claimed = set(self.store.claim([run.key for run in batch.runs]))
+                    if claimed:
+                        self._train([run for run in batch.runs if run.key in claimed])
+                stored = self.store.stored(self.runs)
+                self.n_stored = len(stored)
+                pending = [run for run in pending if run.key not in stored]
+                if pending and not self.wait:
+                    break
+                if pending:
+                    self._tell(None)
+                    time.sleep(WAIT_SECONDS)
+        finally:
+            self.store.release()
+        seconds = time.monotonic() - self.began
+        return SweepReport(len(self.runs), n_found, self.n_trained, seconds, not pending)
+
+    def _is_late(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def _train(self, runs: list[Run]) -> None:
+        problems = [problem_of(run.data) for run in runs]
+        stack = make_stack(
+            [run.model for run in runs],
+            problems,
+            [run.seed for run in runs],
+            device=self.device,
+            dtype=DTYPES[runs[0].training.dtype],
+        )
+        name = device_name(self.device)
+
+        def finished(number: int, outcome: Outcome) -> None:
+            created = datetime.now(UTC).isoformat()
+            record = record_of(
+                runs[number], outcome, n_samples=problems[number].n_samples, device=name, created=created
+            )
+            self.n_trained += self.store.add(record)
+            self.n_stored += 1
+
+        train(
+            stack,
+            [run.training for run in runs],
+            engine=self.engine,
+            on_finish=finished,
+            on_moment=self._tell,
+        )
+
+    def _tell(self, moment: Moment | None) -> None:
+        now = time.monotonic()
+        if now - self.renewed > RENEW_SECONDS:
+            self.store.renew()
+            self.renewed = now
+        if self.on_progress is not None:
+            self.on_progress(
+                Progress(len(self.runs), self.n_stored, self.n_trained, moment, now - self.began)
+            )

@@ -1,0 +1,162 @@
+"""Records as flat rows: filtered, written to CSV or Parquet, and compared setting by setting over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import statistics
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from byheart.errors import MissingExtra, UsageError
+from byheart.measure.capacity import student_half_width
+from byheart.measure.records import Record
+
+Row = dict[str, Any]
+FORMATS = (".csv", ".parquet")
+
+
+def row_of(record: Record) -> Row:
+    """One record as flat columns such as `sizes.n_heads`, `training.steps`, `measured.accuracy`."""
+    config = record.config
+    row: Row = {"key": record.key, "family": config["family"], "seed": config["seed"]}
+    for section in ("sizes", "options", "data", "training"):
+        row |= {f"{section}.{name}": _flat(value) for name, value in config[section].items()}
+    row |= {f"measured.{name}": value for name, value in record.measured.items()}
+    for name in ("status", "steps", "n_parameters", "n_samples", "seconds", "device", "created"):
+        row[name] = getattr(record, name)
+    return row | {f"versions.{name}": value for name, value in record.versions.items()}
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, Mapping):  # a pass rule
+        return " ".join(str(item) for item in value.values())
+    return value
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """All columns, in order of first appearance."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def filtered(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
+    """Rows that meet every condition: `column=value`, or with `!=`, `<`, `<=`, `>`, `>=`."""
+    kept = list(rows)
+    for condition in conditions:
+        name, sign, text = _parsed(condition)
+        known = columns_of(rows)
+        if rows and name not in known:
+            raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+        kept = [row for row in kept if _meets(row.get(name), sign, text)]
+    return kept
+
+
+def _parsed(condition: str) -> tuple[str, str, str]:
+    for sign in ("!=", "<=", ">=", "=", "<", ">"):
+        name, found, text = condition.partition(sign)
+        if found:
+            return name.strip(), sign, text.strip()
+    raise UsageError(f"{condition!r} is no condition; write column=value, or use !=, <, <=, >, >=.")
+
+
+def _meets(value: Any, sign: str, text: str) -> bool:
+    if sign in ("=", "!="):
+        try:
+            same = float(value) == float(text)
+        except (TypeError, ValueError):
+            same = str(value) == text
+        return same == (sign == "=")
+    try:
+        left, right = float(value), float(text)
+    except (TypeError, ValueError):
+        return False
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
+
+
+def export(rows: Sequence[Row], path: Path) -> None:
+    """Write rows to a .csv or .parquet file, whole or not at all."""
+    if path.suffix not in FORMATS:
+        raise UsageError(f"{path} must end in {' or '.join(FORMATS)}.", path=str(path))
+    columns = columns_of(rows)
+    content = _csv(rows, columns) if path.suffix == ".csv" else _parquet(rows, columns)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _csv(rows: Sequence[Row], columns: list[str]) -> bytes:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue().encode()
+
+
+def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtra("pyarrow", "parquet", "writing a Parquet file") from error
+    table = pyarrow.table({name: [row.get(name) for row in rows] for name in columns})
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Records that agree in the columns compared by, and their mean with a 95% interval over seeds."""
+
+    setting: dict[str, Any]
+    n_records: int
+    mean: float
+    interval: tuple[float, float] | None
+    n_without: int  # records whose metric is no number
+
+
+def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compared]:
+    """Group rows by columns and average `metric`; by default compare by whatever differs, except seeds and outcomes."""
+    known = columns_of(rows)
+    if metric not in known:
+        metric = f"measured.{metric}"
+    for name in (*by, metric):
+        if rows and name not in known:
+            raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+    by = list(by) or differing(rows)
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in by), []).append(row.get(metric, math.nan))
+    return [_compared(dict(zip(by, setting, strict=True)), values) for setting, values in groups.items()]
+
+
+def differing(rows: Sequence[Row]) -> list[str]:
+    """Columns of the configuration that are not the same in every row, seeds apart."""
+    sections = ("family", "sizes.", "options.", "data.", "training.")
+    return [
+        name
+        for name in columns_of(rows)
+        if name.startswith(sections)
+        and name != "data.seed"
+        and len({repr(row.get(name)) for row in rows}) > 1
+    ]
+
+
+def _compared(setting: dict[str, Any], values: list[float]) -> Compared:
+    numbers = [value for value in values if value is not None and math.isfinite(value)]
+    mean = statistics.fmean(numbers) if numbers else math.nan
+    interval = None
+    if len(numbers) > 1:
+        half = student_half_width(numbers)
+        interval = (mean - half, mean + half)
+    return Compared(setting, len(values), mean, interval, len(values) - len(numbers))

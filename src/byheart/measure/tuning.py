@@ -1,0 +1,79 @@
+"""Learning rate and warm-up tuned by Optuna's ask and tell, a whole stack of trials per round.
+
+One study per setting and seed. A round asks every study for several trials at once and trains all of them together. The
+sampler is seeded and trials are keyed runs, so a tuning that was interrupted asks the same questions again and finds
+their answers in the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from byheart.errors import MissingExtra
+from byheart.measure.records import Record, Run
+from byheart.measure.specification import Specification, Tuning
+
+Point = Mapping[str, Mapping[str, Any]]
+Trainer = Callable[[Sequence[Run]], Sequence[Record]]
+WORST = 1e30  # what a diverged trial tells the sampler
+
+
+def tune(
+    specification: Specification, settings: Sequence[tuple[Point, int]], trainer: Trainer
+) -> list[list[Record]]:
+    """Records of all trials of each (point, seed), in the order they were asked."""
+    tuning = specification.tuning
+    assert tuning is not None
+    studies = [_study(tuning, point, seed) for point, seed in settings]
+    found: list[list[Record]] = [[] for _ in settings]
+    left = tuning.trials
+    while left > 0:
+        count = min(tuning.per_round, left)
+        left -= count
+        asked = [[study.ask() for _ in range(count)] for study in studies]
+        runs = [
+            specification.run(point, seed, **_suggested(tuning, trial))
+            for (point, seed), trials in zip(settings, asked, strict=True)
+            for trial in trials
+        ]
+        records = list(trainer(runs))
+        for number, (study, trials) in enumerate(zip(studies, asked, strict=True)):
+            answers = records[number * count : (number + 1) * count]
+            for trial, record in zip(trials, answers, strict=True):
+                loss = record.measured["loss"]
+                study.tell(trial, loss if math.isfinite(loss) else WORST)
+            found[number] += answers
+    return found
+
+
+def best(records: Sequence[Record]) -> Record:
+    """The trial with the least loss; those that diverged come last."""
+    return min(
+        records, key=lambda record: (not math.isfinite(record.measured["loss"]), record.measured["loss"])
+    )
+
+
+def _study(tuning: Tuning, point: Point, seed: int) -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtra("optuna", "measure", "tuning the learning rate") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # Neighbouring settings should not walk through the same trials, and Python's own hash changes every time.
+    mixed = hashlib.sha256(f"{tuning.seed} {seed} {sorted(point['model'].items())}".encode()).digest()
+    sampler = optuna.samplers.TPESampler(
+        seed=int.from_bytes(mixed[:4], "big"), constant_liar=tuning.per_round > 1
+    )
+    return optuna.create_study(direction="minimize", sampler=sampler)
+
+
+def _suggested(tuning: Tuning, trial: Any) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
+    if tuning.learning_rate is not None:
+        chosen["learning_rate"] = trial.suggest_float("learning_rate", *tuning.learning_rate, log=True)
+    if tuning.warmup is not None:
+        chosen["warmup"] = trial.suggest_int("warmup", *tuning.warmup)
+    return chosen

@@ -1,0 +1,144 @@
+"""Bisection finds what is there, in few runs; tuning asks whole rounds; both resume from the store."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from byheart.errors import MissingExtra
+from byheart.measure.capacity import Bracket, bisect, capacity_of
+from byheart.measure.measurement import measure
+from byheart.measure.records import Record, Run
+from byheart.measure.specification import specification_of
+from byheart.measure.store import Store
+from byheart.measure.tuning import best, tune
+from byheart.measure.workers import train_here
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 1000), st.integers(1, 5000), st.lists(st.integers(0, 6000), min_size=1, max_size=5))
+def test_bisection_brackets_every_threshold(low: int, span: int, thresholds: list[int]) -> None:
+    high = low + span
+    asked: set[tuple[int, int]] = set()
+
+    def judge(pairs: Sequence[tuple[int, int]]) -> list[bool]:
+        assert asked.isdisjoint(pairs)  # nothing is trained twice
+        asked.update(pairs)
+        return [value >= thresholds[search] for search, value in pairs]
+
+    for threshold, bracket in zip(
+        thresholds, bisect(len(thresholds), low, high, "smallest", judge), strict=True
+    ):
+        assert bracket.n_runs <= 2 + (span - 1).bit_length()
+        if threshold <= low:
+            assert (bracket.passes, bracket.fails) == (low, None)
+        elif threshold > high:
+            assert (bracket.passes, bracket.fails) == (None, low)
+        else:
+            assert (bracket.passes, bracket.fails) == (threshold, threshold - 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 500), st.integers(1, 500), st.integers(0, 1200))
+def test_bisection_finds_the_largest(low: int, span: int, threshold: int) -> None:
+    high = low + span
+    (bracket,) = bisect(1, low, high, "largest", lambda pairs: [value <= threshold for _, value in pairs])
+    if low <= threshold < high:
+        assert (bracket.passes, bracket.fails) == (threshold, threshold + 1)
+    else:
+        assert not bracket.is_closed
+
+
+def test_intervals_over_seeds() -> None:
+    brackets = [Bracket(value, value - 1, 5) for value in (10, 12, 14)] + [Bracket(None, 3, 2)]
+    found = capacity_of(brackets, "smallest")
+    assert found.estimate == 12
+    assert found.interval == pytest.approx((12 - 4.303 * 2 / 3**0.5, 12 + 4.303 * 2 / 3**0.5))
+    assert found.n_open == 1
+    assert capacity_of(brackets[3:], "smallest").estimate is None
+    assert capacity_of(brackets[:1], "smallest").interval is None
+
+
+def specification(**changes: Any) -> Any:
+    table = {
+        "seeds": 2,
+        "model": {"family": "attention-only", "dim": 2, "head_dim": 2, "n_heads": 0},
+        "data": {"kind": "facts", "n_vocab": 8, "n_classes": 4, "n_samples": 6},
+        "training": {"steps": 150, "optimiser": "lbfgs", "dtype": "float64"},
+        "pass": {"metric": "accuracy", "threshold": 1.0},
+    }
+    return specification_of(table | changes, Path())
+
+
+def test_linear_memory_has_a_known_answer(tmp_path: Path) -> None:
+    """With no heads the model is U(e(t) + pos): free logits of rank d per token.
+
+    Points on a circle are all extreme, so d = 2 stores any labels of 24 facts; with d = 1 two classes at most win for
+    large |e|, and one more between them in any order of slopes without offsets never does: 4 classes cannot be stored.
+    """
+    spec = specification(
+        model={"family": "attention-only", "dim": 1, "head_dim": 1, "n_heads": 0},
+        data={"kind": "facts", "n_vocab": 24, "n_classes": 4, "n_samples": 24},
+        training={"steps": 600, "optimiser": "lbfgs", "dtype": "float64"},
+        search={"axis": "model.dim", "low": 1, "high": 16},
+    )
+    with Store(tmp_path / "runs.sqlite") as store:
+
+        def trainer(runs: Sequence[Run]) -> list[Record]:
+            return train_here(runs, store, device="cpu")
+
+        (found,) = measure(spec, trainer).capacities
+        assert [(bracket.passes, bracket.fails) for bracket in found.capacity.brackets] == [(2, 1), (2, 1)]
+        assert all(bracket.n_runs <= 20 for bracket in found.capacity.brackets)
+        count = store.count()
+        measure(spec, trainer)
+        assert store.count() == count  # a search resumes from the store
+
+
+def test_tuning_asks_whole_rounds_and_resumes(tmp_path: Path) -> None:
+    spec = specification(
+        training={"steps": 20, "learning_rate": 1e-3},
+        tuning={"trials": 5, "per_round": 2, "learning_rate": [1e-4, 1e-1], "warmup": [0, 10]},
+    )
+    rounds: list[int] = []
+    with Store(tmp_path / "runs.sqlite") as store:
+
+        def trainer(runs: Sequence[Run]) -> list[Record]:
+            rounds.append(len(runs))
+            return train_here(runs, store, device="cpu")
+
+        first = measure(spec, trainer)
+        assert rounds == [4, 4, 2]  # two seeds, 2 + 2 + 1 trials each
+        assert store.count() == 10
+        again = measure(spec, trainer)
+        assert store.count() == 10
+        assert [record.key for record in first.records] == [record.key for record in again.records]
+        trials = tune(spec, [(spec.points[0], 0)], trainer)[0]
+    rates = [record.config["training"]["learning_rate"] for record in trials]
+    assert len(set(rates)) == 5
+    assert all(1e-4 <= rate <= 1e-1 for rate in rates)
+    assert best(trials).measured["loss"] == min(record.measured["loss"] for record in trials)
+
+
+def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name in ("optuna", "ray"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    spec = specification(training={"steps": 2}, tuning={"trials": 1})
+    with pytest.raises(MissingExtra, match=r"byheart\[measure\]"):
+        tune(spec, [(spec.points[0], 0)], lambda runs: [])
+    from byheart.measure.cluster import train_on_cluster
+
+    with pytest.raises(MissingExtra, match=r"byheart\[ray\]"):
+        train_on_cluster([], None)  # type: ignore[arg-type]

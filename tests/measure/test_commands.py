@@ -1,0 +1,185 @@
+"""`byheart measure` and `byheart runs`, as a person and as a program calls them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyarrow import parquet
+
+from byheart.cli.measure import Interrupted
+from byheart.cli.measure import command as measure
+from byheart.cli.runs import command as runs
+from byheart.errors import UsageError
+from byheart.measure.progress import cells, duration, seconds_left, watched
+from byheart.measure.sweep import Progress
+from byheart.measure.training import Moment
+
+SPEC = """
+seeds = 2
+[model]
+family = "attention-only"
+dim = 3
+head_dim = "=dim"
+n_heads = [1, 2]
+[data]
+kind = "associations"
+n_vocab = 5
+[training]
+steps = 20
+learning_rate = 1e-2
+"""
+SEARCH = """
+[pass]
+metric = "accuracy"
+threshold = 1.0
+[search]
+axis = "model.n_heads"
+low = 0
+high = 6
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "spec.toml").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(command: object, *arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments), catch_exceptions=False)  # type: ignore[arg-type]
+
+
+def test_a_dry_run_trains_nothing(folder: Path) -> None:
+    result = call(measure, "spec.toml", "--dry-run", "--device", "cpu")
+    assert "4, of which 0 are stored" in result.stdout
+    assert "memory" in result.stdout
+    assert not (folder / "runs.sqlite").exists()
+    document = json.loads(call(measure, "spec.toml", "--dry-run", "--device", "cpu", "--json").stdout)
+    assert (document["n_runs"], document["n_stacks"]) == (4, 1)
+    assert document["seconds"] > 0
+    assert document["largest_stack_bytes"] > 0
+
+
+def test_measure_list_export_compare(folder: Path) -> None:
+    document = json.loads(call(measure, "spec.toml", "--device", "cpu", "--json").stdout)
+    assert len(document["records"]) == 4
+    assert {record["status"] for record in document["records"]} == {"done"}
+    again = call(measure, "spec.toml", "--device", "cpu")
+    assert "attention-only" in again.stdout
+    assert "4 runs" in call(runs, "list").stdout
+    listed = json.loads(
+        call(runs, "list", "--json", "--where", "sizes.n_heads=2", "--where", "seed<1").stdout
+    )
+    assert [(row["sizes.n_heads"], row["seed"]) for row in listed["runs"]] == [(2, 0)]
+    call(runs, "export", "-o", "runs.csv")
+    call(runs, "export", "-o", "runs.parquet")
+    with Path("runs.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    table = parquet.read_table("runs.parquet").to_pylist()
+    assert len(rows) == len(table) == 4
+    assert [float(row["measured.loss"]) for row in rows] == [row["measured.loss"] for row in table]
+    compared = json.loads(call(runs, "compare", "--json").stdout)["settings"]
+    assert [group["setting"] for group in compared] == [{"sizes.n_heads": 1}, {"sizes.n_heads": 2}] or [
+        group["setting"] for group in compared
+    ] == [{"sizes.n_heads": 2}, {"sizes.n_heads": 1}]
+    assert all(group["n_records"] == 2 and group["interval"] for group in compared)
+    assert "mean loss" in call(runs, "compare", "--metric", "loss").stdout
+
+
+def test_helpers_share_the_store(folder: Path) -> None:
+    result = call(measure, "spec.toml", "--device", "cpu", "--workers", "2", "--json")
+    assert len(json.loads(result.stdout)["records"]) == 4
+
+
+def test_a_capacity_search_shows_its_interval(folder: Path) -> None:
+    (folder / "search.toml").write_text(
+        SPEC.replace("n_heads = [1, 2]", "").replace("steps = 20", "steps = 200") + SEARCH
+    )
+    document = json.loads(call(measure, "search.toml", "--device", "cpu", "--json").stdout)
+    (found,) = document["capacities"]
+    assert len(found["brackets"]) == 2
+    assert all(bracket["n_runs"] <= 5 for bracket in found["brackets"])
+    assert "smallest model.n_heads" in call(measure, "search.toml", "--device", "cpu").stdout
+
+
+def test_a_spent_budget_says_how_to_go_on(folder: Path) -> None:
+    (folder / "spec.toml").write_text(SPEC + "[budget]\nmax_seconds = 1e-9\n")
+    with pytest.raises(Interrupted, match="0 of 4 runs are stored") as caught:
+        call(measure, "spec.toml", "--device", "cpu")
+    assert caught.value.exit_status == 5
+
+
+def test_ctrl_c_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("byheart.measure.workers.run_sweep", interrupt)
+    with pytest.raises(Interrupted, match="Go on with: byheart"):
+        call(measure, "spec.toml", "--device", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["list", "--where", "beauty=3"], "no column `beauty`"),
+        (["list", "--where", "beauty"], "is no condition"),
+        (["export", "-o", "runs.xls"], "must end in .csv or .parquet"),
+        (["compare", "--metric", "beauty"], "no column"),
+        (["list", "--store", "none.sqlite"], "no run store"),
+    ],
+)
+def test_mistakes_are_named(folder: Path, arguments: list[str], complaint: str) -> None:
+    call(measure, "spec.toml", "--device", "cpu")
+    with pytest.raises(UsageError, match=complaint):
+        call(runs, *arguments)
+    assert not list(folder.glob(".runs*"))
+
+
+def test_a_device_that_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no device `tpu9000`"):
+        call(measure, "spec.toml", "--device", "tpu9000")
+
+
+class _Terminal:
+    def __init__(self, is_terminal: bool) -> None:
+        self.text, self.is_terminal = "", is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+
+def progress(stored: int, step: int, seconds: float) -> Progress:
+    return Progress(10, stored, stored, Moment(step, 100, 4, 4, 0.25, 1234.0), seconds)
+
+
+def test_progress_for_people_and_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byheart.measure.progress.LINE_SECONDS", 0.0)
+    piped, terminal = _Terminal(False), _Terminal(True)
+    for stream in (piped, terminal):
+        with watched(stream) as report:  # type: ignore[arg-type]
+            report(progress(2, 0, 0.0))
+            report(progress(2, 50, 10.0))
+    assert (
+        "runs 2/10, in training 4, step 50/100, best loss 0.25, model-steps/s 1,234, time left" in piped.text
+    )
+    assert "\x1b" not in piped.text
+    assert "best loss" in terminal.text
+
+
+def test_time_left() -> None:
+    first, now = progress(0, 0, 0.0), progress(2, 50, 10.0)
+    # 4 of 10 runs' worth in 10 s leaves 6 runs' worth: 15 s
+    assert seconds_left(now, first) == pytest.approx(15.0)
+    assert dict(cells(first, first))["time left"] == "?"
+    assert [duration(s) for s in (5, 300, 9000)] == ["5 s", "5 min", "2.5 h"]

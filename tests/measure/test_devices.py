@@ -1,0 +1,108 @@
+"""Memory is estimated before launch, and the estimate holds; the CUDA paths do what the CPU does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from byheart.errors import UsageError
+from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
+from byheart.measure.families import Model
+from byheart.measure.matmul import bmm, fused_product
+from byheart.measure.plan import Training
+from byheart.measure.stack import make_stack
+from byheart.measure.steppers import make_stepper
+from byheart.measure.training import train
+from tests.measure.problems import pairs
+
+MODEL = Model("attention-only", {"dim": 6, "head_dim": 5, "n_heads": 8})
+
+
+def test_the_estimate_grows_with_what_is_held() -> None:
+    small = bytes_per_model(MODEL, pairs(10, 0), Training(steps=1))
+    assert bytes_per_model(MODEL, pairs(20, 0), Training(steps=1)) > 2 * small
+    assert bytes_per_model(MODEL, pairs(10, 0), Training(steps=1, dtype="float64")) > 1.8 * small
+    assert bytes_per_model(MODEL, pairs(10, 0), Training(steps=1, optimiser="lbfgs")) > small
+    # A GPU evaluates all rows and weighs them by how often they were drawn.
+    drawn, gpu = Training(steps=1, batch=30), torch.device("cuda")
+    assert bytes_per_model(MODEL, pairs(10, 0), drawn, gpu) == small
+    assert bytes_per_model(MODEL, pairs(10, 0), drawn) != small
+
+
+def test_devices() -> None:
+    assert free_bytes(torch.device("cpu")) > 0
+    assert choose_device("cpu").type == "cpu"
+    with pytest.raises(UsageError, match="auto, cpu or cuda"):
+        choose_device("meta")
+    if not torch.cuda.is_available():
+        assert choose_device("auto").type == "cpu"
+        with pytest.raises(UsageError, match="no CUDA device"):
+            choose_device("cuda")
+
+
+def test_compiled_steps_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU compiles is traced here without a compiler: one graph, and the same weights after it."""
+    compiled: list[str] = []
+    real = torch.compile
+
+    def trace_only(function: object, **options: object) -> object:
+        compiled.append(getattr(function, "__name__", ""))
+        return real(function, backend="aot_eager", fullgraph=True, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(torch, "compile", trace_only)
+    stack = make_stack([MODEL] * 2, [pairs(6, 0), pairs(6, 1)], [0, 1], dtype=torch.float64)
+    plans = [Training(steps=3, batch=8, dtype="float64")] * 2
+    flats = []
+    for engine in ("eager", "compile"):
+        stepper = make_stepper(stack, plans, engine)  # type: ignore[arg-type]
+        stepper.run(3)
+        flats.append(stepper.flat.detach().clone())
+    assert compiled == ["losses", "update"]
+    torch.testing.assert_close(*flats, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("engine", ["eager", "graph", "compile"])
+def test_a_gpu_trains_as_a_cpu_does(engine: str) -> None:
+    plans = [Training(steps=50, batch=16, dtype="float64", record_every=10)] * 4
+    curves = []
+    for device in ("cpu", "cuda"):
+        stack = make_stack(
+            [MODEL] * 4, [pairs(8, k) for k in range(4)], range(4), device=device, dtype=torch.float64
+        )
+        chosen = "eager" if device == "cpu" else engine
+        curves.append([outcome.curve["loss"] for outcome in train(stack, plans, engine=chosen)])  # type: ignore[arg-type]
+    for one, other in zip(*curves, strict=True):
+        assert one == pytest.approx(other, rel=1e-9)  # other orders of summation, as in test_stacking
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_memory_estimate_covers_the_peak() -> None:
+    plan, n_models = Training(steps=10, batch=1024), 128
+    model = Model("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 20})
+    torch.cuda.reset_peak_memory_stats()
+    stack = make_stack([model] * n_models, [pairs(50, 0)] * n_models, range(n_models), device="cuda")
+    make_stepper(stack, [plan] * n_models, "graph").run(10)
+    peak = torch.cuda.max_memory_allocated()
+    estimate = bytes_per_model(model, pairs(50, 0), plan, torch.device("cuda")) * n_models
+    assert 0.3 * estimate < peak < estimate
+
+
+def test_fused_products_are_products() -> None:
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(5, 3, 7, generator=generator, dtype=torch.float64, requires_grad=True)
+    right = torch.randn(5, 7, 40, generator=generator, dtype=torch.float64, requires_grad=True)
+    expected = torch.bmm(left, right)
+    for product in (fused_product, bmm):
+        found = product(left, right)
+        torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+        torch.testing.assert_close(
+            torch.autograd.grad(found.square().sum(), (left, right)),
+            torch.autograd.grad(torch.bmm(left, right).square().sum(), (left, right)),
+            rtol=1e-12,
+            atol=1e-12,
+        )
+    tall = bmm(right.transpose(1, 2), left.transpose(1, 2))  # 40 rows, 3 columns: written transposed
+    torch.testing.assert_close(tall, expected.transpose(1, 2), rtol=1e-13, atol=1e-13)

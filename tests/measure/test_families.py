@@ -1,0 +1,211 @@
+"""Each family is the paper's model: sizes as printed, and outputs equal to a plain implementation's.
+
+Plain models are those of benchmarks/measure_stacked.py, written without a model axis, tables or masks. Tolerance: outputs of
+order 1 from sums of at most a few hundred products in float64 agree to 10^-12.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from byheart.errors import UsageError
+from byheart.measure.families import FAMILIES, Model, checked, family_of
+from byheart.measure.objective import answers, batch_losses, measured, total_losses
+from byheart.measure.problem import problem_of_documents
+from byheart.measure.stack import Stack, make_stack
+from tests.measure.problems import pairs, sentences, stories
+
+ROOT = Path(__file__).resolve().parents[2]
+TOLERANCE = 1e-12
+
+
+@pytest.fixture(scope="module")
+def plain() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "measure_stacked", ROOT / "benchmarks" / "measure_stacked.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["measure_stacked"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def weights_of(stack: Stack) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    flat = stack.initial()
+    return flat, stack.layout.unpack(flat, 0)
+
+
+@pytest.mark.parametrize("form", ["table", "direct"])
+def test_attention_only_is_equations_1_and_2(plain: ModuleType, form: str) -> None:
+    problem = pairs(7, 0)
+    model = Model("attention-only", {"dim": 5, "head_dim": 3, "n_heads": 4}, {"form": form})
+    stack = make_stack([model], [problem], [1], dtype=torch.float64)
+    flat, weights = weights_of(stack)
+    net = plain.PlainAttentionOnly(7, 5, 3, 4).double()
+    flatten = {name: weights[name].flatten(0, 1).T for name in ("query", "key", "value")}
+    flatten["output"] = weights["output"].transpose(1, 2).flatten(0, 1)
+    flatten |= {"embedding": weights["embedding"].T, "positions": weights["positions"].T}
+    net.load_state_dict(flatten | {"unembedding": weights["unembedding"]})
+    expected = net(torch.from_numpy(problem.inputs.copy()))
+    torch.testing.assert_close(answers(stack, flat, None)[0], expected, rtol=0, atol=TOLERANCE)
+
+
+def test_one_layer_decoder_is_the_papers(plain: ModuleType) -> None:
+    documents = np.random.default_rng(0).integers(0, 6, (9, 5))
+    problem = problem_of_documents(documents, 6)
+    stack = make_stack([Model("one-layer-decoder", {"hidden_width": 8})], [problem], [1], dtype=torch.float64)
+    flat, weights = weights_of(stack)
+    net = plain.PlainDecoder(6, 8, 4).double()
+    state = dict(net.state_dict())
+    for name in ("query", "key", "value", "output", "hidden", "logits"):
+        state |= {f"{name}.weight": weights[name].T, f"{name}.bias": weights[f"{name}_bias"][0]}
+    from byheart.measure.families.decoder import sinusoids
+
+    state |= {"embedding.weight": weights["embedding"], "positions": sinusoids(4, 16)}
+    net.load_state_dict(state)
+    tokens = torch.from_numpy(documents)
+    logits = net(tokens[:, :-1]).flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum")
+    # The loss over every position of every document is the weighted loss over distinct contexts.
+    torch.testing.assert_close(total_losses(stack, flat)[0], loss, rtol=1e-12, atol=0)
+
+
+def test_uniform_attention_is_equation_165(plain: ModuleType) -> None:
+    problem = sentences(20, 0)
+    model = Model("uniform-attention", {"n_blocks": 3, "width": 2, "hidden_width": 8})
+    stack = make_stack([model], [problem], [1], dtype=torch.float64)
+    flat, weights = weights_of(stack)
+    net = plain.PlainUniformAttention(problem.n_vocab, 3, 3).double()
+    state = {"embedding.weight": weights["embedding"].T, "embed_out.weight": weights["embed_out"]}
+    state |= {"value.weight": weights["value"], "output.weight": weights["output"]}
+    for part in ("before", "after"):
+        for block in range(3):
+            for layer, name in ((0, "1"), (2, "2")):
+                state[f"{part}.{block}.{layer}.weight"] = weights[f"{part}_w{name}"][block]
+                state[f"{part}.{block}.{layer}.bias"] = weights[f"{part}_b{name}"][block, :, 0]
+    net.load_state_dict(state)
+    expected = net(torch.from_numpy(problem.inputs.copy()))
+    torch.testing.assert_close(answers(stack, flat, None)[0], expected, rtol=0, atol=TOLERANCE)
+
+
+def test_gpt_is_causal_and_reads_the_last_token() -> None:
+    problem = stories(12, 0)
+    sizes = {"dim": 8, "n_layers": 2, "n_heads": 2, "head_dim": 4, "hidden_width": 16}
+    stack = make_stack([Model("gpt", sizes)], [problem], [1], dtype=torch.float64)
+    flat = stack.initial()
+    before = answers(stack, flat, None)
+    assert stack.inputs.tokens is not None
+    beyond = torch.arange(problem.seq_len) >= stack.inputs.lengths.unsqueeze(2)
+    stack.tables["tokens"] = torch.where(
+        beyond, (stack.inputs.tokens + 1) % problem.n_vocab, stack.inputs.tokens
+    )
+    assert beyond.any()
+    assert torch.equal(answers(stack, flat, None), before)  # what lies beyond the end is not seen
+    stack.tables["tokens"] = torch.where(
+        beyond, stack.inputs.tokens, (stack.inputs.tokens + 1) % problem.n_vocab
+    )
+    assert not torch.equal(answers(stack, flat, None), before)
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "options", "expected"),
+    [
+        # DPC24: 13,020 parameters at 30 heads, the number of the prototype.
+        ("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 30}, {}, 13_020),
+        # As coded: a head costs 4 d_h², and two shared maps of d · d_h.
+        (
+            "attention-only",
+            {"dim": 10, "head_dim": 5, "n_heads": 30},
+            {"variant": "as-coded"},
+            30 * 100 + 100 + 1020,
+        ),
+        # One head and an MLP of w units: (d + 1) w + w d more.
+        ("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 1, "mlp_width": 7}, {}, 1420 + 11 * 7 + 70),
+    ],
+)
+def test_attention_only_sizes(
+    family: str, sizes: dict[str, int], options: dict[str, str], expected: int
+) -> None:
+    assert make_stack([Model(family, sizes, options)], [pairs(50, 0)], [0]).n_parameters(0) == expected
+
+
+def test_madden_size_formula() -> None:
+    problem = stories(30, 0)
+    for width in (4, 32):
+        stack = make_stack([Model("one-layer-decoder", {"hidden_width": width})], [problem], [0])
+        assert stack.n_parameters(0) == (width + 17) * (problem.n_vocab + 17) + 799
+
+
+def test_kajitsuka_costs_84_parameters_per_block() -> None:
+    counts = [
+        make_stack([Model("uniform-attention", {"n_blocks": n})], [sentences(9, 0)], [0]).n_parameters(0)
+        for n in (1, 2, 10)
+    ]
+    assert counts[1] - counts[0] == 84
+    assert counts[2] - counts[0] == 9 * 84
+    frozen = make_stack(
+        [Model("uniform-attention", {"n_blocks": 1}, {"embedding": "frozen"})], [sentences(9, 0)], [0]
+    )
+    assert frozen.n_parameters(0) < counts[0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from(["as-written", "as-coded"]))
+def test_a_batch_is_the_sum_over_its_rows(seed: int, n_draws: int, variant: str) -> None:
+    model = Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 2}, {"variant": variant})
+    stack = make_stack(
+        [model] * 2, [pairs(4, seed), pairs(4, seed + 1)], [seed, seed + 1], dtype=torch.float64
+    )
+    flat = stack.initial()
+    rows = torch.from_numpy(np.random.default_rng(seed).integers(0, 16, (2, n_draws)))
+    logs = torch.log_softmax(answers(stack, flat, None), dim=2)
+    assert stack.targets.labels is not None
+    picked = logs.gather(2, stack.targets.labels.unsqueeze(2)).squeeze(2).gather(1, rows)
+    torch.testing.assert_close(batch_losses(stack, flat, rows), -picked.sum(dim=1), rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    problem = pairs(4, 0)
+    model = Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 2, "mlp_width": 3})
+    stack = make_stack([model], [problem], [0], dtype=torch.float64)
+    flat = stack.initial().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: total_losses(stack, x), (flat,))
+    rows = torch.tensor([[0, 3, 3, 9]])
+    assert torch.autograd.gradcheck(lambda x: batch_losses(stack, x, rows), (flat,))
+
+
+def test_measurements_by_hand() -> None:
+    problem = stories(20, 1)
+    stack = make_stack([Model("one-layer-decoder", {"hidden_width": 4})], [problem], [0], dtype=torch.float64)
+    flat = stack.initial()
+    logs = torch.log_softmax(answers(stack, flat, None)[0], dim=1).numpy()
+    chosen = logs[problem.rows, problem.classes]
+    found = {name: float(value) for name, value in measured(stack, flat).items()}
+    total = -(problem.weights * chosen).sum()
+    right = problem.weights[logs.argmax(axis=1)[problem.rows] == problem.classes].sum()
+    assert found["loss"] == pytest.approx(total / problem.n_samples, rel=1e-12)
+    assert found["gap"] == pytest.approx(total - problem.entropy, rel=1e-12)
+    assert found["relative_gap"] == pytest.approx((total - problem.entropy) / problem.entropy, rel=1e-12)
+    assert found["accuracy"] == pytest.approx(right / problem.n_samples, rel=1e-12)
+
+
+def test_every_family_is_documented_and_refuses_nonsense() -> None:
+    for name, family in FAMILIES.items():
+        assert family_of(name) is family
+        assert family.source
+        assert all(field.meaning for field in (*family.size_fields, *family.option_fields))
+        with pytest.raises(UsageError, match="has no size or option"):
+            checked(family, Model(name, {"beauty": 3}))
+    with pytest.raises(UsageError, match="there are: uniform-attention"):
+        family_of("rnn")

@@ -1,0 +1,138 @@
+"""A specification says what is wrong with it, and what it will cost."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from byheart.errors import UsageError
+from byheart.measure.forecast import forecast
+from byheart.measure.specification import read_specification, specification_of
+from byheart.measure.store import Store
+from byheart.measure.sweep import run_sweep
+
+GOOD = """
+name = "small"
+seeds = 3
+
+[model]
+family = "attention-only"
+variant = "as-coded"
+dim = [3, 4]
+head_dim = "=dim"
+n_heads = [1, 6]
+
+[data]
+kind = "associations"
+n_vocab = 6
+
+[training]
+steps = 20
+batch = 8
+learning_rate = 1e-3
+
+[pass]
+metric = "accuracy"
+threshold = 0.99
+"""
+
+
+@pytest.fixture
+def table() -> dict[str, Any]:
+    return {
+        "seeds": 2,
+        "model": {"family": "attention-only", "dim": 3, "head_dim": 3, "n_heads": [1, 2]},
+        "data": {"kind": "associations", "n_vocab": 6},
+        "training": {"steps": 20},
+    }
+
+
+def test_the_grid_is_expanded(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(GOOD)
+    specification = read_specification(path)
+    runs = specification.runs
+    assert len(runs) == 12
+    assert len({run.key for run in runs}) == 12
+    assert all(run.model.sizes["head_dim"] == run.model.sizes["dim"] for run in runs)
+    assert {run.data["seed"] for run in runs} == {0, 1, 2}  # each seed has labels of its own
+    assert runs[0].training.stop == specification.rule
+    assert runs[0].model.options["variant"] == "as-coded"
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"modle": {}}, "has no field `modle`. Did you mean `model`"),
+        ({"model": {"family": "rnn"}}, "no model family `rnn`"),
+        ({"model": {"dim": 3}}, "needs `family`"),
+        ({"model": {"family": "attention-only", "dim": 3}}, "needs the size `head_dim`"),
+        (
+            {"model": {"family": "attention-only", "dim": 3, "head_dim": 3, "n_heads": 1, "heads": 2}},
+            "no size or option",
+        ),
+        ({"model": {"family": "attention-only", "dim": 0, "head_dim": 3, "n_heads": 1}}, "at least 1; got 0"),
+        (
+            {"model": {"family": "attention-only", "dim": 3, "head_dim": "=d", "n_heads": 1}},
+            "`=d` refers to `d`",
+        ),
+        (
+            {"model": {"family": "attention-only", "dim": 3, "head_dim": 3, "n_heads": 1, "variant": "x"}},
+            "as-written, as-coded; got 'x'",
+        ),
+        ({"data": {"kind": "poems"}}, "no kind of data `poems`"),
+        ({"data": {"kind": "associations", "n_words": 3}}, "no field `n_words`"),
+        ({"data": {"kind": "associations", "n_vocab": -3}}, "positive whole number; got -3"),
+        ({"data": {"kind": "documents", "path": "none.jsonl", "n_documents": 3}}, "there is no file"),
+        ({"data": {"kind": "documents"}}, "need the field `path`"),
+        ({"training": {"steps": 0}}, "`steps` must be a whole number of at least 1"),
+        ({"training": {"step": 5}}, "Did you mean `steps`"),
+        ({"training": {"steps": 5, "optimiser": "sgd"}}, "adam, adamw, lbfgs; got 'sgd'"),
+        ({"training": {"steps": 5, "optimiser": "lbfgs", "batch": 4}}, "batch = 0"),
+        ({"training": {"steps": 5, "learning_rate": -1.0}}, "must be positive"),
+        ({"training": {"steps": []}}, "empty list"),
+        ({"seeds": 0}, "count of at least 1"),
+        ({"seeds": [1, 1]}, "one seed twice"),
+        ({"pass": {"metric": "beauty", "threshold": 1}}, "no metric `beauty`"),
+        ({"pass": {"metric": "loss"}}, "needs `metric` and `threshold`"),
+        ({"search": {"axis": "model.n_heads", "low": 1, "high": 9}}, "needs a pass rule"),
+        ({"budget": {"max_runs": 3}}, "has 4 runs"),
+        ({"budget": {"max_hours": 3}}, "no field `max_hours`"),
+        ({"tuning": {"trials": 0}}, "needs `trials`"),
+        ({"tuning": {"trials": 2, "learning_rate": 3}}, "range"),
+    ],
+)
+def test_each_mistake_is_named(table: dict[str, Any], change: dict[str, Any], complaint: str) -> None:
+    wrong = copy.deepcopy(table) | change
+    with pytest.raises(UsageError) as caught:
+        specification_of(wrong, Path())
+    assert complaint in str(caught.value)
+
+
+def test_the_unchanged_table_is_right(table: dict[str, Any]) -> None:
+    assert len(specification_of(table, Path()).runs) == 4
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no specification"):
+        read_specification(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("name = \nseeds = 1")
+    with pytest.raises(UsageError, match=r"cannot be read as TOML.*line 1"):
+        read_specification(tmp_path / "bad.toml")
+
+
+def test_a_forecast_counts_and_estimates(table: dict[str, Any], tmp_path: Path) -> None:
+    specification = specification_of(table, Path())
+    with Store(tmp_path / "runs.sqlite") as store:
+        before = forecast(specification, store, device="cpu")
+        assert (before.n_runs, before.n_stored, before.n_stacks) == (4, 0, 1)
+        assert 0 < before.largest_stack_bytes < before.available_bytes
+        assert before.seconds > 0
+        assert store.count() == 0
+        run_sweep(specification.runs[:3], store, device="cpu")
+        after = forecast(specification, store, device="cpu")
+        assert (after.n_runs, after.n_stored) == (4, 3)
+        assert after.largest_stack_bytes < before.largest_stack_bytes

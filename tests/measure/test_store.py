@@ -1,0 +1,218 @@
+"""The store keeps what it was given: immutable, versioned, shared, and intact when things go wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from byheart.errors import ExitStatus, UsageError
+from byheart.measure import schema
+from byheart.measure.families import Model
+from byheart.measure.plan import PassRule, Training
+from byheart.measure.records import Record, Run, packed_curve, record_of, unpacked_curve
+from byheart.measure.store import CorruptStore, NewerStore, Store, StoreStopped, this_process
+from byheart.measure.training import Outcome
+
+
+def run_of(seed: int = 0, **training: object) -> Run:
+    return Run(
+        Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}),
+        {"kind": "associations", "n_vocab": 4, "seq_len": 2, "seed": seed},
+        Training(steps=10, **training),  # type: ignore[arg-type]
+        seed,
+    )
+
+
+def record(seed: int = 0, loss: float = 0.5, points: int = 11) -> Record:
+    rng = np.random.default_rng(seed)
+    outcome = Outcome(
+        "done", 10, {"loss": loss, "accuracy": 0.25}, np.arange(points), {"loss": rng.random(points)}, 44, 0.1
+    )
+    return record_of(run_of(seed), outcome, n_samples=16, device="cpu", created=f"2030-01-01T00:00:{seed:02}")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.sqlite"
+
+
+def test_a_record_comes_back_as_it_went_in(path: Path) -> None:
+    first, second = record(1), record(2, loss=math.nan)
+    with Store(path) as store:
+        assert store.add(first)
+        assert store.add(second)
+    with Store(path) as store:
+        back, lost = store.records()
+        assert back.config == first.config
+        assert back.measured == first.measured
+        assert back.versions == first.versions
+        np.testing.assert_array_equal(back.curve_steps, first.curve_steps)
+        np.testing.assert_allclose(back.curve["loss"], first.curve["loss"], rtol=2**-24)
+        assert math.isnan(lost.measured["loss"])  # a diverged run is a record too
+        assert Run.of(back.config).key == first.key
+        assert store.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+
+
+def test_keys_follow_the_configuration_and_nothing_else() -> None:
+    assert run_of().key == run_of().key
+    others = [run_of(1), run_of(learning_rate=2e-3), run_of(stop=PassRule("accuracy", 1.0)), run_of(batch=3)]
+    assert len({run_of().key, *(run.key for run in others)}) == 5
+    spelled_out = Run(
+        Model(
+            "attention-only",
+            {"n_heads": 1, "dim": 2, "head_dim": 2, "mlp_width": 0},
+            {"variant": "as-written"},
+        ),
+        run_of().data,
+        run_of().training,
+        0,
+    )
+    assert spelled_out.key == run_of().key  # defaults count as given
+    assert Run.of(run_of(stop=PassRule("loss", 0.5)).config) == run_of(stop=PassRule("loss", 0.5))
+
+
+def test_the_path_of_a_file_is_not_part_of_the_key() -> None:
+    here, there = (
+        Run(run_of().model, {"kind": "documents", "path": path, "sha256": "ab"}, run_of().training, 0)
+        for path in ("/a/x.jsonl", "/b/y.jsonl")
+    )
+    assert here.key == there.key
+
+
+def test_records_are_immutable(path: Path) -> None:
+    with Store(path) as store:
+        assert store.add(record(1, loss=0.5))
+        assert not store.add(record(1, loss=0.1))  # the first stays
+        assert store.records()[0].measured["loss"] == 0.5
+        for statement in ("UPDATE runs SET status = 'x'", "DELETE FROM runs"):
+            with pytest.raises(sqlite3.IntegrityError, match="immutable"):
+                store.connection.execute(statement)
+
+
+def test_claims_keep_two_writers_apart(path: Path) -> None:
+    with Store(path) as one, Store(path) as two:
+        one.add(record(0))
+        keys = [run_of(seed).key for seed in range(5)]
+        assert one.claim(keys, "host:1:x", limit=2) == keys[1:3]
+        assert two.claim(keys, "host:2:x") == keys[3:]
+        assert two.claim(keys, "host:2:x") == []
+        one.release("host:1:x")
+        assert two.claim(keys, "host:2:x") == keys[1:3]
+
+
+def test_claims_of_the_dead_are_taken_over(path: Path) -> None:
+    code = f"from byheart.measure.store import Store; Store({str(path)!r}).claim(['k'])"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with Store(path) as store:
+        assert store.connection.execute("SELECT count(*) FROM claims").fetchone()[0] == 1
+        assert store.claim(["k"]) == ["k"]
+
+
+def test_claims_elsewhere_lapse_with_their_lease(path: Path) -> None:
+    with Store(path) as store:
+        store.claim(["k"], "elsewhere:1:x")
+        assert store.claim(["k"]) == []
+        store.connection.execute("UPDATE claims SET expires = 0")
+        store.renew("elsewhere:1:x")
+        assert store.claim(["k"]) == []
+        store.connection.execute("UPDATE claims SET expires = 0")
+        assert store.claim(["k"]) == ["k"]
+
+
+def test_a_reused_process_id_is_not_taken_for_the_owner(path: Path) -> None:
+    with Store(path) as store:
+        host, pid, _ = this_process().split(":")
+        assert pid == str(os.getpid())
+        store.claim(["k"], f"{host}:{pid}:1")  # this process, started at another time
+        assert store.claim(["k"]) == ["k"]
+
+
+def test_a_store_of_version_1_is_brought_forward(path: Path) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    schema.migrate(connection, upto=1)
+    assert schema.version_of(connection) == 1
+    connection.execute(
+        "INSERT INTO runs VALUES ('k', '{}', 'done', 1, '{}', 1, 1, 1, 'cpu', '{}', 'now', ?)",
+        (packed_curve(np.arange(2), {"loss": np.ones(2)}),),
+    )
+    connection.close()
+    with Store(path) as store:
+        assert schema.version_of(store.connection) == schema.VERSION
+        assert [found.key for found in store.records()] == ["k"]
+        assert store.claim(["new"]) == ["new"]
+
+
+def test_a_newer_store_is_refused_and_left_alone(path: Path) -> None:
+    with Store(path) as store:
+        store.add(record())
+        store.connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    before = path.read_bytes()
+    with pytest.raises(NewerStore, match=f"version {schema.VERSION + 1}") as caught:
+        Store(path)
+    assert caught.value.exit_status == ExitStatus.USAGE
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["text", "page", "cut"])
+def test_a_damaged_store_is_named_and_left_alone(path: Path, damage: str) -> None:
+    with Store(path) as store:
+        for seed in range(50):
+            store.add(record(seed, points=500))
+        store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw = bytearray(path.read_bytes())
+    if damage == "text":
+        raw[:] = b"this is no database, only some text that is long enough to look at" * 20
+    elif damage == "page":
+        raw[4096 * 3 : 4096 * 8] = os.urandom(4096 * 5)
+    else:
+        del raw[len(raw) // 2 :]
+    path.write_bytes(raw)
+    with pytest.raises(CorruptStore, match="damaged") as caught:
+        Store(path)
+    assert caught.value.exit_status == ExitStatus.FALSE
+    assert path.read_bytes() == bytes(raw)
+
+
+def test_another_programs_database_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(CorruptStore, match="another program"):
+        Store(path)
+
+
+def test_a_full_disk_stops_clearly_and_keeps_the_records(path: Path) -> None:
+    with Store(path) as store:
+        for seed in range(3):
+            store.add(record(seed))
+        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.connection.execute(f"PRAGMA max_page_count = {pages + 1}")  # as full as a disk can be
+        with pytest.raises(StoreStopped, match=r"full[\s\S]*intact") as caught:
+            _ = [store.add(record(seed, points=3000)) for seed in range(3, 50)]
+        assert caught.value.exit_status == ExitStatus.STOPPED
+        kept = store.count()
+    with Store(path) as store:
+        assert store.count() == kept >= 3
+        assert store.add(record(60))  # and goes on when there is room
+
+
+def test_missing_places_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        Store(tmp_path / "nowhere" / "runs.sqlite")
+    with pytest.raises(UsageError, match="no run store"):
+        Store(tmp_path / "runs.sqlite", create=False)
+
+
+def test_curves_are_compressed() -> None:
+    steps, loss = np.arange(1000), np.linspace(3, 0, 1000)
+    packed = packed_curve(steps, {"loss": loss})
+    assert len(packed) < steps.nbytes + loss.nbytes
+    back_steps, back = unpacked_curve(packed)
+    np.testing.assert_array_equal(back_steps, steps)
+    np.testing.assert_allclose(back["loss"], loss, atol=3 * 2**-24)
