@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.kim_2023 import sorted_counts, string_ids
+from byheart.construct.kim_2023.string_ids import sorted_counts, string_ids
 from byheart.data import Dataset
 from byheart.network import Attention
 from byheart.theorems import checks

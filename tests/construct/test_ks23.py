@@ -50,7 +50,7 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)
     assert (answers(construction, data) == data.labels).all()
     measured, bound = construction.notes["value_error_measured"], construction.notes["value_error_bound"]
-    assert float(str(measured)) <= float(str(bound)) <= 0.125
+    assert float(str(measured)) <= float(str(bound)) <= 0.24
     attention = [layer for layer in construction.memory.network.layers if isinstance(layer, Attention)]
     assert len(attention) == 1
     assert len(attention[0].heads) == 1

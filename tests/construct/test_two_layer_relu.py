@@ -5,11 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.two_layer_relu import interpolating_knots
 from byheart.data import Dataset
+from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.network import size_of_network
 
 from .rival_data import answers, compiled, single_vectors
@@ -54,3 +57,26 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
 @given(single_vectors())
 def test_the_interpreter_agrees(data: Dataset) -> None:
     assert (answers(compiled(METHOD, data), data, "interpreter") == data.labels).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "precision"),
+    [
+        (random_tokens(1000, 1, 5000, seed=0), "float64"),
+        (grid_vectors(1000, 1, 4, seed=0), "float64"),
+        (random_tokens(40, 1, 60, 4, seed=0), "float32"),
+    ],
+)
+def test_grids_and_tokens_run_natively(data: Dataset, precision: str) -> None:
+    construction = compiled(METHOD, data, precision=precision)
+    assert construction.memory.network.precision == precision
+    assert (answers(construction, data) == data.labels).all()
+
+
+def test_what_floats_would_round_is_refused() -> None:
+    with pytest.raises(AssumptionViolated, match="does not fit float32"):
+        compiled(METHOD, grid_vectors(1000, 1, 4, seed=0), precision="float32")
+    with pytest.raises(AssumptionViolated, match="coarser grid"):
+        compiled(METHOD, uniform_vectors(100, 1, 4, seed=0), precision="float64")
+    with pytest.raises(UsageError, match="float16"):
+        compiled(METHOD, grid_vectors(5, 1, 4, seed=0), precision="float16")

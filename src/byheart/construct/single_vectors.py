@@ -13,10 +13,12 @@ from byheart.construct.kajitsuka_sato_2025.words import largest_spread, words_of
 from byheart.construct.registry import Assumption, Statistics, statistics_of
 from byheart.data.dataset import Dataset, Task
 from byheart.data.separation import Separation
-from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.architecture import Embedding, Layer, Transformer
+from byheart.errors import AssumptionViolated, InexactWeights, UsageError
+from byheart.network.architecture import Embedding, Layer, Precision, Transformer
 from byheart.network.counting import Size
 from byheart.network.dyadic import SparseMatrix
+from byheart.network.float_exactness import float_exactness
+from byheart.network.floats import as_floats
 from byheart.network.memory import Memory
 
 TASKS: tuple[Task, ...] = ("next-token", "set")
@@ -103,6 +105,28 @@ def memory_of(
     w_out = SparseMatrix.of((1, w_in.shape[0]), {(0, answer_channel): 1})
     network = Transformer(w_in, layers, w_out, 1, vectors.embedding)
     return Memory(network, data.task, data.label_names, data.tokenizer, data.ordered)
+
+
+def natively(method: str, memory: Memory, data: Dataset, precision: Precision) -> tuple[Memory, float]:
+    """The same network in floats, and the bits of mantissa its widest sum needs.
+
+    Refused unless every weight and every sum on these data is exact in that type, in any order of summation.
+    """
+    reason = ""
+    try:
+        network = as_floats(memory.transformer, precision)
+        exactness = float_exactness(network, memory.encode(data.inputs))
+        if exactness.holds:
+            return replace(memory, network=network), exactness.bits_needed
+        reason = f"{exactness.where} needs {exactness.bits_needed:.0f} bits of mantissa, and it has {exactness.bits_available}"
+    except InexactWeights as error:
+        reason = str(error).splitlines()[0]
+    raise AssumptionViolated(
+        f"{method} does not fit {precision} on these data: {reason}.\n"
+        "  Compile with precision exact, or round the inputs to a coarser grid.",
+        method=method,
+        precision=precision,
+    )
 
 
 def measured(data: Dataset, vectors: LabelledVectors) -> Statistics:

@@ -20,17 +20,21 @@ from byheart.construct.single_vectors import (
     line_bits_guess,
     measured,
     memory_of,
+    natively,
     onto_the_line,
     refuse_options,
     require_single,
     size_of_blocks,
 )
 from byheart.data.dataset import Dataset
+from byheart.errors import UsageError
+from byheart.network.architecture import Precision
 from byheart.network.counting import Size
 from byheart.network.dyadic import SparseMatrix
 from byheart.network.memory import Progress
 
 NAME = "two-layer-relu"
+PRECISIONS: tuple[Precision, ...] = ("exact", "float64", "float32")
 LINE = "line"
 _SLOPE_BITS = 4  # slopes are multiples of 2^-4: finer ones would only lengthen the weights
 
@@ -87,14 +91,15 @@ def memorise_by_interpolation(
                 that tells them apart (folklore).
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals.
-    In floats:  not claimed: large terms cancel in the sum over units.
+    In floats:  with precision float64 or float32, the same network natively: every sum on these data is checked to be
+                exact in any order, or the data are refused. Token ids and grids usually fit float64, floats do not.
     Size:       `size_of`: N - 1 units, 3N + d - 1 dense parameters. Weights have O(log) bits, unlike those of
                 the √N constructions.
     Departs:    bends lie between the points, where they make every outgoing weight a power of two
                 (reconstructed). The first layer is shared, the projection on a line, so a unit costs 3
                 parameters instead of d + 2.
     """
-    refuse_options(NAME, options)
+    precision = _precision(options)
     vectors = labelled_vectors(NAME, data)
     line = onto_the_line(vectors, rng)
     ordered = sorted(zip(line.values, vectors.labels, strict=True))
@@ -109,15 +114,28 @@ def memorise_by_interpolation(
     w_in = SparseMatrix.of((1, vectors.dim), {(0, axis): v for axis, v in enumerate(line.coefficients)})
     if progress is not None:
         progress(1, 1)
+    memory = memory_of(data, vectors, w_in, emit((step,), (LINE,)), 0)
+    notes: dict[str, object] = {"distinct_samples": vectors.points.n_points, "line_bits": line.value_bits}
+    if precision != "exact":
+        memory, notes["mantissa_bits_needed"] = natively(NAME, memory, data, precision)
     return Construction(
-        memory=memory_of(data, vectors, w_in, emit((step,), (LINE,)), 0),
+        memory=memory,
         method=NAME,
         theorem="two-layer ReLU interpolation",
         assumptions=assumptions_on(data, vectors),
         theorem_size=theorem_size(vectors.points.n_points, vectors.dim),
-        notes={"distinct_samples": vectors.points.n_points, "line_bits": line.value_bits},
+        notes=notes,
         statistics=replace(measured(data, vectors), context_bits=line.value_bits),
     )
+
+
+def _precision(options: Mapping[str, object]) -> Precision:
+    refuse_options(NAME, {name: value for name, value in options.items() if name != "precision"})
+    chosen = options.get("precision", "exact")
+    for precision in PRECISIONS:
+        if chosen == precision:
+            return precision
+    raise UsageError(f"{NAME} builds {', '.join(PRECISIONS)} weights, not {chosen}.", precision=chosen)
 
 
 def theorem_size(n_points: int, dim: int) -> TheoremSize:
@@ -150,7 +168,7 @@ METHOD = Method(
     name=NAME,
     source="folklore; Baum 1988, Bubeck et al. 2020",
     tasks=TASKS,
-    precisions=("exact",),
+    precisions=PRECISIONS,
     size_of=size_of,
     build=memorise_by_interpolation,
 )

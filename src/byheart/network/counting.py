@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from byheart.network.architecture import Attention, FeedForward, SumPool, Transformer
 from byheart.network.dyadic import SparseMatrix, nonzero_values
+from byheart.network.families import LogitNetwork, Network
 from byheart.theorems import realises
 
 
@@ -34,8 +37,10 @@ FLOAT_BITS = {"float64": 64, "float32": 32}
 
 
 @realises("KS25-bits", "KS25-eq4")
-def size_of_network(network: Transformer) -> Size:
+def size_of_network(network: Network) -> Size:
     """Count the parameters, layers and bits of `network`."""
+    if not isinstance(network, Transformer):
+        return _size_of_floats(network)
     n_dense = sum(prod(weights.shape) for _, weights in network.parameters())
     n_layers = sum(not isinstance(layer, SumPool) for layer in network.layers)
     if network.precision == "exact":
@@ -48,6 +53,13 @@ def size_of_network(network: Transformer) -> Size:
     )
     word = FLOAT_BITS[network.precision]
     return Size(n_dense, n_nonzero, n_layers, _width(network), word, word * n_dense)
+
+
+def _size_of_floats(network: LogitNetwork) -> Size:
+    n_dense = sum(weights.size for _, weights in network.parameters())
+    n_nonzero = sum(int(np.count_nonzero(weights)) for _, weights in network.parameters())
+    word = FLOAT_BITS[network.precision]
+    return Size(n_dense, n_nonzero, network.depth, network.width, word, word * n_dense)
 
 
 def _width(network: Transformer) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 
 from byheart.data.dataset import Dataset, Task, TokenSequences, VectorSequences
 from byheart.data.tokenizers import Tokenizer
-from byheart.errors import DataError
+from byheart.errors import DataError, UsageError
 from byheart.network.architecture import Transformer
+from byheart.network.families import Network, logits_of
 
 Backend = Literal["exact", "interpreter", "module"]
 Progress = Callable[[int, int], None]
@@ -30,14 +31,21 @@ class InputMismatch(DataError):
 class Memory:
     """A network with its vocabulary and its label names.
 
-    The network answers class c with the number c + 1. Zero, and any number that is no class, means "unknown".
+    A `Transformer` answers class c with the number c + 1; zero, and any number that is no class, means "unknown". The
+    other families answer with logits, one a class, and name the largest.
     """
 
-    network: Transformer
+    network: Network
     task: Task
     label_names: tuple[str, ...]
     tokenizer: Tokenizer | None
     ordered: bool
+
+    @property
+    def transformer(self) -> Transformer:
+        """The network, which must be one of KS25's family."""
+        assert isinstance(self.network, Transformer)
+        return self.network
 
     @property
     def answers_last_token_only(self) -> bool:
@@ -92,16 +100,19 @@ class Memory:
         last_only = self.answers_last_token_only
         if len(encoded) == 0:
             return np.zeros((0,) if last_only else (0, self.network.seq_len), dtype=np.int64)
+        if not isinstance(self.network, Transformer):
+            logits = self.logits(encoded, device=device, progress=progress)
+            return np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), UNKNOWN)
         if backend == "exact":
             from byheart.network.exact import evaluate
 
-            values = evaluate(self.network, encoded, last_only=last_only, progress=progress)
+            values = evaluate(self.transformer, encoded, last_only=last_only, progress=progress)
             classes = np.array([self.class_of(value) for value in values.distinct], dtype=np.int64)
             answers = classes[values.index]
         elif backend == "interpreter":
             from byheart.network.interpreter import interpret
 
-            rows = [interpret(self.network, sequence) for sequence in encoded]
+            rows = [interpret(self.transformer, sequence) for sequence in encoded]
             answers = np.array(
                 [[self.class_of(token[0]) for token in (row[-1:] if last_only else row)] for row in rows],
                 dtype=np.int64,
@@ -109,12 +120,20 @@ class Memory:
         else:
             from byheart.network.module import run_module
 
-            outputs = run_module(self.network, encoded, last_only=last_only, device=device, progress=progress)
+            outputs = run_module(self.transformer, encoded, last_only=last_only, device=device, progress=progress)
             numbers = np.where(np.isfinite(outputs), outputs, 0.0)
             whole = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= len(self.label_names))
             answers = np.where(whole, numbers - 1, UNKNOWN).astype(np.int64)
         answers = answers.reshape(len(encoded), -1)
         return np.ascontiguousarray(answers[:, 0] if last_only else answers)
+
+    def logits(
+        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
+    ) -> np.ndarray:
+        """Logits (n_samples, n_classes) of a network that answers with them; softmax makes probabilities of them."""
+        if isinstance(self.network, Transformer):
+            raise UsageError("this network answers with the number of a class; it has no logits.")
+        return logits_of(self.network, encoded, device=device, progress=progress)
 
     def class_of(self, output: Fraction) -> int:
         """The class that an exact output stands for, or `UNKNOWN`."""

@@ -104,15 +104,28 @@ class TransformerModule(nn.Module):
         self.w_in, self.w_out = nn.Parameter(w_in), nn.Parameter(w_out)
         self.layers = nn.ModuleList(layers)
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs)."""
+    def enter(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs to the residual stream before the first layer, the extra token included."""
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         if self.positions is not None:
             vectors = vectors + self.positions
         if self.extra is not None:
             vectors = torch.cat([self.extra.expand(len(vectors), 1, -1), vectors], dim=1)
-        stream = nn.functional.linear(vectors.to(self.w_in.dtype), self.w_in)
-        for layer in self.layers:
+        return nn.functional.linear(vectors.to(self.w_in.dtype), self.w_in)
+
+    def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
+        """Token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs).
+
+        With `last_only`, tokens other than the last are dropped once no layer mixes tokens any more.
+        """
+        mixing = [
+            number for number, layer in enumerate(self.layers) if not isinstance(layer, FeedForwardModule)
+        ]
+        n_before = max(mixing, default=-1) + 1
+        stream = self.enter(inputs)
+        for number, layer in enumerate(self.layers):
+            if last_only and number == n_before:
+                stream = stream[:, -1:]
             stream = layer(stream)
         if self.extra is not None and stream.shape[1] > 1:
             stream = stream[:, 1:]
@@ -182,11 +195,18 @@ def run_module(
     encoded: np.ndarray,
     *,
     last_only: bool = False,
-    batch_size: int = 4096,
+    batch_size: int | None = None,
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens)."""
+    """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
+
+    batch_size: samples at a time; unless given, as many as keep the widest layer's values below 256 MB.
+    """
+    if batch_size is None:
+        widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
+        widest = max([network.model_width, *widths])
+        batch_size = max(1, min(4096, (1 << 25) // (network.seq_len * widest)))
     module = to_module(network).to(device).eval()
     pieces = []
     with torch.no_grad():
@@ -194,7 +214,7 @@ def run_module(
             batch = torch.from_numpy(np.array(encoded[start : start + batch_size])).to(device)
             if network.embedding is None:
                 batch = batch.to(module.w_in.dtype)
-            outputs = module(batch)[:, :, 0]
+            outputs = module(batch, last_only=last_only)[:, :, 0]
             pieces.append((outputs[:, -1] if last_only else outputs).cpu().numpy())
             if progress is not None:
                 progress(min(start + batch_size, len(encoded)), len(encoded))

@@ -71,10 +71,27 @@ class Curve:
     ended: str
     is_refused: bool = False
 
+    @property
+    def points(self) -> tuple[tuple[int, int], ...]:
+        """The sizes as built, continued by those foretold."""
+        last = self.built[-1][0] if self.built else 0
+        return (*self.built, *(point for point in self.planned if point[0] > last))
+
+    def at(self, n_samples: float) -> float | None:
+        """The size there, on straight lines between the points of a double logarithmic plot; None outside."""
+        for (n_low, low), (n_high, high) in pairwise(self.points):
+            if n_low <= n_samples <= n_high:
+                share = log(n_samples / n_low) / log(n_high / n_low)
+                return exp(log(low) + share * log(high / low))
+        return None
+
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where the foretold sizes of two constructions are equal; `larger` is the larger one from there on."""
+    """Where two constructions are equally large; `larger` is the larger one from there on.
+
+    on_envelope  whether no other construction is smaller there
+    """
 
     n_samples: float
     parameters: float
@@ -165,43 +182,20 @@ def _planned(method: Method, shape: Shape, largest: int) -> tuple[tuple[int, int
 
 
 def crossovers(curves: Sequence[Curve]) -> tuple[Crossover, ...]:
-    """Where foretold sizes cross, straight lines between the points of a double logarithmic plot."""
+    """Where two curves cross, straight lines between the points of a double logarithmic plot."""
     found = []
     for left, right in combinations(curves, 2):
-        a, b = dict(left.planned), dict(right.planned)
-        shared = sorted(set(a) & set(b))
-        for before, after in pairwise(shared):
-            low, high = log(a[before] / b[before]), log(a[after] / b[after])
+        places = sorted({n for curve in (left, right) for n, _ in curve.points})
+        pairs = [(n, left.at(n), right.at(n)) for n in places]
+        both = [(n, a, b) for n, a, b in pairs if a is not None and b is not None]
+        for (before, a, b), (after, a_next, b_next) in pairwise(both):
+            low, high = log(a / b), log(a_next / b_next)
             if low * high < 0 or (low != 0 and high == 0):
                 share = low / (low - high)
                 n_samples = exp(log(before) + share * log(after / before))
-                parameters = exp(log(a[before]) + share * log(a[after] / a[before]))
+                parameters = exp(log(a) + share * log(a_next / a))
                 smaller, larger = (right, left) if high > low else (left, right)
-                found.append(
-                    Crossover(
-                        n_samples,
-                        parameters,
-                        smaller.method,
-                        larger.method,
-                        _is_smallest(curves, (left, right), n_samples, parameters),
-                    )
-                )
+                others = (curve.at(n_samples) for curve in curves if curve not in (left, right))
+                is_smallest = all(size is None or size >= parameters for size in others)
+                found.append(Crossover(n_samples, parameters, smaller.method, larger.method, is_smallest))
     return tuple(sorted(found, key=lambda crossover: crossover.n_samples))
-
-
-def _is_smallest(
-    curves: Sequence[Curve], crossing: tuple[Curve, Curve], n_samples: float, parameters: float
-) -> bool:
-    """Whether no other construction is smaller there."""
-    return all(
-        size is None or size >= parameters
-        for size in (_interpolated(curve, n_samples) for curve in curves if curve not in crossing)
-    )
-
-
-def _interpolated(curve: Curve, n_samples: float) -> float | None:
-    for (n_low, low), (n_high, high) in pairwise(curve.planned):
-        if n_low <= n_samples <= n_high:
-            share = log(n_samples / n_low) / log(n_high / n_low)
-            return exp(log(low) + share * log(high / low))
-    return None

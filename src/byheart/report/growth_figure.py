@@ -72,8 +72,7 @@ def _draw_curve(axes: Any, curve: Curve, number: int) -> None:
     last = curve.built[-1]
     if curve.is_refused:  # a cross: from here on it refuses such data
         axes.plot(*last, "x", color=colour, ms=10)
-    ahead = [last, *(point for point in curve.planned if point[0] > last[0])]
-    n_planned, planned = zip(*ahead, strict=True)
+    n_planned, planned = zip(*curve.points[len(curve.built) - 1 :], strict=True)
     axes.plot(n_planned, planned, ":", color=colour)
 
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.contexts import labelled_tokens, n_labelled
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
-    EPS,
     ContextIds,
-    Places,
     ids_for,
     scan,
     theorem_beta,
 )
+from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer, interpolation
+from byheart.construct.kajitsuka_sato_2023.places import places_of, table_scale
 from byheart.construct.kajitsuka_sato_2023.rounding import round_to_whole
 from byheart.construct.kajitsuka_sato_2025.steps import Program, emit
 from byheart.construct.kajitsuka_sato_2025.words import Words, words_of
 from byheart.construct.registry import Assumption, Construction, Method, Statistics, statistics_of
-from byheart.data.dataset import Dataset, VectorSequences
+from byheart.data.dataset import Dataset
 from byheart.data.grouping import representatives
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.architecture import Attention, Embedding, FeedForward, Head, Layer, Transformer
@@ -34,8 +34,6 @@ PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answe
 MODEL_WIDTH = len(REGISTERS)
 
 _LEAST_GAP_IN_ERRORS = 8.0
-_ALLOWED_VALUE_ERROR = 0.125  # rounding to a whole number forgives 1/4
-_RANDOM_DIRECTIONS = 12
 
 
 def memorise_by_one_head(
@@ -49,7 +47,7 @@ def memorise_by_one_head(
     Assumes:    equal contexts carry equal labels; contexts that float64 can tell apart (measured, see below).
     Guarantee:  at every labelled token the output equals label + 1 exactly, run natively in float64, in any
                 order of summation: the ids' gap is compared with a bound on their rounding error, the hidden
-                layer's error is bounded below 1/8, and what is within 1/4 of a whole number is rounded to it
+                layer's error is bounded below 1/4, and what is within 1/4 of a whole number is rounded to it
                 exactly (`round_to_whole`).
     Size:       `size_of`. One attention layer, one block with a unit for each context, 2·log2 C small blocks.
     Departs:    the theorem's β makes ids that differ by e^-hundreds; β, the projection and the mixture of
@@ -66,7 +64,7 @@ def memorise_by_one_head(
     first = representatives(data.context_ids)
     samples, columns = np.array(labelled.samples)[first], np.array(labelled.columns)[first]
     labels = np.array(labelled.labels)[first].astype(np.float64)
-    candidates = _places(data, words, rng)
+    candidates = places_of(data, words, rng)
     if beta is None:
         ids = scan(candidates, samples, columns, rng)
     else:
@@ -116,37 +114,6 @@ def _beta_option(options: Mapping[str, object]) -> str | float | None:
     raise UsageError(f"beta must be a positive number or 'theorem', not {beta!r}.", beta=beta)
 
 
-def _places(data: Dataset, words: Words, rng: np.random.Generator) -> list[Places]:
-    """Tokens on a line between 1 and 2: by a table, or along several directions to choose from."""
-    if not isinstance(data.inputs, VectorSequences):
-        line = words.points.coordinates[:, 0].astype(np.float64)
-        values = 1 + line[words.sequences] / _table_scale(words)
-        return [Places(values, 0.0, None)]  # powers of two: no rounding
-    vectors = data.inputs.values
-    flat = vectors.reshape(-1, vectors.shape[2])
-    found = []
-    for direction in (*np.eye(flat.shape[1]), *rng.standard_normal((_RANDOM_DIRECTIONS, flat.shape[1]))):
-        with np.errstate(over="ignore", invalid="ignore"):
-            along = flat @ direction
-            extent = float(np.abs(along).max())
-            if not np.isfinite(extent) or extent == 0:
-                continue
-            scaled = direction / (2 * extent)
-            # d products and sums, the products' magnitudes added up, and one rounding for adding 3/2
-            error = (len(direction) + 2) * EPS * float((np.abs(flat) @ np.abs(scaled)).max()) + 2 * EPS
-            values = flat @ scaled + 1.5
-        if np.isfinite(error) and np.isfinite(values).all():
-            found.append(Places(values.reshape(vectors.shape[:2]), error, scaled))
-    if not found:  # all tokens are zero
-        found.append(Places(np.full(vectors.shape[:2], 1.5), 2 * EPS, np.zeros(flat.shape[1])))
-    return found
-
-
-def _table_scale(words: Words) -> float:
-    largest = max(int(value) for (value,) in words.points.coordinates)
-    return float(1 << largest.bit_length())
-
-
 def _require_gap(ids: ContextIds) -> None:
     if ids.gap < _LEAST_GAP_IN_ERRORS * ids.error:
         raise AssumptionViolated(
@@ -157,38 +124,6 @@ def _require_gap(ids: ContextIds) -> None:
             error=ids.error,
             beta=ids.beta,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class HiddenLayer:
-    """first_value + Σ slope_changes · ReLU(id - knots), and a bound on its error in float64."""
-
-    first_value: float
-    knots: np.ndarray
-    slope_changes: np.ndarray
-    error: float
-
-
-def interpolation(ids: ContextIds, labels: np.ndarray) -> HiddenLayer:
-    """The piecewise linear function through (id, label), refused where float64 cannot sum it closely enough."""
-    order = np.argsort(ids.ids)
-    x, y = ids.ids[order], labels[order]
-    slopes = np.diff(y) / np.diff(x)
-    changes = np.diff(slopes, prepend=0.0)
-    magnitude = float((np.abs(changes) * (x[-1] - x[:-1])).sum()) + float(y[0])
-    # a sum of t terms, each with 4 roundings of its own, is off by at most (t + 4)·eps times the sum of
-    # magnitudes
-    error = (len(changes) + 4) * EPS * magnitude + float(np.abs(slopes).max(initial=0.0)) * ids.error
-    if not error <= _ALLOWED_VALUE_ERROR:
-        raise AssumptionViolated(
-            f"one hidden layer over {len(x)} contexts sums terms of {magnitude:.3g} in all, and float64 may be "
-            f"off by {error:.3g},\n  where {_ALLOWED_VALUE_ERROR} is allowed: the closest ids differ by "
-            f"{ids.gap:.3g} only.\n"
-            "  Use fewer samples, or an exact construction, such as kajitsuka-sato-2025.",
-            error=error,
-            gap=ids.gap,
-        )
-    return HiddenLayer(float(y[0]), x[:-1], changes, error)
 
 
 def _network(data: Dataset, words: Words, ids: ContextIds, hidden: HiddenLayer) -> Transformer:
@@ -225,7 +160,7 @@ def _network(data: Dataset, words: Words, ids: ContextIds, hidden: HiddenLayer) 
 def _table(words: Words) -> Embedding:
     """1 + (place of the word)/scale, as token entry plus position entry, both without rounding."""
     assert words.embedding is not None
-    scale = _table_scale(words)
+    scale = table_scale(words)
     tokens = 1 + _dense(words.embedding.tokens) / scale
     positions = words.embedding.positions
     return Embedding(tokens, None if positions is None else _dense(positions) / scale)

@@ -100,7 +100,7 @@ def _in_floats(
         found = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
         largest = max(int(found.notes[f"group_size_{part}"]) for part in ("first", "second"))  # type: ignore[call-overload]
         try:
-            network = as_floats(found.memory.network)
+            network = as_floats(found.memory.transformer)
             exactness = float_exactness(network, found.memory.encode(data.inputs))
             if exactness.holds:
                 memory = replace(found.memory, network=network)

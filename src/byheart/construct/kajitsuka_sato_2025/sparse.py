@@ -36,7 +36,7 @@ def memorise_through_an_extra_token(
         raise UsageError(f"{NAME} takes no options; got {', '.join(sorted(options))}.")
     found = theorem_for(data)(data, rng, progress, Tuning(is_sparse=True))
     n_tokens = data.seq_len + 1
-    attention = [layer for layer in found.memory.network.layers if isinstance(layer, Attention)]
+    attention = [layer for layer in found.memory.transformer.layers if isinstance(layer, Attention)]
     connections = sum(layer.connections(n_tokens) for layer in attention)
     notes = {**found.notes, "connections": connections, "connections_without_extra_token": data.seq_len**2}
     return replace(found, method=NAME, theorem=f"KS25 Remark 4.5 over {found.theorem}", notes=notes)

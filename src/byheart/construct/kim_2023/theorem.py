@@ -1,12 +1,10 @@
-"""Kim, Kim & Mozafari 2023: sort the tokens of a sequence by hard attention, 2n attention layers, then look the context up."""
+"""Sort the tokens of a sequence by hard attention, 2n attention layers, then look the context up."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 
@@ -15,6 +13,7 @@ from byheart.construct.kajitsuka_sato_2025.memorise import LookupRegisters, memo
 from byheart.construct.kajitsuka_sato_2025.projection import IntegerPoints, Projection, project_apart
 from byheart.construct.kajitsuka_sato_2025.steps import Step, Unit, clear, emit
 from byheart.construct.kajitsuka_sato_2025.words import Words, largest_spread, words_of
+from byheart.construct.kim_2023.string_ids import StringIds, sorted_counts, string_ids
 from byheart.construct.registry import Assumption, Construction, Method, Statistics, statistics_of
 from byheart.construct.single_vectors import Blocks, refuse_options
 from byheart.construct.vardi_2022 import lookup_blocks
@@ -30,78 +29,6 @@ REGISTERS = (LOOKUP.x, *LOOKUP.words, "key", "value", "hit", LOOKUP.into)
 MODEL_WIDTH = len(REGISTERS)
 # While sorting, registers that the lookup needs later do other work; all are zero again when it begins.
 LEFT, LARGEST, IS_LARGEST, STRING_ID = LOOKUP.keys_high, LOOKUP.keys_low, LOOKUP.labels_high, LOOKUP.into
-
-_DRAWS_PER_RANGE = 8
-_GOOD_SPREAD = 4  # times N²: what random numbers have
-
-SortedCounts = tuple[tuple[Fraction, int], ...]
-"""The distinct places of a sequence's words, the largest first, each with its multiplicity."""
-
-
-@dataclass(frozen=True, eq=False)
-class StringIds:
-    """Integer weights of the rounds, and Σ_t place_weights[t] · M_t + count_weights[t] · c_t for every sequence."""
-
-    place_weights: tuple[int, ...]
-    count_weights: tuple[int, ...]
-    ids: list[Fraction]
-
-
-def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
-    """What the rounds of sorting see: (M_t, c_t), and (0, n) once every word is erased."""
-    counts = sorted(Counter(places).items(), reverse=True)
-    return (*counts, *([(Fraction(0), len(places))] * (n_rounds - len(counts))))
-
-
-def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> StringIds:
-    """Weights that give different sorted sequences different ids, far apart for their range.
-
-    Source:     KKM23's string id; random integers in place of a projection lemma are reconstructed.
-    Guarantee:  ids are distinct where sequences are. For weights uniform on [P] two given sequences collide
-                with probability at most 1/P, so P > N(N - 1)/2 suffices; far smaller ones usually do.
-    """
-    n_rounds = len(sequences[0])
-    distinct = list(dict.fromkeys(sequences))
-    frac_bits = max(place.denominator.bit_length() - 1 for rounds in distinct for place, _ in rounds)
-    table = np.array(
-        [
-            [int(place * (1 << frac_bits)) for place, _ in rounds]
-            + [count << frac_bits for _, count in rounds]
-            for rounds in distinct
-        ],
-        dtype=object,
-    )
-    best: tuple[Fraction, list[int], list[int]] | None = None
-    for number, weights in enumerate(_weights(2 * n_rounds, rng)):
-        ids = [int(value) for value in table @ np.array(weights, dtype=object)]
-        spread = _spread(ids)
-        if spread is not None and (best is None or spread < best[0]):
-            best = (spread, weights, ids)
-        is_last_of_range = number % _DRAWS_PER_RANGE == _DRAWS_PER_RANGE - 1
-        good = _GOOD_SPREAD * len(distinct) ** 2
-        if best is not None and is_last_of_range and (best[0] <= good or number > 6 * _DRAWS_PER_RANGE):
-            break
-    assert best is not None
-    _, weights, ids = best
-    unit = Fraction(1, 1 << frac_bits)
-    id_of = {rounds: value * unit for rounds, value in zip(distinct, ids, strict=True)}
-    return StringIds(tuple(weights[:n_rounds]), tuple(weights[n_rounds:]), [id_of[s] for s in sequences])
-
-
-def _weights(n_weights: int, rng: np.random.Generator) -> Iterator[list[int]]:
-    """Positive weights, drawn from ranges that double without end; the first are all ones."""
-    largest = 1
-    while True:
-        for _ in range(_DRAWS_PER_RANGE):
-            digits = rng.integers(0, 1 << 62, size=(n_weights, largest.bit_length() // 62 + 1)).tolist()
-            yield [1 + sum(d << (62 * k) for k, d in enumerate(row)) % largest for row in digits]
-        largest *= 2
-
-
-def _spread(ids: Sequence[int]) -> Fraction | None:
-    ordered = sorted(ids)
-    gap = min((after - before for before, after in pairwise(ordered)), default=1)
-    return Fraction(ordered[-1] - ordered[0], gap) if gap else None
 
 
 def memorise_by_sorting(
