@@ -16,12 +16,13 @@ from byheart.errors import UnknownToken, UsageError
 from byheart.export.folder import save_folder
 from byheart.network.architecture import Transformer
 from byheart.network.counting import Size, size_of_network
+from byheart.network.families import Network, logit_module
 from byheart.network.memory import UNKNOWN, Memory
 from byheart.verify.certificate import Certificate
 from byheart.verify.questions import questions
 
 if TYPE_CHECKING:
-    from byheart.network.module import TransformerModule
+    from torch import nn
 
 Answer: TypeAlias = str | list[str | None] | None
 """A label name, None for "unknown", or for seq-to-seq a list of these, one a token."""
@@ -105,7 +106,7 @@ class Model:
         return "texts" if self.memory.tokenizer is not None else f"up to {network.seq_len} token ids a sample"
 
     @property
-    def network(self) -> Transformer:
+    def network(self) -> Network:
         """The weights and what they mean."""
         return self.memory.network
 
@@ -120,14 +121,15 @@ class Model:
         return size_of_network(self.network)
 
     @cached_property
-    def module(self) -> TransformerModule:
+    def module(self) -> nn.Module:
         """The network as a `torch.nn.Module` with ordinary parameters, made when first asked for.
 
         `InexactWeights` if a weight has no exact value in floats: a rounded weight is another network.
         """
         from byheart.network.module import to_module
 
-        return to_module(self.network)
+        network = self.network
+        return to_module(network) if isinstance(network, Transformer) else logit_module(network)
 
     @property
     def label_bits(self) -> float | None:

@@ -146,7 +146,7 @@ HEADER_LIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "negative size": (lambda h: h["limbs"].update(shape=[-1]), "limbs.shape"),
     "true as a size": (lambda h: h["limbs"].update(shape=[True]), "limbs.shape"),
-    "three axes": (lambda h: h["limbs"].update(shape=[1, 1, 1]), "3 axes"),
+    "four axes": (lambda h: h["limbs"].update(shape=[1, 1, 1, 1]), "4 axes"),
     "unknown dtype": (lambda h: h["limbs"].update(dtype="C64"), "limbs.dtype must be one of"),
     "another dtype": (lambda h: h["negative"].update(dtype="I8"), "negative must have one axis and dtype U8"),
     "offsets beyond the file": (lambda h: h["limbs"].update(data_offsets=[0, 10**9]), "the file holds"),

@@ -19,7 +19,7 @@ from byheart.cli.options import (
 )
 from byheart.cli.output import count, echo_json, ratio, show_pairs
 from byheart.cli.progress import watched
-from byheart.cli.summary import describe_check, describe_data, show_sizes
+from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
 from byheart.errors import UsageError
 
 RESERVED = ("method", "precision", "task", "seed", "check", "progress")
@@ -139,6 +139,7 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
             "backend": certificate.backend,
             "rechecked_by_interpreter": certificate.rechecked_by_interpreter,
         },
+        "distribution": None if certificate.distribution is None else asdict(certificate.distribution),
         "assumptions": [asdict(item) for item in certificate.assumptions],
         "bounds": [bound.to_json() for bound in theory.applicable],
         "path": str(output),
@@ -156,6 +157,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
             ("theorem", str(model.record["theorem"])),
             ("data", describe_data(numbers)),
             ("verified", describe_check(certificate)),
+            *distribution_lines(certificate),
             ("seconds", f"compile {seconds['compile']:.1f}, verify {seconds['verify']:.1f}"),
         ]
     )

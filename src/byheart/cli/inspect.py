@@ -12,10 +12,11 @@ import click
 
 from byheart.cli.options import model_argument, output_options
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
-from byheart.cli.summary import describe_check, describe_data, show_sizes
+from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
 
 if TYPE_CHECKING:
     from byheart.export.blueprint import Blueprint, LayerRun
+    from byheart.export.logit_blueprint import LogitBlueprint
     from byheart.model import Model
     from byheart.verify.certificate import Certificate
 
@@ -28,11 +29,11 @@ def command(folder: Path, as_json: bool) -> None:
 
     Its weights are compared with the certificate, not with any data: `byheart verify` does that.
     """
-    from byheart.export.blueprint import blueprint
+    from byheart.export.folder import plan_of
     from byheart.pipeline import load
 
     model = load(folder)
-    plan = blueprint(model.network)
+    plan = plan_of(model.network)
     if as_json:
         echo_json(_document(model, plan, folder))
         return
@@ -48,7 +49,7 @@ def command(folder: Path, as_json: bool) -> None:
     show_pairs(_checked(model.certificate))
 
 
-def _document(model: Model, plan: Blueprint, folder: Path) -> dict[str, Any]:
+def _document(model: Model, plan: Blueprint | LogitBlueprint, folder: Path) -> dict[str, Any]:
     return {
         "path": str(folder),
         "task": model.memory.task,
@@ -65,7 +66,7 @@ def _document(model: Model, plan: Blueprint, folder: Path) -> dict[str, Any]:
     }
 
 
-def _inputs_and_labels(model: Model, plan: Blueprint) -> list[tuple[str, str]]:
+def _inputs_and_labels(model: Model, plan: Blueprint | LogitBlueprint) -> list[tuple[str, str]]:
     tokenizer = model.memory.tokenizer
     if plan.n_vocab is None:
         takes = f"{plan.seq_len:,} vectors of dimension {plan.dim:,}"
@@ -84,8 +85,12 @@ def _inputs_and_labels(model: Model, plan: Blueprint) -> list[tuple[str, str]]:
     ]
 
 
-def _sections(plan: Blueprint) -> list[tuple[str, str, str]]:
+def _sections(plan: Blueprint | LogitBlueprint) -> list[tuple[str, str, str]]:
     """Feed-forward layers in one line between attention layers, with how many have which hidden width."""
+    from byheart.export.blueprint import Blueprint
+
+    if not isinstance(plan, Blueprint):
+        return plan.sections()
     rows = []
     first = 1
     for kind, group in groupby(plan.runs, key=lambda run: run.kind):
@@ -139,6 +144,7 @@ def _checked(certificate: Certificate | None) -> list[tuple[str, str]]:
         ("certificate", "holds" if certificate.holds else "DOES NOT HOLD"),
         ("data", describe_data(certificate.dataset)),
         ("checked", describe_check(certificate)),
+        *distribution_lines(certificate),
         *[
             ("assumption", f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail})")
             for item in certificate.assumptions

@@ -32,11 +32,17 @@ def describe_check(certificate: Certificate) -> str:
         "interpreter": "by the slow interpreter",
         "module": "natively in PyTorch",
     }[certificate.backend]
+    what = "samples" if certificate.distribution is None else "contexts"
     again = certificate.rechecked_by_interpreter
     twice = f"; {again} again by the slow interpreter" if again else ""
     return (
-        f"{certificate.checked - certificate.wrong:,} of {certificate.checked:,} samples right, {how}{twice}"
+        f"{certificate.checked - certificate.wrong:,} of {certificate.checked:,} {what} right, {how}{twice}"
     )
+
+
+def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:
+    """What a certificate says of next-token distributions, if it does."""
+    return [] if certificate.distribution is None else [("distributions", str(certificate.distribution))]
 
 
 def show_sizes(size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None) -> None:

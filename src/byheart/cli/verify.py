@@ -10,7 +10,7 @@ import click
 from byheart.cli.options import column_options, data_argument, model_argument, output_options
 from byheart.cli.output import echo_json, show_pairs
 from byheart.cli.progress import watched
-from byheart.cli.summary import describe_check, describe_data
+from byheart.cli.summary import describe_check, describe_data, distribution_lines
 from byheart.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def _show(certificate: Certificate, folder: Path, data: Path) -> None:
             ("theorem", f"{certificate.theorem or 'none'}"),
             ("data", describe_data(certificate.dataset)),
             ("checked", describe_check(certificate)),
+            *distribution_lines(certificate),
             ("data digest", certificate.dataset.digest[:32]),
             ("weights digest", certificate.weights_digest[:32]),
             ("seconds", f"{certificate.seconds:.1f}"),

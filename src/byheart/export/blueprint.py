@@ -251,6 +251,9 @@ def _shape_of(layer: Layer) -> LayerRun:
     if isinstance(layer, Attention):
         sizes = tuple(int(head.value.shape[0]) for head in layer.heads)
         return LayerRun("attention", 1, sizes, layer.kind, layer.pattern)
+    assert isinstance(layer, SumPool), (
+        f"a layer of kind {type(layer).__name__} has no place in the file format"
+    )
     return LayerRun("sum-pool", 1)
 
 

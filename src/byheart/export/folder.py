@@ -18,12 +18,14 @@ from byheart.data.dataset import Task
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ByheartError, DataError, MissingExtra, UsageError
 from byheart.export.blueprint import Blueprint, blueprint
+from byheart.export.logit_blueprint import LogitBlueprint, logit_blueprint
 from byheart.export.replacing import FILES, MODEL, replaced_folder
 from byheart.export.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.export.sparse_weights import decode_sparse, encode_sparse
 from byheart.export.tensor_file import StoredTensor, read_header, read_tensor, write_tensors
 from byheart.network.architecture import ShapeMismatch, Transformer
-from byheart.network.dyadic import SparseMatrix
+from byheart.network.dyadic import SparseMatrix, Weights
+from byheart.network.families import Network
 from byheart.network.memory import Memory
 from byheart.verify.certificate import Certificate
 from byheart.verify.fields import Fields, corrupt, read_json
@@ -41,7 +43,7 @@ def save_folder(
 
     The same arguments give the same bytes. `record` says how the model came about and must be plain JSON.
     """
-    plan = blueprint(memory.network)
+    plan = plan_of(memory.network)
     document = {
         "schema": SCHEMA,
         "architecture": plan.to_json(),
@@ -61,6 +63,16 @@ def save_folder(
             (folder / name).write_bytes(text)
 
 
+def plan_of(network: Network) -> Blueprint | LogitBlueprint:
+    """The shape of `network`, whatever its family."""
+    return blueprint(network) if isinstance(network, Transformer) else logit_blueprint(network)
+
+
+def _plan(fields: Fields) -> Blueprint | LogitBlueprint:
+    """A network without a family is a Transformer."""
+    return LogitBlueprint.from_json(fields) if fields.has("family") else Blueprint.from_json(fields)
+
+
 def _as_text(document: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
@@ -77,7 +89,7 @@ def _as_text(document: Mapping[str, Any]) -> bytes:
         ) from None
 
 
-def _tensors(network: Transformer) -> dict[str, np.ndarray]:
+def _tensors(network: Network) -> dict[str, np.ndarray]:
     parameters = dict(network.parameters())
     if network.precision == "exact":
         return encode_sparse(matrix for matrix in parameters.values() if isinstance(matrix, SparseMatrix))
@@ -106,7 +118,7 @@ def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate |
             "  Install a newer byheart.",
             schema=schema,
         )
-    plan = Blueprint.from_json(fields.child("architecture"))
+    plan = _plan(fields.child("architecture"))
     network = _network(plan, folder / WEIGHTS)
     memory = _memory(network, fields)
     record = fields.child("record").values
@@ -117,7 +129,7 @@ def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate |
     return memory, record, certificate
 
 
-def _memory(network: Transformer, fields: Fields) -> Memory:
+def _memory(network: Network, fields: Fields) -> Memory:
     task: Any = fields.text("task", get_args(Task))
     labels = fields.texts("labels")
     if not labels or len(set(labels)) < len(labels):
@@ -142,9 +154,13 @@ def _tokenizer(fields: Fields) -> Tokenizer:
         raise corrupt(fields.where, f"the tokenizer cannot be read ({error})") from error
 
 
-def _network(plan: Blueprint, path: Path) -> Transformer:
+def _network(plan: Blueprint | LogitBlueprint, path: Path) -> Network:
     header = read_header(path)
-    weights = _sparse(plan, header, path) if plan.precision == "exact" else _floats(plan, header, path)
+    weights: Iterator[Weights]
+    if isinstance(plan, Blueprint) and plan.precision == "exact":
+        weights = _sparse(plan, header, path)
+    else:
+        weights = _floats(plan, header, path)
     try:
         return plan.build(weights)
     except ShapeMismatch as error:
@@ -174,7 +190,7 @@ def _sparse(plan: Blueprint, header: Mapping[str, StoredTensor], path: Path) -> 
     return decode_sparse({name: read_tensor(path, stored) for name, stored in header.items()}, plan, path)
 
 
-def _floats(plan: Blueprint, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
+def _floats(plan: Blueprint | LogitBlueprint, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
     if len(header) != plan.n_matrices:
         raise corrupt(
             path,

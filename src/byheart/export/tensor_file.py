@@ -82,8 +82,8 @@ def _stored(fields: Fields, name: str, first: int, n_data: int, path: Path) -> S
     dtype = fields.text("dtype", tuple(DTYPES))
     shape = fields.integers("shape", 0, 2**63 - 1)
     offsets = fields.integers("data_offsets", 0, 2**63 - 1)
-    if len(shape) > 2:
-        raise corrupt(path, f"tensor {name} has {len(shape)} axes; a weight has at most two")
+    if len(shape) > 3:
+        raise corrupt(path, f"tensor {name} has {len(shape)} axes; a weight has at most three")
     n_bytes = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
     if len(offsets) != 2 or offsets[0] > offsets[1]:
         raise corrupt(path, f"tensor {name} must lie between two rising offsets, not {list(offsets)[:4]}")

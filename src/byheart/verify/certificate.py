@@ -54,6 +54,54 @@ class DatasetNumbers:
 
 
 @dataclass(frozen=True)
+class Distributional:
+    """How far next-token distributions are from the empirical ones, in nats.
+
+    max_divergence       the largest KL(π̂ ‖ model) of a context
+    mean_divergence      per predicted token, so contexts count as often as they occur
+    gap_nats             loss minus entropy, a total; `gap_percent` is its share of the entropy, None if that is 0
+    allowed_divergence   what a context may diverge; None where the gap is judged, by `allowed_gap_percent`
+    """
+
+    n_contexts: int
+    max_divergence: float
+    mean_divergence: float
+    loss_nats: float
+    entropy_nats: float
+    gap_nats: float
+    gap_percent: float | None
+    allowed_divergence: float | None
+    allowed_gap_percent: float | None
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        share = "" if self.gap_percent is None else f" ({self.gap_percent:.3g}% of the entropy)"
+        return (
+            f"{self.n_contexts:,} contexts diverge by at most {self.max_divergence:.3g} nats, {self.mean_divergence:.3g} on "
+            f"average; the loss is {self.gap_nats:.3g} nats above the entropy of {self.entropy_nats:,.6g}{share}"
+        )
+
+    @staticmethod
+    def from_json(found: Fields) -> Distributional:
+        """From certificate.json."""
+
+        def optional(name: str) -> float | None:
+            return found.number(name) if found.has(name) else None
+
+        return Distributional(
+            n_contexts=found.integer("n_contexts"),
+            max_divergence=found.number("max_divergence"),
+            mean_divergence=found.number("mean_divergence"),
+            loss_nats=found.number("loss_nats"),
+            entropy_nats=found.number("entropy_nats"),
+            gap_nats=found.number("gap_nats"),
+            gap_percent=optional("gap_percent"),
+            allowed_divergence=optional("allowed_divergence"),
+            allowed_gap_percent=optional("allowed_gap_percent"),
+        )
+
+
+@dataclass(frozen=True)
 class Certificate:
     """What one run of the verifier found.
 
@@ -79,6 +127,7 @@ class Certificate:
     theorem_size: Mapping[str, int] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
+    distribution: Distributional | None = None  # for the task `distribution`, whose samples are contexts
 
     @property
     def label_bits(self) -> float:
@@ -136,6 +185,9 @@ class Certificate:
             assumptions=read_assumptions(found),
             theorem_size=read_theorem_size(found),
             versions={name: found.child("versions").text(name) for name in found.child("versions").values},
+            distribution=Distributional.from_json(found.child("distribution"))
+            if found.has("distribution")
+            else None,
         )
         if certificate.holds and (certificate.wrong or certificate.problems):
             raise corrupt(where, "the file says that it holds, and counts wrong samples or names a problem")

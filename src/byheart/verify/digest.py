@@ -7,10 +7,12 @@ import hashlib
 import numpy as np
 
 from byheart.network.architecture import Attention, Layer, Transformer
+from byheart.network.decoder import Decoder
 from byheart.network.dyadic import SparseMatrix, Weights
+from byheart.network.families import Network
 
 
-def weights_digest(network: Transformer) -> str:
+def weights_digest(network: Network) -> str:
     """SHA-256, in hexadecimal, of the canonical content of `network`.
 
     The content is text: the precision, sequence length and padding, the kind of every layer, and every
@@ -18,7 +20,7 @@ def weights_digest(network: Transformer) -> str:
     as "row col mantissa exponent", float weights as their little-endian bytes. One changed bit changes it.
     """
     digest = hashlib.sha256()
-    kinds = [_kind(layer) for layer in network.layers]
+    kinds = _kinds(network)
     pad = "none" if network.pad is None else network.pad
     head = f"byheart weights 1\n{network.precision} {network.seq_len} {pad}\n{' '.join(kinds)}\n"
     digest.update(head.encode())
@@ -26,6 +28,16 @@ def weights_digest(network: Transformer) -> str:
         digest.update(f"{name} {'x'.join(map(str, weights.shape))}\n".encode())
         digest.update(_content(weights))
     return digest.hexdigest()
+
+
+def _kinds(network: Network) -> list[str]:
+    if isinstance(network, Transformer):
+        return [_kind(layer) for layer in network.layers]
+    if isinstance(network, Decoder):
+        return ["decoder", type(network.mixing).__name__, network.activation]
+    seen = "all" if network.sees_itself else "others"
+    lengths = "ragged" if network.ragged else "one-length"
+    return ["attention-only", "skip" if network.skip else "no-skip", seen, lengths]
 
 
 def _kind(layer: Layer) -> str:

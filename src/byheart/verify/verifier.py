@@ -14,9 +14,11 @@ from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
 from byheart.network.architecture import Attention, Transformer
 from byheart.network.counting import size_of_network
+from byheart.network.families import Network
 from byheart.network.memory import UNKNOWN, Backend, Memory, Progress
 from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
 from byheart.verify.digest import weights_digest
+from byheart.verify.distributions import check_distributions
 from byheart.verify.origin import origin_of
 from byheart.verify.questions import Questions, questions
 from byheart.verify.versions import versions
@@ -58,6 +60,8 @@ def verify(
             model=memory.task,
             data=dataset.task,
         )
+    if dataset.task == "distribution":
+        return _verify_distributions(memory, dataset, record or {}, expected_digests or {}, device, progress)
     start = time.perf_counter()
     origin = origin_of(record or {})
     if backend is None:
@@ -100,6 +104,44 @@ def verify(
         assumptions=origin.assumptions if origin.dataset_digest == digests["dataset"] else (),
         theorem_size=origin.theorem_size,
         versions=versions(*PACKAGES[backend]),
+    )
+
+
+def _verify_distributions(
+    memory: Memory,
+    dataset: Dataset,
+    record: Mapping[str, Any],
+    expected_digests: Mapping[str, str],
+    device: str,
+    progress: Progress | None,
+) -> Certificate:
+    """The same for next-token distributions: what is checked are the distinct contexts of the documents."""
+    start = time.perf_counter()
+    origin = origin_of(record)
+    _check_device("module", device)
+    checked = check_distributions(
+        memory, dataset, record, n_shown=MAX_WRONG_SHOWN, device=device, progress=progress
+    )
+    digests = {"dataset": dataset.digest, "weights": weights_digest(memory.network)}
+    problems = (*_digest_problems(digests, expected_digests), *checked.problems)
+    return Certificate(
+        holds=not problems,
+        dataset=dataset_numbers(dataset),
+        weights_digest=digests["weights"],
+        size=size_of_network(memory.network),
+        checked=checked.numbers.n_contexts,
+        wrong=len(checked.wrong),
+        wrong_samples=checked.shown,
+        problems=problems,
+        backend="module",
+        rechecked_by_interpreter=0,
+        seconds=round(time.perf_counter() - start, 3),
+        method=origin.method,
+        theorem=origin.theorem,
+        assumptions=origin.assumptions if origin.dataset_digest == digests["dataset"] else (),
+        theorem_size=origin.theorem_size,
+        versions=versions(*PACKAGES["module"]),
+        distribution=checked.numbers,
     )
 
 
@@ -175,8 +217,10 @@ def _check_device(backend: Backend, device: str) -> None:
         raise UsageError(f"there is no {device} device here.\n  Verify on the cpu.", device=device)
 
 
-def _is_rational(network: Transformer) -> bool:
+def _is_rational(network: Network) -> bool:
     """Whether the interpreter has exact values for this network: softmax has none."""
+    if not isinstance(network, Transformer):
+        return False
     return not any(isinstance(layer, Attention) and layer.kind == "softmax" for layer in network.layers)
 
 

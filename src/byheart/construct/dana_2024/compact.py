@@ -1,0 +1,194 @@
+"""Beyond the bound of DPC24: the whole attention-only model fitted by a second-order method, and the fewest heads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from byheart.construct.single_thread import single_thread
+from byheart.network.architecture import Embedding
+from byheart.network.attention_only import AttentionOnly
+from byheart.network.attention_only_module import attention_only_logits
+from byheart.network.floats import DTYPES
+
+NAMES = ("tokens", "positions", "query", "key", "value", "output", "unembedding")
+ROUND = 50
+HISTORY = 60
+SETTLED = 0.05
+"""Fitting goes on until the mean loss is below this, so that the right logit leads by more than rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompactFit:
+    """A fitted network, its accuracy by the native forward pass, and what the fit took."""
+
+    network: AttentionOnly
+    accuracy: float
+    evaluations: int
+    seconds: float
+
+
+def fit_compact(
+    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    labels: Int[np.ndarray, " n_sequences"],
+    n_vocab: int,
+    n_outputs: int,
+    rng: np.random.Generator,
+    *,
+    dim: int,
+    head_dim: int,
+    n_heads: int,
+    precision: str = "float64",
+    max_evaluations: int = 3000,
+    n_starts: int = 3,
+    device: str = "cpu",
+) -> CompactFit:
+    """Fit every weight of an attention-only Transformer by L-BFGS on all sequences at once.
+
+    Some starts end in a poor minimum, so up to `n_starts` are made and the best is returned, with what all of them took.
+    Guarantee:  none beforehand: whether it memorises is found by the native forward pass and returned. No theorem says how few
+                heads suffice; published scaling laws are limited by their optimiser.
+    """
+    best: CompactFit | None = None
+    evaluations, seconds = 0, 0.0
+    for _ in range(n_starts):
+        found = _fit_once(
+            encoded,
+            labels,
+            n_vocab,
+            n_outputs,
+            rng,
+            dim=dim,
+            head_dim=head_dim,
+            n_heads=n_heads,
+            precision=precision,
+            max_evaluations=max_evaluations,
+            device=device,
+        )
+        evaluations, seconds = evaluations + found.evaluations, seconds + found.seconds
+        if best is None or found.accuracy > best.accuracy:
+            best = found
+        if best.accuracy == 1:
+            break
+    assert best is not None
+    return CompactFit(best.network, best.accuracy, evaluations, seconds)
+
+
+def _fit_once(
+    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    labels: Int[np.ndarray, " n_sequences"],
+    n_vocab: int,
+    n_outputs: int,
+    rng: np.random.Generator,
+    *,
+    dim: int,
+    head_dim: int,
+    n_heads: int,
+    precision: str,
+    max_evaluations: int,
+    device: str,
+) -> CompactFit:
+    start = time.perf_counter()
+    seq_len = encoded.shape[1]
+    shapes = {
+        "tokens": (n_vocab, dim),
+        "positions": (seq_len, dim),
+        "query": (n_heads, head_dim, dim),
+        "key": (n_heads, head_dim, dim),
+        "value": (n_heads, head_dim, dim),
+        "output": (n_heads, dim, head_dim),
+        "unembedding": (n_outputs, dim),
+    }
+    sizes = {"tokens": 1.0, "positions": 1.0, "query": dim**-0.5, "key": dim**-0.5, "value": dim**-0.5}
+    sizes |= {"output": (n_heads * head_dim) ** -0.5, "unembedding": dim**-0.5}
+    first = np.concatenate([(sizes[name] * rng.standard_normal(shapes[name])).ravel() for name in NAMES])
+    flat = torch.from_numpy(first).to(device).requires_grad_(True)
+    ids = torch.from_numpy(np.array(encoded)).to(device)
+    wanted = torch.from_numpy(np.array(labels)).to(device)
+
+    def parts() -> dict[str, torch.Tensor]:
+        pieces = torch.split(flat, [int(np.prod(shapes[name])) for name in NAMES])
+        return {name: piece.view(shapes[name]) for name, piece in zip(NAMES, pieces, strict=True)}
+
+    n_right, spent, loss_now = 0, 0, float("inf")
+
+    def closure() -> torch.Tensor:
+        nonlocal spent, n_right, loss_now
+        spent += 1
+        flat.grad = None
+        logits = _logits(parts(), ids)
+        loss = torch.nn.functional.cross_entropy(logits, wanted)
+        loss.backward()  # type: ignore[no-untyped-call]
+        n_right = int((logits.detach().argmax(dim=1) == wanted).sum())
+        loss_now = float(loss.detach())
+        return loss
+
+    optimiser = torch.optim.LBFGS(
+        [flat],
+        max_iter=ROUND,
+        max_eval=ROUND,
+        history_size=HISTORY,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
+    )
+    while spent < max_evaluations:
+        before = loss_now
+        with single_thread():
+            optimiser.step(closure)  # type: ignore[no-untyped-call]
+        if (n_right == len(labels) and loss_now < SETTLED) or loss_now == before:
+            break
+    dtype = DTYPES[precision]
+    weights = {name: piece.detach().cpu().numpy().astype(dtype) for name, piece in parts().items()}
+    network = AttentionOnly(
+        Embedding(weights["tokens"], weights["positions"]),
+        weights["query"],
+        weights["key"],
+        weights["value"],
+        weights["output"],
+        weights["unembedding"],
+        seq_len,
+    )
+    right = attention_only_logits(network, encoded).argmax(axis=1) == labels
+    return CompactFit(network, float(right.mean()), spent, time.perf_counter() - start)
+
+
+def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
+    """Equations (1)-(2). Queries and keys are made once for each last token, and values are mixed before W_O W_V."""
+    tokens, positions = weights["tokens"], weights["positions"]
+    lasts = tokens + positions[-1]
+    score_maps = weights["query"].transpose(1, 2) @ weights["key"]  # (H, d, d)
+    carried = torch.einsum("nd,hde->nhe", lasts, score_maps)
+    x = tokens[ids] + positions
+    shares = torch.softmax(carried[ids[:, -1]] @ x.transpose(1, 2), dim=-1)
+    mixed = (shares @ x).flatten(1)
+    moved = (weights["output"] @ weights["value"]).transpose(1, 2).flatten(0, 1)  # (H·d, d)
+    return (x[:, -1] + mixed @ moved) @ weights["unembedding"].T
+
+
+def fewest_heads(
+    fit: Callable[[int], CompactFit], low: int, high: int
+) -> tuple[CompactFit | None, tuple[tuple[int, float], ...]]:
+    """The least H in (low, high] at which `fit(H)` is right on all, by bisection, and every (H, accuracy) tried.
+
+    None if `high` heads are not enough. `low` is taken not to be.
+    """
+    tried: list[tuple[int, float]] = []
+    best = fit(high)
+    tried.append((high, best.accuracy))
+    if best.accuracy < 1:
+        return None, tuple(tried)
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = fit(middle)
+        tried.append((middle, found.accuracy))
+        if found.accuracy == 1:
+            high, best = middle, found
+        else:
+            low = middle
+    return best, tuple(tried)

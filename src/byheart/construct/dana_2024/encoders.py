@@ -1,0 +1,204 @@
+"""Sequence encoders: logits W·E(t) of rank d (DPC24 sections 3 and 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from byheart.construct.single_thread import single_thread
+from byheart.network.divergence import divergences
+from byheart.theorems import realises
+
+
+@realises("DPC24-D1")
+@dataclass(frozen=True, eq=False)
+class SequenceEncoder:
+    """f(t) = W E(t): an unembedding W (N, d) and an embedding E of every sequence, (T, d)."""
+
+    unembedding: Float[np.ndarray, "n_outputs dim"]
+    embeddings: Float[np.ndarray, "n_sequences dim"]
+
+    @property
+    def logits(self) -> Float[np.ndarray, "n_sequences n_outputs"]:
+        """W E(t) of every sequence."""
+        return np.asarray(self.embeddings @ self.unembedding.T)
+
+
+@realises("DPC24-P3")
+def circle(n_tokens: int, dim: int = 2) -> Float[np.ndarray, "n_tokens dim"]:
+    """Tokens as unit vectors such that W W_gᵀ is largest at g: points on a circle for d = 2 (DPC24 Proposition 3).
+
+    In higher dimension token i stands at the angles 2π i f_k/N on d/2 circles (the first frequency is 1, so no two
+    tokens coincide); the other frequencies are the multiples by which the largest inner product is smallest, tried
+    in order. An odd last coordinate is 0.
+    """
+    numbers = np.arange(n_tokens)
+    frequencies = [1]
+    cosines = np.cos(2 * np.pi * np.outer(np.arange(max(n_tokens // 2, 1) + 1), numbers) / n_tokens)
+    total = cosines[min(1, len(cosines) - 1)].copy()
+    while len(frequencies) < dim // 2:
+        largest = [float((total + row)[1:].max(initial=-np.inf)) for row in cosines]
+        best = int(np.argmin(largest))
+        frequencies.append(best)
+        total = total + cosines[best]
+    angles = 2 * np.pi * np.outer(numbers, frequencies) / n_tokens
+    points = np.zeros((n_tokens, dim))
+    points[:, 0 : 2 * len(frequencies) : 2] = np.cos(angles)
+    points[:, 1 : 2 * len(frequencies) : 2] = np.sin(angles)
+    return np.asarray(points / np.sqrt(len(frequencies)))
+
+
+@realises("DPC24-A1")
+def association_encoder(labels: Int[np.ndarray, " n_sequences"], n_tokens: int, dim: int) -> SequenceEncoder:
+    """E(t) = W_g(t): the likeliest token of sequence t is g(t), for d >= 2 and any N (Proposition 3)."""
+    points = circle(n_tokens, dim)
+    return SequenceEncoder(points, points[labels])
+
+
+@realises("DPC24-A2")
+def full_support(
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"], delta: float
+) -> Float[np.ndarray, "n_sequences n_outputs"]:
+    """(π + δ)/(1 + Nδ), which has full support (Assumption 2), as DPC24 section 4 smooths associations."""
+    return np.asarray((probabilities + delta) / (1 + probabilities.shape[1] * delta))
+
+
+def encoder_divergence(
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
+    weights: Float[np.ndarray, " n_sequences"],
+    logits: Float[np.ndarray, "n_sequences n_outputs"],
+) -> float:
+    """E_t KL(π_t ‖ softmax f(t)) in nats."""
+    rows, columns = np.nonzero(probabilities)
+    found = divergences(rows, columns, probabilities[rows, columns], logits)
+    return float(weights @ found)
+
+
+@dataclass(frozen=True, eq=False)
+class BestEncoder:
+    """The best encoder found, its divergence, and that of every start (real local minima exist)."""
+
+    encoder: SequenceEncoder
+    divergence: float
+    by_start: tuple[float, ...]
+
+
+@realises("DPC24-L1", "DPC24-P1")
+def best_encoder(
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
+    weights: Float[np.ndarray, " n_sequences"],
+    dim: int,
+    rng: np.random.Generator,
+    *,
+    n_random_starts: int = 3,
+    max_evaluations: int = 2000,
+) -> BestEncoder:
+    """The rank-d encoder of least divergence, by joint L-BFGS on (E, W) with analytic gradients.
+
+    Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
+    Guarantee:  an upper bound on the least divergence; no more, since the problem is not convex. Starts: the best
+                rank-d approximation of the centred log π, and random ones.
+    """
+    log_p = np.log(probabilities)
+    centred = log_p - log_p.mean(axis=1, keepdims=True)
+    scale = np.sqrt(weights)[:, None]
+    left, sizes, right = np.linalg.svd(centred * scale, full_matrices=False)
+    root = np.sqrt(sizes[:dim])
+    starts = [(left[:, :dim] * root / scale, right[:dim].T * root)]
+    size = float(np.sqrt(np.abs(centred).mean()))
+    for _ in range(n_random_starts):
+        starts.append(
+            (
+                size * rng.standard_normal((len(log_p), dim)),
+                size * rng.standard_normal((log_p.shape[1], dim)),
+            )
+        )
+    found = [_descend(probabilities, weights, e, w, max_evaluations) for e, w in starts]
+    values = [encoder_divergence(probabilities, weights, encoder.logits) for encoder in found]
+    best = int(np.argmin(values))
+    return BestEncoder(found[best], values[best], tuple(values))
+
+
+def _descend(
+    probabilities: np.ndarray, weights: np.ndarray, e: np.ndarray, w: np.ndarray, max_evaluations: int
+) -> SequenceEncoder:
+    p = torch.from_numpy(np.array(probabilities))
+    c = torch.from_numpy(np.array(weights)).unsqueeze(1)
+    n_sequences, dim = e.shape
+    flat = torch.from_numpy(np.concatenate([e.ravel(), w.ravel()])).requires_grad_(True)
+
+    def parts(vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return vector[: n_sequences * dim].view(-1, dim), vector[n_sequences * dim :].view(-1, dim)
+
+    def closure() -> torch.Tensor:
+        with torch.no_grad():
+            embeddings, unembedding = parts(flat)
+            logits = embeddings @ unembedding.T
+            log_q = torch.log_softmax(logits, dim=1)
+            error = c * (log_q.exp() - p)
+            flat.grad = torch.cat([(error @ unembedding).ravel(), (error.T @ embeddings).ravel()])
+            return -(c * p * log_q).sum()
+
+    optimiser = torch.optim.LBFGS(
+        [flat],
+        max_iter=max_evaluations,
+        max_eval=max_evaluations,
+        history_size=30,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=1e-9,
+        tolerance_change=1e-14,
+    )
+    with single_thread():
+        optimiser.step(closure)  # type: ignore[no-untyped-call]
+    embeddings, unembedding = parts(flat.detach())
+    return SequenceEncoder(unembedding.numpy().copy(), embeddings.numpy().copy())
+
+
+@realises("DPC24-P2")
+def full_rank_encoder(probabilities: Float[np.ndarray, "n_sequences n_outputs"]) -> SequenceEncoder:
+    """Exact from dimension N - 1 on (Proposition 2): log π with the last token's logit subtracted from all."""
+    logits = np.log(probabilities)
+    shifted = logits - logits[:, -1:]
+    n_outputs = probabilities.shape[1]
+    return SequenceEncoder(np.eye(n_outputs)[:, : n_outputs - 1], shifted[:, : n_outputs - 1])
+
+
+@realises("DPC24-P1", "DPC24-P2")
+def rank_lower_bound(
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
+    weights: Float[np.ndarray, " n_sequences"],
+    dim: int,
+) -> float:
+    """A lower bound on the divergence of every encoder of dimension d, in nats, under full support.
+
+    log q has rank at most d + 1. With δ = log q - log π and φ(x) = e^x - 1 - x the divergence is Σ w_t π_tj φ(δ_tj) >= Σ a_t b_j
+    φ(δ_tj), a_t = w_t, b_j = min_t π_tj. Scaling rows and columns keeps the rank, so Σ a_t b_j δ_tj² >= τ, the squared
+    singular values of (√(a_t b_j) log π_tj) beyond the first d + 1. φ(-x)/x² falls and φ(-x) rises in x, and φ(-x) <=
+    φ(x): with m = min a_t b_j the sum is least when one entry carries all of τ, which leaves m φ(-√(τ/m)).
+    Valid up to the rounding of the singular values; loose where distributions have small entries.
+    """
+    smallest = probabilities.min(axis=0)
+    scaled = np.sqrt(np.outer(weights, smallest)) * np.log(probabilities)
+    sizes = np.linalg.svd(scaled, compute_uv=False)
+    tail = float((sizes[dim + 1 :] ** 2).sum())
+    least = float(weights.min() * smallest.min())
+    if tail <= 0 or least <= 0:
+        return 0.0
+    x = np.sqrt(tail / least)
+    return float(least * (np.expm1(-x) + x))
+
+
+__all__ = [
+    "BestEncoder",
+    "SequenceEncoder",
+    "association_encoder",
+    "best_encoder",
+    "circle",
+    "encoder_divergence",
+    "full_rank_encoder",
+    "full_support",
+    "rank_lower_bound",
+]

@@ -1,0 +1,92 @@
+"""Random heads and which of them to keep: the attention before output with full rank (DPC24 Lemma 2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.linalg import qr
+
+from byheart.network.architecture import Embedding
+from byheart.network.attention_only import AttentionOnly
+from byheart.network.attention_only_module import to_attention_only_module
+from byheart.network.decoder_module import run_in_batches
+from byheart.network.floats import DTYPES
+from byheart.theorems import realises
+
+
+def draw_heads(
+    n_vocab: int,
+    seq_len: int,
+    dim: int,
+    head_dim: int,
+    n_heads: int,
+    n_outputs: int,
+    score_spread: float,
+    rng: np.random.Generator,
+    *,
+    precision: str = "float64",
+    ragged: bool = False,
+) -> AttentionOnly:
+    """A network of generic embeddings and heads, with outputs still zero.
+
+    Lemma 3 asks for numbers that solve no integer polynomial; Gaussian ones are such with probability 1. Scores have
+    standard deviation about `score_spread`, spread over a factor e² from head to head: alike heads are nearly
+    dependent. Values have orthonormal rows.
+    """
+    dtype = DTYPES[precision]
+
+    def gaussian(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape)
+
+    size = score_spread * np.exp(rng.uniform(-1, 1, (n_heads, 1, 1)))
+    # a score is a sum of d² products of embeddings (variance 2) and W_Qᵀ W_K, itself a sum of d_h products
+    size = np.sqrt(size / (2 * dim * np.sqrt(head_dim)))
+    value = np.linalg.qr(gaussian(n_heads, dim, head_dim))[0].transpose(0, 2, 1)
+    return AttentionOnly(
+        Embedding(gaussian(n_vocab, dim).astype(dtype), gaussian(seq_len, dim).astype(dtype)),
+        (gaussian(n_heads, head_dim, dim) * size).astype(dtype),
+        (gaussian(n_heads, head_dim, dim) * size).astype(dtype),
+        value.astype(dtype),
+        np.zeros((n_heads, dim, head_dim), dtype),
+        np.zeros((n_outputs, dim), dtype),
+        seq_len,
+        ragged=ragged,
+    )
+
+
+@realises("DPC24-L2", "DPC24-L3")
+def attention_features(
+    network: AttentionOnly, encoded: Int[np.ndarray, "n_sequences seq_len"]
+) -> Float[np.ndarray, "n_sequences n_features"]:
+    """[x_S; W_V A]: the skip connection and what every head brings, for the weights as kept, in float64.
+
+    Lemma 2: for generic heads these T rows have rank min(T, H·d_h + d). Departs: with d_h > d it would be H·d + d.
+    """
+    module = to_attention_only_module(network).double().eval()
+    per_sample = network.n_heads * max(network.seq_len, network.dim)
+    return run_in_batches(module.features, encoded, per_sample).astype(np.float64)
+
+
+def take_heads(network: AttentionOnly, chosen: Int[np.ndarray, " n_chosen"]) -> AttentionOnly:
+    """The network with these heads only."""
+    parts = {name: getattr(network, name)[chosen] for name in ("query", "key", "value", "output")}
+    return replace(network, **parts)
+
+
+def select_heads(
+    features: Float[np.ndarray, "n_sequences n_features"], dim: int, head_dim: int, n_wanted: int
+) -> Int[np.ndarray, " n_wanted"]:
+    """The heads of a pool whose features are least dependent, by QR with column pivoting beside the skip connection.
+
+    A head is as good as the rank its best columns have among the pivots.
+    """
+    skip, rest = features[:, :dim], features[:, dim:]
+    basis = np.linalg.qr(skip)[0]
+    pivots = qr(rest - basis @ (basis.T @ rest), mode="r", pivoting=True, check_finite=False)[1]
+    rank = np.empty(len(pivots), dtype=np.int64)
+    rank[pivots] = np.arange(len(pivots))
+    worst = np.sort(rank.reshape(-1, head_dim), axis=1)
+    order = np.lexsort(tuple(worst[:, column] for column in range(head_dim)))
+    return np.sort(order[:n_wanted])

@@ -1,0 +1,116 @@
+"""The encoder of DPC24 Theorem 2: nearly a lookup table, along nearly orthogonal directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.construct.dana_2024.encoders import SequenceEncoder, circle
+from byheart.theorems import realises
+
+_BISECTIONS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class LookupEncoder:
+    """f(t) = λ_t W W_g(t): scaled towards the likeliest token, with the measured coherence max |W Wᵀ - I|."""
+
+    encoder: SequenceEncoder
+    scales: Float[np.ndarray, " n_sequences"]
+    coherence: float
+
+
+def coherence_of(rows: Float[np.ndarray, "n_tokens dim"]) -> float:
+    """max |W Wᵀ - I|: how far the rows are from orthonormal."""
+    return float(np.abs(rows @ rows.T - np.eye(len(rows))).max())
+
+
+def spread_rows(
+    n_tokens: int, dim: int, rng: np.random.Generator, *, n_draws: int = 20
+) -> Float[np.ndarray, "n_tokens dim"]:
+    """Unit rows of small coherence: the best of random ones and of points on circles."""
+    candidates = [circle(n_tokens, dim)] if dim >= 2 else []
+    if dim >= n_tokens:
+        candidates.append(np.eye(n_tokens, dim))
+    for _ in range(n_draws):
+        rows = rng.standard_normal((n_tokens, dim))
+        candidates.append(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    return min(candidates, key=coherence_of)
+
+
+@realises("DPC24-eq6")
+def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"], most: float) -> float:
+    """λ with ln Σ_j exp(λ·differences_j) = `entropy`, at most `most` (DPC24 eq. 6, with the entropy's sign repaired).
+
+    `differences` are (W_j - W_g)·W_g: zero at g and negative elsewhere, so the left side falls from ln N to 0.
+    """
+
+    def excess(scale: float) -> float:
+        return float(np.log(np.exp(scale * differences).sum())) - entropy
+
+    low, high = 0.0, 1.0
+    while excess(high) > 0 and high < most:
+        low, high = high, 2 * high
+    if high >= most:
+        return most
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+@realises("DPC24-T2")
+def lookup_encoder(
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
+    rows: Float[np.ndarray, "n_outputs dim"],
+    *,
+    most: float = 1e4,
+) -> LookupEncoder:
+    """The encoder of Theorem 2 for rows W of dimension d: each sequence points to its likeliest token.
+
+    Source:     DPC24 Theorem 2 and eq. (6), repaired: the entropy is taken positive. Its divergence is at most
+                `bounds.dana_2024.theorem_2` with the measured coherence, where that is below 1/2.
+    Departs:    a sequence without entropy would need λ = ∞; it gets `most`.
+    """
+    likeliest: Int[np.ndarray, " n_sequences"] = probabilities.argmax(axis=1)
+    gram = rows @ rows.T
+    safe = np.where(probabilities > 0, probabilities, 1.0)
+    entropies = -(probabilities * np.log(safe)).sum(axis=1)
+    scales = np.array(
+        [
+            scale_for_entropy(float(entropy), gram[g] - gram[g, g], most)
+            for entropy, g in zip(entropies, likeliest, strict=True)
+        ]
+    )
+    return LookupEncoder(SequenceEncoder(rows, scales[:, None] * rows[likeliest]), scales, coherence_of(rows))
+
+
+@realises("DPC24-D2", "DPC24-L4", "DPC24-T3")
+def approximating_encoder(
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"], delta: float
+) -> Float[np.ndarray, "n_sequences n_outputs"]:
+    """Logits f_δ of a sequence of encoders that makes any π polynomially approximable (Definition 2), in dimension N - 1.
+
+    log((π + η)/(1 + Nη)) with η chosen so that |log(π/softmax f_δ)| is exactly δ at worst on the support; it is then at
+    least a constant times δ^α with α = 1 elsewhere, and the spread of logits is O(log 1/δ) (Lemma 4): it is what
+    Theorem 3 pays for the sequences it leaves out, ε log 1/ε.
+    """
+    n_outputs = probabilities.shape[1]
+    # log(π (1 + Nη)/(π + η)) is largest in size at π = 1, where it is log((1 + Nη)/(1 + η)), or below: bisect on η
+    support = probabilities[probabilities > 0]
+
+    def error(eta: float) -> float:
+        return float(np.abs(np.log1p(n_outputs * eta) - np.log1p(eta / support)).max())
+
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if error(middle) <= delta else (low, middle)
+    return np.asarray(np.log((probabilities + low) / (1 + n_outputs * low)))
+
+
+def spread_of(logits: Float[np.ndarray, "n_sequences n_outputs"]) -> float:
+    """max - min of the logits of a sequence, at worst (Lemma 4)."""
+    return float((logits.max(axis=1) - logits.min(axis=1)).max())

@@ -1,0 +1,91 @@
+"""Linear associative memories (Cabannes et al. 2024): argmax_y u_y·W e_x, with one d × d matrix for N associations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from byheart.construct.single_thread import single_thread
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMemory:
+    """Inputs e_x (N, d), a matrix W (d, d) and outputs u_y (C, d); x is answered by the y with the largest u_y·W e_x."""
+
+    inputs: Float[np.ndarray, "n_inputs dim"]
+    matrix: Float[np.ndarray, "dim dim"]
+    outputs: Float[np.ndarray, "n_outputs dim"]
+
+    def scores(self) -> Float[np.ndarray, "n_inputs n_outputs"]:
+        """u_y·W e_x of every pair."""
+        return np.asarray(self.inputs @ self.matrix.T @ self.outputs.T)
+
+    def answers(self) -> Int[np.ndarray, " n_inputs"]:
+        """The answer to every input."""
+        return np.asarray(self.scores().argmax(axis=1))
+
+
+def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "n_items dim"]:
+    """Gaussian vectors of length about one: those the theory of linear memories takes as given."""
+    return np.asarray(rng.standard_normal((n_items, dim)) / np.sqrt(dim))
+
+
+def hebbian(
+    inputs: Float[np.ndarray, "n_inputs dim"],
+    outputs: Float[np.ndarray, "n_outputs dim"],
+    labels: Int[np.ndarray, " n_inputs"],
+) -> LinearMemory:
+    """W = Σ_x u_f(x) e_xᵀ: right on all of N random pairs once d² is above about 8 N ln N (reconstructed)."""
+    return LinearMemory(inputs, outputs[labels].T @ inputs, outputs)
+
+
+def pseudo_inverse(
+    inputs: Float[np.ndarray, "n_inputs dim"],
+    outputs: Float[np.ndarray, "n_outputs dim"],
+    labels: Int[np.ndarray, " n_inputs"],
+) -> LinearMemory:
+    """W = U E⁺: W e_x = u_f(x) exactly for N <= d independent inputs."""
+    return LinearMemory(inputs, outputs[labels].T @ np.linalg.pinv(inputs).T, outputs)
+
+
+def regression(
+    inputs: Float[np.ndarray, "n_inputs dim"],
+    outputs: Float[np.ndarray, "n_outputs dim"],
+    labels: Int[np.ndarray, " n_inputs"],
+    *,
+    max_evaluations: int = 2000,
+) -> LinearMemory:
+    """W by softmax regression from the Hebbian start, a convex problem: some 7 times as many pairs as Hebb stores."""
+    e, u = torch.from_numpy(np.array(inputs)), torch.from_numpy(np.array(outputs))
+    wanted = torch.from_numpy(np.array(labels))
+    matrix = torch.from_numpy(hebbian(inputs, outputs, labels).matrix).clone().requires_grad_(True)
+    optimiser = torch.optim.LBFGS(
+        [matrix],
+        max_iter=50,
+        max_eval=50,
+        history_size=30,
+        line_search_fn="strong_wolfe",
+        tolerance_change=0.0,
+    )
+    spent = 0
+
+    def closure() -> torch.Tensor:
+        nonlocal spent
+        spent += 1
+        with torch.no_grad():
+            log_q = torch.log_softmax(e @ matrix.T @ u.T, dim=1)
+            error = log_q.exp()
+            error[torch.arange(len(e)), wanted] -= 1
+            matrix.grad = (u.T @ error.T @ e) / len(e)
+            return torch.nn.functional.nll_loss(log_q, wanted)
+
+    while spent < max_evaluations:
+        with single_thread():
+            optimiser.step(closure)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            if bool(((e @ matrix.T @ u.T).argmax(dim=1) == wanted).all()):
+                break
+    return LinearMemory(inputs, matrix.detach().numpy().copy(), outputs)

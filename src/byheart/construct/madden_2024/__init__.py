@@ -1,0 +1,7 @@
+"""MFT24: next-token distributions in one decoder layer. `METHOD` is Theorem 5, with self-attention."""
+
+from byheart.construct.madden_2024.theorem import memorise, method
+
+METHOD = method("attention")
+
+__all__ = ["METHOD", "memorise"]

@@ -1,0 +1,195 @@
+"""Fewer neurons than contexts: frozen random features and convex softmax regression for the output matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from byheart.construct.madden_2024.targets import Targets
+from byheart.construct.single_thread import single_thread
+from byheart.theorems import realises
+
+HISTORY = 20
+EVALUATIONS_A_ROUND = 25
+DEFAULT_EVALUATIONS = 3000
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Where the regression stopped.
+
+    coefficients  V in the coordinates of the features
+    whitened      the same in those of the orthonormal features, to start a wider fit from
+    gap_nats      loss minus entropy, a total over all predictions
+    reached       whether the goal was met
+    """
+
+    coefficients: Float[np.ndarray, "n_neurons n_outputs"]
+    whitened: Float[np.ndarray, "n_neurons n_outputs"]
+    gap_nats: float
+    evaluations: int
+    reached: bool
+
+
+class _Loss:
+    """Σ_i c_i KL(π̂_i ‖ softmax(Q_i V)) / Σ c_i and its gradient in V, with no graph kept."""
+
+    def __init__(self, features: torch.Tensor, targets: Targets) -> None:
+        device, dtype = features.device, features.dtype
+        self.features = features
+        counts = torch.from_numpy(np.array(targets.counts)).to(device, dtype)
+        self.total = float(targets.counts.sum())
+        self.weights = counts / self.total
+        self.rows = torch.from_numpy(np.array(targets.rows)).to(device)
+        self.columns = torch.from_numpy(np.array(targets.next_tokens)).to(device)
+        probabilities = torch.from_numpy(np.array(targets.probabilities)).to(device, dtype)
+        self.mass = self.weights[self.rows] * probabilities
+        self.entropy = float(-(self.mass * probabilities.log()).sum())
+        flat = self.rows * targets.n_outputs + self.columns
+        self.flat = flat
+        self.all_right = False
+
+    def __call__(self, coefficients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.features @ coefficients
+        chosen = logits.view(-1)[self.flat]
+        largest, best = logits.max(dim=1, keepdim=True)
+        self.all_right = bool((best[self.rows, 0] == self.columns).all())
+        logits -= largest
+        logits.exp_()
+        sums = logits.sum(dim=1, keepdim=True)
+        loss = (self.weights * (sums.log() + largest).squeeze(1)).sum() - (self.mass * chosen).sum()
+        logits *= (self.weights / sums.squeeze(1)).unsqueeze(1)
+        logits.view(-1).index_add_(0, self.flat, -self.mass)
+        return loss - self.entropy, self.features.T @ logits
+
+
+@realises("MFT24-L2")
+def regress(
+    features: Float[np.ndarray, "n_contexts n_neurons"],
+    targets: Targets,
+    *,
+    goal_nats: float,
+    max_evaluations: int = DEFAULT_EVALUATIONS,
+    start: Float[np.ndarray, "n_started n_outputs"] | None = None,
+    until_right: bool = False,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float64,
+) -> Regression:
+    """Minimise the loss over the output matrix until it is within `goal_nats` of the entropy (MFT24 Lemma 2).
+
+    Convex, so there is one minimum; L-BFGS on orthonormal features (QR), where it is best conditioned. With
+    `until_right` it stops once the likeliest token of every context is one that follows it.
+    `start` begins from a fit with the first few of these features.
+    """
+    q, r = torch.linalg.qr(torch.from_numpy(features).to(device, dtype))
+    scale = float(len(features)) ** 0.5
+    q, r = q * scale, r / scale
+    loss = _Loss(q, targets)
+    # what the features do not span (a neuron that is dead or repeated) is left out by the pseudo-inverse below
+    point = torch.zeros(features.shape[1], targets.n_outputs, device=device, dtype=dtype)
+    if start is not None:
+        point[: len(start)] = torch.from_numpy(start).to(device, dtype)
+    goal = goal_nats / loss.total
+    best, spent, reached = point.clone(), 0, False
+    for value, current, evaluations in _descent(loss, point, max_evaluations):
+        best, spent = current, evaluations
+        reached = loss.all_right if until_right else value <= goal
+        if reached:
+            break
+    final = float(loss(best)[0]) * loss.total
+    whitened = best.cpu().double()
+    coefficients = torch.linalg.lstsq(r.cpu().double(), whitened, driver="gelsd").solution
+    return Regression(coefficients.numpy(), whitened.numpy(), final, spent, bool(reached))
+
+
+def _descent(
+    loss: _Loss, point: torch.Tensor, max_evaluations: int
+) -> Iterator[tuple[float, torch.Tensor, int]]:
+    """L-BFGS with a strong Wolfe line search: (loss, point, evaluations so far) after every few evaluations."""
+    variable = point.clone().requires_grad_(True)
+    optimiser = torch.optim.LBFGS(
+        [variable],
+        max_iter=EVALUATIONS_A_ROUND,
+        max_eval=EVALUATIONS_A_ROUND,
+        history_size=HISTORY,
+        line_search_fn="strong_wolfe",
+        tolerance_grad=0.0,
+        tolerance_change=0.0,
+    )
+    spent, last = 0, float("inf")
+
+    def closure() -> torch.Tensor:
+        nonlocal spent
+        spent += 1
+        with torch.no_grad():
+            value, gradient = loss(variable)
+            variable.grad = gradient
+        return value
+
+    while spent < max_evaluations:
+        with single_thread(loss.features.numel() * point.shape[1]):
+            optimiser.step(closure)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            current = variable.detach().clone()
+            value = float(loss(current)[0])
+        yield value, current, spent
+        if not value < last:  # no progress left in floats
+            return
+        last = value
+
+
+@dataclass(frozen=True, eq=False)
+class SmallestWidth:
+    """The result of a bisection: `fit` has `n_neurons`; one neuron fewer was not found to be enough."""
+
+    n_neurons: int
+    fit: Regression
+    tried: tuple[tuple[int, float, bool], ...]  # (neurons, gap in nats, reached)
+
+
+def smallest_width(
+    features: Float[np.ndarray, "n_contexts n_neurons"],
+    targets: Targets,
+    goal_nats: float,
+    *,
+    max_evaluations: int = DEFAULT_EVALUATIONS,
+    device: str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> SmallestWidth | None:
+    """The fewest of the first features that reach the goal, by bisection; None if all of them do not.
+
+    More features never hurt, so bisection is right up to what `max_evaluations` can reach: a width counts as too
+    small when the fit runs out of them. A wider fit starts from the best narrower one.
+    """
+    low, high = 0, features.shape[1]
+    best: Regression | None = None
+    start: np.ndarray | None = None
+    tried: list[tuple[int, float, bool]] = []
+    width = high
+    while True:
+        fit = regress(
+            features[:, :width],
+            targets,
+            goal_nats=goal_nats,
+            max_evaluations=max_evaluations,
+            start=start,
+            device=device,
+        )
+        tried.append((width, fit.gap_nats, fit.reached))
+        if fit.reached:
+            high, best = width, fit
+        elif width == features.shape[1]:
+            return None
+        else:
+            low, start = width, fit.whitened
+        if progress is not None:
+            progress(len(tried), len(tried) + max(high - low, 1).bit_length())
+        if high - low <= 1:
+            break
+        width = (low + high) // 2
+    assert best is not None
+    return SmallestWidth(high, best, tuple(tried))

@@ -1,0 +1,129 @@
+"""Random features: frozen random neurons and one linear solve for the output matrix (MFT24's algorithm, in floats)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular
+
+from byheart.construct.madden_2024.mixing import mixed_contexts, with_neurons
+from byheart.network.decoder import Decoder
+from byheart.network.decoder_module import run_in_batches, to_decoder_module
+from byheart.network.floats import DTYPES
+from byheart.theorems import realises
+
+SPREAD = 10.0
+"""Standard deviation of pre-activations. Small ones, as in the printed recipe, make the features nearly polynomial and
+the matrix singular in floats; at 10 neurons are nearly steps in random directions."""
+
+OVERSAMPLING = {"float64": 1.0, "float32": 1.25}
+"""Neurons per context: as the theorem has it, and with a quarter more, which keeps the output matrix small enough
+for float32."""
+
+REFINEMENTS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """A decoder whose output matrix solves Φ V = Y, with the estimated condition number of Φ (in the 1-norm)."""
+
+    decoder: Decoder
+    condition: float
+    residual: float
+    largest_output: float
+
+
+def draw_neurons(
+    front: Decoder,
+    mixed: Float[np.ndarray, "n_contexts dim"],
+    n_neurons: int,
+    rng: np.random.Generator,
+    *,
+    spread: float = SPREAD,
+) -> tuple[Float[np.ndarray, "dim n_neurons"], Float[np.ndarray, " n_neurons"]]:
+    """Hidden weights and biases that give pre-activations of standard deviation `spread` on these contexts.
+
+    The mixed contexts are centred and whitened first, so that no direction is drowned by another.
+    """
+    centre = mixed.mean(axis=0)
+    centred = mixed - centre
+    _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
+    sizes = sizes / np.sqrt(len(mixed))
+    keep = sizes > 1e-6 * sizes.max(initial=0.0)
+    whitening = axes[keep].T / sizes[keep]
+    directions = rng.standard_normal((int(keep.sum()), n_neurons))
+    directions *= spread / np.linalg.norm(directions, axis=0)
+    hidden = whitening @ directions
+    # thresholds spread as the data are: each neuron bends where contexts lie
+    anchors = centred[rng.integers(len(mixed), size=n_neurons)] * rng.uniform(0, 1, (n_neurons, 1))
+    bias = -np.einsum("dm,md->m", hidden, anchors + centre)
+    return hidden, bias
+
+
+def features_of(
+    decoder: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
+) -> Float[np.ndarray, "n_contexts n_neurons"]:
+    """Φ: what the neurons say on every context, for the weights as they are kept, computed in float64."""
+    module = to_decoder_module(decoder).double().eval()
+    return run_in_batches(
+        lambda ids: module.features(module.mix(ids)), encoded, max(decoder.hidden_width, 1)
+    ).astype(np.float64)
+
+
+@realises("MFT24-algorithm", "MFT24-T5", "MFT24-T7")
+def solve_by_random_features(
+    front: Decoder,
+    encoded: Int[np.ndarray, "n_contexts seq_len"],
+    logits: Float[np.ndarray, "n_contexts n_outputs"],
+    rng: np.random.Generator,
+    *,
+    n_neurons: int | None = None,
+    spread: float = SPREAD,
+) -> LinearFit:
+    """Give every context its row of `logits` by solving for the output matrix.
+
+    Source:     MFT24, the algorithm after Theorem 5: sample, scale, solve for V.
+    Assumes:    at least as many neurons as contexts (default: `OVERSAMPLING` times as many).
+    Guarantee:  up to the residual that is returned. For float32 the system is that of the rounded hidden weights.
+    Departs:    pre-activations of standard deviation `spread` with free biases, instead of a small ε and b = η·1.
+                Square systems by LU, others by QR for the solution of least norm; each refined.
+    """
+    n_contexts = len(encoded)
+    if n_neurons is None:
+        n_neurons = int(np.ceil(OVERSAMPLING[front.precision] * n_contexts))
+    assert n_neurons >= n_contexts
+    hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng, spread=spread)
+    neurons = with_neurons(front, hidden, bias, np.zeros((n_neurons, logits.shape[1])))
+    features = features_of(neurons, encoded)
+    output, condition = _solve(features, logits)
+    dtype = DTYPES[front.precision]
+    residual = float(np.abs(features @ output.astype(dtype).astype(np.float64) - logits).max(initial=0.0))
+    decoder = with_neurons(front, hidden, bias, output)
+    return LinearFit(decoder, condition, residual, float(np.abs(output).max(initial=0.0)))
+
+
+def _solve(
+    features: Float[np.ndarray, "n_contexts n_neurons"], logits: Float[np.ndarray, "n_contexts n_outputs"]
+) -> tuple[Float[np.ndarray, "n_neurons n_outputs"], float]:
+    """The solution of least norm of Φ V = Y, and the estimated condition number of Φ."""
+    n_contexts, n_neurons = features.shape
+    if n_neurons == n_contexts:
+        factors = lu_factor(features, check_finite=False)
+        size = float(np.abs(features).sum(axis=0).max(initial=0.0))
+        reciprocal, _ = lapack.dgecon(factors[0], size)
+
+        def solve(right: np.ndarray) -> np.ndarray:
+            return np.asarray(lu_solve(factors, right, check_finite=False))
+    else:
+        q, r = qr(features.T, mode="economic", check_finite=False)
+        reciprocal, _ = lapack.dtrcon(r)
+
+        def solve(right: np.ndarray) -> np.ndarray:
+            return np.asarray(q @ solve_triangular(r, right, trans="T", check_finite=False))
+
+    output = solve(logits)
+    for _ in range(REFINEMENTS - 1):
+        output += solve(logits - features @ output)
+    return output, float(1 / reciprocal) if reciprocal > 0 else float("inf")

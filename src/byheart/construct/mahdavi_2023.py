@@ -1,0 +1,200 @@
+"""Mahdavi, Liao & Thrampoulidis (2023): multi-head attention memorises H(min(n, d_h) - 1) + 1 examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.construct.dana_2024.encoders import circle
+from byheart.construct.registry import Assumption, Construction, Method, Statistics, statistics_of
+from byheart.data.dataset import Dataset
+from byheart.data.sequences import VectorSequences
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.network.attention_only import AttentionOnly
+from byheart.network.attention_only_module import to_attention_only_module
+from byheart.network.counting import FLOAT_BITS, Size
+from byheart.network.decoder_module import run_in_batches
+from byheart.network.memory import Memory, Progress
+
+NAME = "mahdavi-2023"
+SCORE_SPREAD = 3.0
+"""Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""
+
+LABEL_DIM = 2
+"""Classes are points on a circle, so two numbers are solved for."""
+
+
+def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
+    """H(min(n, d_h) - 1) + 1, the theorem's number of examples."""
+    return n_heads * (min(n_context, head_dim) - 1) + 1
+
+
+def shared_context_capacity(n_heads: int, n_context: int) -> int:
+    """H(n - 1) + 1, the true ceiling where all examples share a context: softmax patterns sum to one."""
+    return n_heads * (n_context - 1) + 1
+
+
+def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
+    """The least H of the theorem."""
+    step = min(n_context, head_dim) - 1
+    if step < 1:
+        raise AssumptionViolated(
+            f"{NAME} needs at least two context tokens and heads of size two; here {n_context} tokens, size {head_dim}."
+        )
+    return max(1, -((1 - n_examples) // step))
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """Z: what every head brings on every example, (T, H·d), with its rank and condition number."""
+
+    values: Float[np.ndarray, "n_examples n_features"]
+    rank: int
+    condition: float
+
+
+def patterns(network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]) -> Patterns:
+    """The attention before output of every example and its numerical rank."""
+    module = to_attention_only_module(network).double().eval()
+    per_sample = network.n_heads * max(network.seq_len, network.dim)
+    found = run_in_batches(lambda x: module.attend(x, x).flatten(1), vectors, per_sample)
+    sizes = np.linalg.svd(found, compute_uv=False)
+    rank = int((sizes > sizes[0] * max(found.shape) * np.finfo(np.float64).eps).sum())
+    smallest = sizes[min(len(vectors), len(sizes)) - 1]
+    return Patterns(found, rank, float(sizes[0] / smallest) if smallest > 0 else float("inf"))
+
+
+def memorise(
+    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
+) -> Construction:
+    """Compile examples (context vectors and, last, a query vector) into one layer of attention without skip connection.
+
+    Source:     Mahdavi et al. (2023), Theorem 1, as restated by DPC24 section 6: T <= H(r - 1) + 1 with r = min(n, d_h).
+                This proof is reconstructed: full rank of Z is an open, analytic condition, so random heads have it almost
+                surely; then the value and output maps are one linear solve.
+    Assumes:    n < d context vectors of full rank; distinct (context, query) pairs.
+    Guarantee:  the largest logit is the right one, checked natively; the rank of Z is checked before.
+    Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers a class.
+    """
+    unknown = sorted(set(options) - {"head_dim", "n_heads"})
+    if unknown:
+        raise UsageError(f"{NAME} has no option {', '.join(unknown)}; it has head_dim, n_heads.")
+    if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
+        raise AssumptionViolated(
+            f"{NAME} is for vectors with one label a sequence: its queries must be independent, and tokens repeat."
+        )
+    x = data.inputs.values
+    n_examples, seq_len, dim = x.shape
+    n_context = seq_len - 1
+    _check_assumptions(x, n_context, dim)
+    head_dim = _whole(options, "head_dim") or min(n_context, dim)
+    n_heads = _whole(options, "n_heads") or heads_for(n_examples, n_context, head_dim)
+    size = np.sqrt(SCORE_SPREAD / (dim * np.sqrt(head_dim)))
+    network = AttentionOnly(
+        None,
+        rng.standard_normal((n_heads, head_dim, dim)) * size,
+        rng.standard_normal((n_heads, head_dim, dim)) * size,
+        np.zeros((n_heads, LABEL_DIM, dim)),
+        np.tile(np.eye(LABEL_DIM), (n_heads, 1, 1)),
+        circle(data.n_classes),
+        seq_len,
+        skip=False,
+        sees_itself=False,
+    )
+    found = patterns(network, x)
+    if found.rank < n_examples:
+        raise AssumptionViolated(
+            f"{n_heads} heads have rank {found.rank} on these {n_examples} examples.\n  Give more heads with n_heads.",
+            rank=found.rank,
+        )
+    maps = np.linalg.lstsq(found.values, circle(data.n_classes)[data.labels], rcond=None)[0]
+    value = maps.reshape(n_heads, dim, LABEL_DIM).transpose(0, 2, 1)
+    network = AttentionOnly(
+        None,
+        network.query,
+        network.key,
+        np.ascontiguousarray(value),
+        network.output,
+        network.unembedding,
+        seq_len,
+        skip=False,
+        sees_itself=False,
+    )
+    if progress is not None:
+        progress(1, 1)
+    return Construction(
+        memory=Memory(network, data.task, data.label_names, None, True),
+        method=NAME,
+        theorem="MLT23 Theorem 1",
+        assumptions=(
+            Assumption("contexts of full rank, n < d", True, f"n = {n_context}, d = {dim}"),
+            Assumption(
+                "T <= H(min(n, d_h) - 1) + 1",
+                n_examples <= capacity(n_heads, n_context, head_dim),
+                f"{n_examples} examples, capacity {capacity(n_heads, n_context, head_dim)}",
+            ),
+        ),
+        theorem_size=TheoremSize(
+            name="MLT23 Theorem 1",
+            statement="",
+            width=max(dim, n_heads * head_dim),
+            depth=1,
+            parameters=n_heads * dim * (2 * head_dim + 2 * LABEL_DIM),
+            weight_bits=0,
+            assumptions=("any n queries independent", "contexts of rank n"),
+            source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
+        ),
+        notes={"rank": found.rank, "condition": found.condition, "n_heads": n_heads, "head_dim": head_dim},
+        statistics=statistics_of(data),
+    )
+
+
+def _whole(options: Mapping[str, object], name: str) -> int | None:
+    value = options.get(name)
+    if value is None or (isinstance(value, int) and value >= 1):
+        return value
+    raise UsageError(f"{name} is {value!r}; it must be a whole number from 1 on.")
+
+
+def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context: int, dim: int) -> None:
+    if n_context < 2 or n_context >= dim:
+        raise AssumptionViolated(
+            f"{NAME} needs contexts of 2 to d - 1 tokens; here n = {n_context} tokens before the query and d = {dim}."
+        )
+    flat = x.reshape(len(x), -1)
+    if len(np.unique(flat, axis=0)) < len(flat):
+        raise AssumptionViolated(f"{NAME} needs distinct examples; some (context, query) pair occurs twice.")
+    ranks = np.linalg.matrix_rank(x[:, :-1])
+    if (ranks < n_context).any():
+        row = int(np.argmax(ranks < n_context))
+        raise AssumptionViolated(
+            f"{NAME} needs independent context vectors; those of sample {row + 1} have rank {int(ranks[row])} < {n_context}."
+        )
+
+
+def size_of(statistics: Statistics) -> Size:
+    """The size for d_h = min(n, d)."""
+    if statistics.dim is None or statistics.seq_len < 3 or statistics.seq_len - 1 >= statistics.dim:
+        raise AssumptionViolated(
+            f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label a sequence."
+        )
+    n_context, dim = statistics.seq_len - 1, statistics.dim
+    head_dim = min(n_context, dim)
+    n_heads = heads_for(statistics.n_samples, n_context, head_dim)
+    dense = n_heads * (2 * head_dim * dim + LABEL_DIM * dim + LABEL_DIM**2) + LABEL_DIM * statistics.n_classes
+    word = FLOAT_BITS["float64"]
+    return Size(dense, dense, 1, max(dim, n_heads * head_dim), word, word * dense)
+
+
+METHOD = Method(
+    name=NAME,
+    source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
+    tasks=("next-token",),
+    precisions=("float64",),
+    size_of=size_of,
+    build=memorise,
+)

@@ -1,0 +1,175 @@
+"""Rank and Kruskal rank of ψ(abᵀ) (MFT24 Theorems 2 and 3, repaired), decided and not estimated.
+
+The determinants at stake are far below floats: at n = 200 of the order of 10^-20000. Polynomials are decided modulo a prime,
+where a rank is never larger than over the rationals; analytic functions in ball arithmetic (Arb), where a determinant
+whose ball excludes zero is not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from types import ModuleType
+from typing import Any, Literal
+
+from byheart.errors import AssumptionViolated, MissingExtra
+from byheart.theorems import realises
+
+PRIME = 2**61 - 1
+"""A Mersenne prime that fits a machine word."""
+
+FIRST_BITS, MOST_BITS = 256, 1 << 16
+Analytic = Literal["tanh", "gelu", "arctan"]
+
+
+def _flint() -> ModuleType:
+    try:
+        import flint
+    except ImportError:
+        raise MissingExtra("python-flint", "ranks", "deciding a rank") from None
+    return flint
+
+
+@dataclass(frozen=True)
+class PolynomialRank:
+    """The rank of ψ(abᵀ): at least `modular`, at most `most` = min(m, n, |K|). Where the two agree it is decided."""
+
+    modular: int
+    most: int
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether lower and upper bound agree."""
+        return self.modular == self.most
+
+
+def require_positive(b: Sequence[int | Fraction]) -> None:
+    """Raise `AssumptionViolated` unless the entries of b are positive and distinct, as the repaired theorems ask.
+
+    Printed is "nonzero and distinct", which is false: x + x³ with b = (1, -1) has rank 1.
+    """
+    if min(b) <= 0 or len(set(b)) < len(b):
+        raise AssumptionViolated(
+            "Theorems 2 and 3 of MFT24 hold for distinct b > 0; with mixed signs they fail, as x + x³ and b = (1, -1) show."
+        )
+
+
+def polynomial_matrix(
+    coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int = PRIME
+) -> list[list[int]]:
+    """ψ(a_i b_j) mod `prime` for ψ(x) = Σ c_k x^k."""
+    product = _product(coefficients, a, b, prime)
+    return [[int(product[i, j]) for j in range(len(b))] for i in range(len(a))]
+
+
+def _product(coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int) -> Any:
+    """The same as the product of (c_k a_i^k) and (b_j^k), which is how the rank is bounded by the number of terms."""
+    flint = _flint()
+    left = [c * pow(x, k, prime) % prime for x in a for k, c in coefficients.items()]
+    right = [pow(y, k, prime) for k in coefficients for y in b]
+    n_terms = len(coefficients)
+    return flint.nmod_mat(len(a), n_terms, left, prime) * flint.nmod_mat(n_terms, len(b), right, prime)
+
+
+def rank_modulo(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
+    """The rank of an integer matrix modulo a prime: never more than its rank over the rationals."""
+    flint = _flint()
+    flat = [value % prime for row in matrix for value in row]
+    return int(flint.nmod_mat(len(matrix), len(matrix[0]), flat, prime).rank())
+
+
+@realises("MFT24-T2")
+def polynomial_rank(
+    coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int = PRIME
+) -> PolynomialRank:
+    """The rank of ψ(abᵀ) for a polynomial ψ with |K| terms and integers a, b.
+
+    Source:     MFT24 Theorem 2: min(m, n, |K|) for generic a. Repaired: b > 0 (`require_positive`), which this does not ask
+                for, so that the counterexamples can be shown.
+    Guarantee:  the modular rank is a lower bound and min(m, n, |K|) an upper one, both rigorous.
+    """
+    most = min(len(a), len(b), len(coefficients))
+    return PolynomialRank(int(_product(coefficients, a, b, prime).rank()), most)
+
+
+@realises("MFT24-T2", "MFT24-T3")
+def kruskal_rank(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
+    """The largest k such that every k columns are independent modulo the prime; a lower bound on the true one.
+
+    All subsets are tried, so it is meant for small matrices.
+    """
+    n_columns = len(matrix[0])
+    for size in range(1, min(len(matrix), n_columns) + 1):
+        for chosen in combinations(range(n_columns), size):
+            if rank_modulo([[row[j] for j in chosen] for row in matrix], prime) < size:
+                return size - 1
+    return min(len(matrix), n_columns)
+
+
+@dataclass(frozen=True)
+class Determinant:
+    """A ball that holds det ψ(abᵀ): its decimal exponent, and whether it excludes zero."""
+
+    excludes_zero: bool
+    log10_size: float
+    bits: int
+
+
+@realises("MFT24-T3")
+def certified_determinant(
+    activation: Analytic,
+    a: Sequence[Fraction],
+    b: Sequence[Fraction],
+    *,
+    first_bits: int = FIRST_BITS,
+    most_bits: int = MOST_BITS,
+) -> Determinant:
+    """det ψ(abᵀ) in ball arithmetic, with twice the precision until the ball excludes zero or `most_bits` is passed.
+
+    Source:     MFT24 Theorem 3: for generic a the matrix has full rank. Repaired: b > 0.
+    Guarantee:  a ball that excludes zero proves full rank; one that does not proves nothing.
+    """
+    flint = _flint()
+    function = _function(activation, flint)
+    bits = first_bits
+    while True:
+        with _precision(flint, bits):
+            entries = [
+                function(flint.arb(flint.fmpq((x * y).numerator, (x * y).denominator))) for x in a for y in b
+            ]
+            value = flint.arb_mat(len(a), len(b), entries).det()
+            excludes = not bool(value.contains(0))
+            size = _log10(value)
+        if excludes or bits >= most_bits:
+            return Determinant(excludes, size, bits)
+        bits *= 2
+
+
+def _function(activation: Analytic, flint: ModuleType) -> Callable[[Any], Any]:
+    if activation == "tanh":
+        return lambda x: x.tanh()
+    if activation == "arctan":
+        return lambda x: x.atan()
+    return lambda x: x * (1 + (x / flint.arb(2).sqrt()).erf()) / 2
+
+
+def _log10(value: Any) -> float:
+    """log10 of the upper end of |ball|, finite also where a float would be zero."""
+    upper = value.abs_upper()
+    return float("-inf") if bool(upper == 0) else float(upper.log()) / 2.302585092994046
+
+
+class _precision:
+    """Arb's working precision, put back afterwards."""
+
+    def __init__(self, flint: ModuleType, bits: int) -> None:
+        self.context, self.bits = flint.ctx, bits
+
+    def __enter__(self) -> None:
+        self.before = self.context.prec
+        self.context.prec = self.bits
+
+    def __exit__(self, *_: object) -> None:
+        self.context.prec = self.before

@@ -1,0 +1,188 @@
+"""DPC24: one layer of attention alone, at H·d_h + d >= T and beyond, and through the pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import byheart as bh
+from byheart.bounds.dana_2024 import AttentionOnlyShape
+from byheart.construct.dana_2024.compact import fewest_heads, fit_compact
+from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
+from byheart.construct.dana_2024.heads import attention_features, draw_heads
+from byheart.construct.dana_2024.solving import heads_needed, interpolate
+from byheart.construct.dana_2024.theorem import likeliest_sequences
+from byheart.construct.registry import get
+from byheart.errors import UsageError
+from byheart.network.attention_only_module import attention_only_logits
+from byheart.network.counting import size_of_network
+from byheart.theorems import checks
+
+from .story_data import documents
+
+
+def pairs(n_tokens: int) -> np.ndarray:
+    return np.stack(np.meshgrid(range(n_tokens), range(n_tokens), indexing="ij"), -1).reshape(-1, 2)
+
+
+@checks("DPC24-L2", "DPC24-L3")
+@settings(max_examples=200, deadline=None)
+@given(
+    n_heads=st.integers(1, 4),
+    dim=st.integers(2, 4),
+    head_dim=st.integers(1, 4),
+    seq_len=st.integers(2, 6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_generic_heads_have_full_rank(n_heads: int, dim: int, head_dim: int, seq_len: int, seed: int) -> None:
+    head_dim = min(head_dim, dim)
+    rng = np.random.default_rng(seed)
+    wanted = n_heads * head_dim + dim
+    ids = rng.permutation(6**seq_len)[: wanted + 3]
+    rows = np.stack([(ids // 6**place) % 6 for place in range(seq_len)], axis=1)
+    network = draw_heads(6, seq_len, dim, head_dim, n_heads, 2, 3.0, rng)
+    features = attention_features(network, rows)
+    n_lasts = len(np.unique(rows[:, -1]))
+    rank = np.linalg.matrix_rank(features, tol=1e-11)
+    # the skip connection brings no more than the different last tokens: what the paper overlooks
+    assert rank <= n_heads * head_dim + min(dim, n_lasts)
+    if n_lasts >= dim and len(rows) >= wanted and len(rows) - n_lasts >= n_heads * head_dim:
+        assert rank == wanted
+
+
+@checks("DPC24-T1", "DPC24-C1", "DPC24-P3")
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize(("dim", "head_dim"), [(2, 2), (10, 10), (4, 1)])
+def test_all_bigrams_at_equality(dim: int, head_dim: int, precision: str) -> None:
+    rng = np.random.default_rng(0)
+    ids = pairs(12)
+    labels = rng.integers(0, 12, len(ids))
+    encoder = association_encoder(labels, 12, dim)
+    found = interpolate(ids, 12, encoder, rng, head_dim=head_dim, precision=precision)
+    network = found.network
+    shape = AttentionOnlyShape(12, 2, dim, head_dim, network.n_heads)
+    assert 144 <= shape.rank < 144 + head_dim
+    assert sum(w.size for _, w in network.parameters()) == shape.parameters
+    logits = attention_only_logits(network, ids)
+    assert (logits.argmax(axis=1) == labels).all()
+    assert np.abs(logits - encoder.logits).max() < (1e-6 if precision == "float64" else 0.02)
+
+
+@checks("DPC24-T1")
+@pytest.mark.parametrize("seq_len", [1, 3, 16])
+def test_any_logits_of_rank_d_on_sequences_longer_than_d(seq_len: int) -> None:
+    rng = np.random.default_rng(1)
+    ids = np.unique(rng.integers(0, 9, (60, seq_len)), axis=0)
+    encoder = SequenceEncoder(rng.normal(0, 1, (7, 3)), rng.normal(0, 1, (len(ids), 3)))
+    if seq_len == 1:
+        ids, encoder = ids[:3], SequenceEncoder(encoder.unembedding, encoder.embeddings[:3])
+    found = interpolate(ids, 9, encoder, rng, head_dim=3)
+    assert np.abs(attention_only_logits(found.network, ids) - encoder.logits).max() < 1e-7
+    assert found.residual < 1e-7
+
+
+def test_heads_needed() -> None:
+    assert heads_needed(2500, 10, 10) == 249
+    assert heads_needed(2500, 2, 1) == 2498
+    assert heads_needed(3, 5, 2) == 0
+    assert heads_needed(86, 57, 57, n_last_tokens=20) == 2
+
+
+@checks("DPC24-T1")
+def test_the_likeliest_sequences_come_first() -> None:
+    weights = np.array([0.1, 0.4, 0.0, 0.2, 0.3])
+    assert likeliest_sequences(weights, 0.0).tolist() == [1, 4, 3, 0]
+    assert likeliest_sequences(weights, 0.25).tolist() == [1, 4, 3]
+    assert likeliest_sequences(weights, 0.65).tolist() == [1]
+    kept = likeliest_sequences(np.full(100, 0.01), 0.2)
+    assert 80 <= len(kept) <= 81
+
+
+@checks("DPC24-T1")
+def test_what_is_left_out_costs_at_most_its_share_of_the_worst_error() -> None:
+    rng = np.random.default_rng(3)
+    ids, weights = pairs(6), rng.dirichlet(np.full(36, 0.3))
+    encoder = SequenceEncoder(rng.normal(0, 1, (6, 3)), rng.normal(0, 1, (36, 3)))
+    for epsilon in (0.0, 0.05, 0.3):
+        kept = likeliest_sequences(weights, epsilon)
+        chosen = SequenceEncoder(encoder.unembedding, encoder.embeddings[kept])
+        network = interpolate(ids[kept], 6, chosen, rng, head_dim=3).network
+        error = np.linalg.norm(attention_only_logits(network, ids) - encoder.logits, axis=1)
+        assert error[kept].max() < 1e-6
+        # (14): the divergences differ by at most twice the mean norm of the logits' difference
+        assert weights @ error <= epsilon * error.max() + 1e-6
+
+
+def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem() -> None:
+    ids = pairs(10)
+    labels = np.random.default_rng(0).integers(0, 10, 100)
+
+    def fit(n_heads: int):  # type: ignore[no-untyped-def]
+        rng = np.random.default_rng(1)
+        return fit_compact(
+            ids,
+            labels,
+            10,
+            10,
+            rng,
+            dim=5,
+            head_dim=5,
+            n_heads=n_heads,
+            precision="float32",
+            max_evaluations=1000,
+        )
+
+    best, tried = fewest_heads(fit, 0, 8)
+    assert best is not None
+    assert best.accuracy == 1
+    assert best.network.n_heads < heads_needed(100, 5, 5) == 19
+    assert (attention_only_logits(best.network, ids).argmax(axis=1) == labels).all()
+    assert best.network.n_heads == 1 or (best.network.n_heads - 1) in [
+        n for n, accuracy in tried if accuracy < 1
+    ]
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_documents_compile_save_and_load(precision: str, tmp_path: Path) -> None:
+    data = documents(30, 8, 5, seed=1)
+    model = bh.compile(data, method="dana-2024", precision=precision)  # type: ignore[arg-type]
+    assert model.certificate is not None
+    assert model.certificate.distribution is not None
+    assert model.certificate.distribution.max_divergence < (1e-12 if precision == "float64" else 1e-4)
+    model.save(tmp_path / "model")
+    again = bh.load(tmp_path / "model")
+    assert again.certificate == model.certificate
+    assert bh.verify(again, data).holds
+
+
+def test_facts_of_different_lengths() -> None:
+    data = bh.Dataset.from_csv(
+        Path(__file__).parents[3] / "examples" / "capitals.csv", tokenizer="word"
+    ).subset(list(range(40)))
+    model = bh.compile(data, method="dana-2024", precision="float32", dim=8)
+    assert model.certificate is not None
+    assert model.certificate.holds
+    names = [data.label_names[label] for label in data.labels]
+    assert model.predict([data.inputs[i].tolist() for i in range(40)]) == names
+
+
+def test_the_size_is_foretold() -> None:
+    rng = np.random.default_rng(0)
+    data = bh.Dataset.from_arrays(pairs(8), rng.integers(0, 8, 64), task="next-token")
+    built = get("dana-2024").build(data, {"precision": "float64"}, rng, None)
+    assert built.statistics is not None
+    planned, size = get("dana-2024").size_of(built.statistics), size_of_network(built.memory.network)
+    assert (planned.parameters_dense, planned.width) == (size.parameters_dense, size.width)
+    assert built.theorem_size is not None
+    assert built.theorem_size.parameters == size.parameters_dense  # Corollary 1
+
+
+def test_distributions_need_their_dimension() -> None:
+    with pytest.raises(UsageError, match="Proposition 2"):
+        bh.compile(documents(30, 8, 5, seed=1), method="dana-2024", precision="float64", dim=3)
+    with pytest.raises(UsageError, match="colour"):
+        bh.compile(documents(30, 8, 5, seed=1), method="dana-2024", precision="float64", colour=3)

@@ -1,0 +1,137 @@
+"""What MFT24 and DPC24 compare themselves with: MLT23, linear memories, heads as neurons."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import byheart as bh
+from byheart.construct.attention_as_mlp import GELU_SLOPE, RELU_ERROR, heads_for_layer, with_flag
+from byheart.construct.linear_memory import hebbian, pseudo_inverse, random_embeddings, regression
+from byheart.construct.mahdavi_2023 import capacity, heads_for, patterns, shared_context_capacity
+from byheart.construct.registry import get
+from byheart.data.generators import uniform_vectors
+from byheart.errors import AssumptionViolated
+from byheart.network.attention_only import AttentionOnly
+from byheart.network.counting import size_of_network
+
+
+def heads_without_outputs(n_heads: int, head_dim: int, dim: int, seq_len: int, seed: int) -> AttentionOnly:
+    rng = np.random.default_rng(seed)
+    query, key = (rng.standard_normal((n_heads, head_dim, dim)) for _ in range(2))
+    zero = np.zeros((n_heads, 2, dim)), np.zeros((n_heads, 2, 2))
+    return AttentionOnly(None, query, key, *zero, np.zeros((2, 2)), seq_len, skip=False, sees_itself=False)
+
+
+@pytest.mark.parametrize(
+    ("n_context", "dim", "head_dim", "n_heads"), [(4, 8, 4, 5), (4, 8, 2, 5), (6, 16, 4, 8)]
+)
+def test_examples_at_the_bound_are_memorised(n_context: int, dim: int, head_dim: int, n_heads: int) -> None:
+    n_examples = capacity(n_heads, n_context, head_dim)
+    assert heads_for(n_examples, n_context, head_dim) == n_heads
+    data = uniform_vectors(n_examples, n_context + 1, dim, seed=1)
+    model = bh.compile(data, method="mahdavi-2023", head_dim=head_dim)
+    assert model.certificate is not None
+    assert model.certificate.holds
+    assert model.network.n_heads == n_heads  # type: ignore[union-attr]
+    assert model.record["notes"]["rank"] == n_examples
+
+
+def test_the_size_is_foretold() -> None:
+    data = uniform_vectors(16, 5, 8, seed=0)
+    built = get("mahdavi-2023").build(data, {}, np.random.default_rng(0), None)
+    assert built.statistics is not None
+    planned, size = get("mahdavi-2023").size_of(built.statistics), size_of_network(built.memory.network)
+    assert (planned.parameters_dense, planned.depth, planned.width) == (
+        size.parameters_dense,
+        size.depth,
+        size.width,
+    )
+
+
+def test_a_shared_context_has_a_ceiling_that_head_size_does_not_lower() -> None:
+    rng = np.random.default_rng(0)
+    n_context, dim, n_heads = 4, 8, 5
+    ceiling = shared_context_capacity(n_heads, n_context)
+    context = rng.standard_normal((1, n_context, dim)).repeat(ceiling + 1, axis=0)
+    queries = 3 * rng.standard_normal((ceiling + 1, 1, dim))
+    x = np.concatenate([context, queries], axis=1)
+    assert capacity(n_heads, n_context, 1) == 1  # what the formula says of d_h = 1
+    found = patterns(heads_without_outputs(n_heads, 1, dim, n_context + 1, 0), x)
+    assert found.rank == ceiling  # one more example than the ceiling cannot be memorised
+
+
+def test_what_breaks_an_assumption_is_refused() -> None:
+    good = uniform_vectors(5, 4, 8, seed=0)
+    values = np.array(good.inputs.values)  # type: ignore[union-attr]
+    same = values.copy()
+    same[1] = same[0]
+    flat = values.copy()
+    flat[2, 1] = flat[2, 0]
+    for broken, words in ((values[:, :, :3], "2 <= n < d"), (same, "occurs twice"), (flat, "sample 3")):
+        data = bh.Dataset.from_arrays(
+            broken, np.arange(5) if broken is not same else np.array([0, 0, 1, 2, 3])
+        )
+        with pytest.raises(AssumptionViolated, match=words):
+            bh.compile(data, method="mahdavi-2023")
+    with pytest.raises(AssumptionViolated, match="two context tokens"):
+        heads_for(5, 4, 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(dim=st.integers(2, 20), seed=st.integers(0, 2**32 - 1))
+def test_as_many_associations_as_dimensions_are_exact(dim: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs, outputs = random_embeddings(dim, dim, rng), random_embeddings(dim, dim, rng)
+    outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)  # then u_y·u_y is the largest u_y·u
+    labels = rng.permutation(dim)
+    memory = pseudo_inverse(inputs, outputs, labels)
+    if np.linalg.cond(inputs) < 1e6:
+        assert (memory.answers() == labels).all()
+
+
+def test_regression_stores_what_hebb_cannot() -> None:
+    dim, rng = 16, np.random.default_rng(0)
+    n = 45  # N ln N = 171 < d² = 256, where Hebb wants 8 N ln N
+    inputs, outputs = random_embeddings(n, dim, rng), random_embeddings(n, dim, rng)
+    labels = rng.permutation(n)
+    assert (hebbian(inputs, outputs, labels).answers() == labels).mean() < 1
+    assert (regression(inputs, outputs, labels).answers() == labels).all()
+    few = rng.permutation(n)[:4]
+    wide = random_embeddings(4, 512, rng), random_embeddings(4, 512, rng)
+    assert (hebbian(*wide, np.arange(4)).answers() == np.arange(4)).all()
+    assert len(few) == 4
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 6), n_tokens=st.integers(1, 5))
+def test_masked_heads_are_silu_neurons(seed: int, width: int, n_tokens: int) -> None:
+    rng = np.random.default_rng(seed)
+    hidden, bias, outputs = (
+        rng.normal(0, 2, (3, width)),
+        rng.normal(0, 2, width),
+        rng.normal(0, 1, (width, 2)),
+    )
+    x = rng.normal(0, 1, (n_tokens, 3))
+    heads = heads_for_layer(hidden, bias, outputs)
+    expected = torch.nn.functional.silu(torch.from_numpy(x @ hidden + bias)) @ torch.from_numpy(outputs)
+    assert (heads.masked(with_flag(x)) - expected).abs().max() < 1e-13
+    assert (heads.unmasked(with_flag(x), 60.0) - expected).abs().max() < 1e-12
+    assert heads.parameters == width * (3 * 4 + 2)
+
+
+def test_a_weak_penalty_leaks_and_other_activations_are_near() -> None:
+    rng = np.random.default_rng(0)
+    hidden, bias, outputs = rng.normal(0, 1, (3, 4)), rng.normal(0, 1, 4), np.ones((4, 1)) / 4
+    x = rng.normal(0, 1, (6, 3))
+    before = torch.from_numpy(x @ hidden + bias)
+    weights = torch.from_numpy(outputs)
+    heads = heads_for_layer(hidden, bias, outputs)
+    assert (heads.unmasked(with_flag(x), 3.0) - heads.masked(with_flag(x))).abs().max() > 1e-3
+    as_gelu = heads_for_layer(hidden, bias, outputs, slope=GELU_SLOPE).masked(with_flag(x))
+    assert (as_gelu - torch.nn.functional.gelu(before) @ weights).abs().max() <= 0.0203
+    as_relu = heads_for_layer(hidden, bias, outputs, slope=100.0).masked(with_flag(x))
+    assert (as_relu - torch.relu(before) @ weights).abs().max() <= RELU_ERROR / 100

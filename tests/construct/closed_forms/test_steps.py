@@ -1,0 +1,143 @@
+"""MFT24 at d = 1: contexts told apart on a line, and neurons that are steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from byheart.construct.madden_2024.mixing import draw_mixing, injectivity, mixed_contexts
+from byheart.construct.madden_2024.steps import SATURATION, solve_by_steps, step_logits
+from byheart.construct.madden_2024.targets import Targets, sequences_from_rows
+from byheart.errors import AssumptionViolated
+from byheart.network.decoder import Decoder
+from byheart.network.decoder_module import decoder_logits
+from byheart.network.floats import DTYPES
+from byheart.theorems import checks
+
+from .story_data import document_targets
+
+KINDS = ("attention", "averaging")
+
+
+def front_of(
+    targets: Targets, kind: str, seed: int = 0, precision: str = "float64"
+) -> tuple[Decoder, np.ndarray]:
+    contexts = targets.contexts
+    rng = np.random.default_rng(seed)
+    front = draw_mixing(
+        kind,  # type: ignore[arg-type]
+        contexts.n_vocab,
+        contexts.max_len,
+        1,
+        targets.n_outputs,
+        rng,
+        precision=precision,
+    )
+    return front, contexts.padded(front.pad, front.seq_len)
+
+
+@checks("MFT24-T4", "MFT24-T6")
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_contexts_of_three_tokens_up_to_length_four_are_told_apart(kind: str) -> None:
+    every = [np.stack(np.meshgrid(*[range(3)] * n, indexing="ij"), -1).reshape(-1, n) for n in range(1, 5)]
+    rng = np.random.default_rng(0)
+    front = draw_mixing(kind, 3, 4, 1, 2, rng)  # type: ignore[arg-type]
+    encoded = np.concatenate([sequences_from_rows(rows, 3).padded(3, 4) for rows in every])
+    assert len(encoded) == 3 + 9 + 27 + 81
+    found = injectivity(front, encoded)
+    assert found.holds
+    assert found.min_gap > 0
+    assert found.min_abs > 0.1  # z and u are positive
+    # the theorems speak of distinct contexts: a repeated one is a gap of zero
+    assert not injectivity(front, encoded[[0, 0, 1]]).holds
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_are_those_of_the_formulas(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    front = draw_mixing(kind, 5, 3, 1, 2, rng)  # type: ignore[arg-type]
+    z = front.tokens[:, 0]
+    context = np.array([4, 0, 2])
+    if kind == "attention":
+        assert front.positions is not None
+        x = z[context] + front.positions[:, 0]
+        weights = np.exp(x * x[-1])
+        expected = x @ weights / weights.sum()
+    else:
+        expected = front.mixing.shares @ z[context]  # type: ignore[union-attr]
+    assert mixed_contexts(front, context[None, :])[0, 0] == pytest.approx(expected, rel=1e-14)
+
+
+@checks("MFT24-T5", "MFT24-T7", "MFT24-Def1")
+@settings(max_examples=200, deadline=None)
+@given(
+    n_contexts=st.integers(1, 12),
+    n_outputs=st.integers(2, 5),
+    kind=st.sampled_from(KINDS),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_logits_on_any_contexts_are_reached_exactly(
+    n_contexts: int, n_outputs: int, kind: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(4**4)[:n_contexts]
+    rows = np.stack([(ids // 4**place) % 4 for place in range(4)], axis=1)
+    front = draw_mixing(kind, 4, 4, 1, n_outputs, rng)  # type: ignore[arg-type]
+    wanted = rng.normal(0, 10, (n_contexts, n_outputs))
+    try:
+        steps = solve_by_steps(front, rows, wanted)
+    except AssumptionViolated:
+        return  # an unlucky draw, refused with a reason
+    assert steps.decoder.hidden_width == n_contexts  # m = n
+    assert steps.grid_bits is not None
+    assert np.abs(steps.targets - wanted).max() <= 2.0 ** -(steps.grid_bits + 1)
+    assert (decoder_logits(steps.decoder, rows) == steps.targets).all()
+    assert (step_logits(steps) == steps.targets).all()
+
+
+@checks("MFT24-T5", "MFT24-T7")
+@pytest.mark.parametrize("kind", KINDS)
+def test_distributions_are_reached_to_the_last_digit(kind: str) -> None:
+    targets = document_targets()
+    front, encoded = front_of(targets, kind)
+    steps = solve_by_steps(front, encoded, targets.logits(40.0))
+    divergence = targets.divergences(decoder_logits(steps.decoder, encoded))
+    assert 0 < divergence.max() < 1e-15
+    assert targets.gap_nats(divergence) < 1e-12
+
+
+def test_order_of_summation_changes_nothing() -> None:
+    targets = document_targets(seed=3)
+    front, encoded = front_of(targets, "averaging")
+    decoder = solve_by_steps(front, encoded, targets.logits(40.0)).decoder
+    order = np.random.default_rng(0).permutation(decoder.hidden_width)
+    shuffled = Decoder(
+        decoder.embedding,
+        decoder.mixing,
+        decoder.hidden[:, order],
+        decoder.bias[order],
+        decoder.logits[order],
+        decoder.activation,
+    )
+    assert (decoder_logits(decoder, encoded) == decoder_logits(shuffled, encoded)).all()
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_tanh_is_one_to_the_last_bit_from_saturation_on(precision: str) -> None:
+    import torch
+
+    start = torch.tensor(SATURATION[precision], dtype=getattr(torch, precision))
+    for x in (start, 2 * start, 1e6 * start):
+        assert torch.tanh(x) == 1
+        assert torch.tanh(-x) == -1
+    assert torch.tanh(start / 2.5) < 1  # so the limit is not far below
+
+
+def test_images_that_lie_too_close_are_refused() -> None:
+    targets = document_targets(n_documents=400, n_vocab=30)
+    front, encoded = front_of(targets, "attention", precision="float32")
+    assert front.tokens.dtype == DTYPES["float32"]
+    with pytest.raises(AssumptionViolated, match="random-features"):
+        solve_by_steps(front, encoded, targets.logits(22.0))
