@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from byheart.measure import matmul, objective
+from byheart.measure import objective
 from byheart.measure.families import Model
 from byheart.measure.plan import Training
 from byheart.measure.problem import Problem, problem_of_documents, problem_of_labels
@@ -273,37 +273,66 @@ def side_by_side(case: str, n_models: int, seconds: float, n_processes: int) -> 
     return float(total)
 
 
+def _compiled(case: str, n_models: int) -> Any:
+    """A stepper compiled for this CPU, or None where there is no C++ compiler."""
+    model, problem, plan = CASES[case]()
+    stack = make_stack([model] * n_models, [problem] * n_models, range(n_models))
+    stepper = make_stepper(stack, [plan] * n_models, "compile")
+    try:
+        stepper.run(1)
+    except Exception as error:
+        print(f"not compiled: {type(error).__name__}")
+        return None
+    return stepper
+
+
+def _ratio(rates: list[float], others: list[list[float]]) -> float:
+    """Median over the rounds of a rate against the best of the others in the same round."""
+    return statistics.median(rate / max(rest) for rate, *rest in zip(rates, *others, strict=True))
+
+
 def on_cpu(quick: bool) -> dict[str, Any]:
-    """Rounds alternate between the ways, so that a busy machine slows all of them alike; medians are kept."""
+    """Rounds go through all ways in turn, so that a busy machine slows all of them alike; ratios are taken per round."""
     device, result = torch.device("cpu"), {}
-    rounds, seconds = (1, 0.5) if quick else (5, 1.0)
+    rounds, seconds = (1, 0.5) if quick else (3, 1.0)
     sizes = {"DPC24": 8, "MFT24": 4, "KS25": 4}
     for case in ["DPC24"] if quick else CASES:
         kept: dict[str, list[float]] = {}
-        shares: list[float] = []
+        one, two = f"stack of {sizes[case]}, 1 process", f"stack of {sizes[case]}, 2 processes"
+        built = f"stack of {sizes[case]}, compiled, 1 process"
+        alone, paired = "one at a time, 1 thread", "one at a time, 2 threads"
+        compiled = None if quick or case != "DPC24" else _compiled(case, sizes[case])
         for _ in range(rounds):
-            for threads in (1, 2):
+            for threads, name in ((1, alone), (2, paired)):
                 torch.set_num_threads(threads)
-                kept.setdefault(f"one at a time, {threads} threads", []).append(
-                    solo_rate(case, device, seconds)
-                )
+                kept.setdefault(name, []).append(solo_rate(case, device, seconds))
             torch.set_num_threads(1)
-            name = f"stack of {sizes[case]}, 1 process"
-            kept.setdefault(name, []).append(stacked_rate(case, device, seconds, sizes[case], "eager"))
+            kept.setdefault(one, []).append(stacked_rate(case, device, seconds, sizes[case], "eager"))
+            kept.setdefault(two, []).append(side_by_side(case, sizes[case], 2 * seconds, 2))
+            if compiled is not None:
+                kept.setdefault(built, []).append(rate(compiled.run, device, seconds, sizes[case]))
             # The processor's own time: what a busy machine takes away counts for neither side.
             pure = solo_rate(case, device, seconds / 2, time.process_time)
             stacked = stacked_rate(case, device, seconds / 2, sizes[case], "eager", time.process_time)
-            shares.append(stacked / pure)
-        if not quick:
-            name = f"stack of {sizes[case]}, 2 processes"
-            kept[name] = [side_by_side(case, sizes[case], 3.0, 2) for _ in range(2)]
-        result[case] = _summary({name: statistics.median(values) for name, values in kept.items()})
-        result[case]["ratio_of_processor_time"] = statistics.median(shares)
-        _show(case, result[case])
-        print(
-            f"  one thread each, by processor time: {result[case]['ratio_of_processor_time']:.1f} times",
-            flush=True,
-        )
+            kept.setdefault("by processor time", []).append(stacked / pure)
+        rates = {name: values for name, values in kept.items() if name != "by processor time"}
+        result[case] = {
+            "model_steps_per_second": {name: statistics.median(values) for name, values in rates.items()},
+            "ratios": {
+                "1 process to 1 thread, by processor time": statistics.median(kept["by processor time"]),
+                **{
+                    f"{name}, to 1 thread": _ratio(rates[name], [rates[alone]])
+                    for name in (one, built)
+                    if name in rates
+                },
+                f"{two}, to the better of 1 and 2 threads": _ratio(rates[two], [rates[alone], rates[paired]]),
+            },
+        }
+        print(case)
+        for name, value in result[case]["model_steps_per_second"].items():
+            print(f"  {name:60} {value:12,.0f} model-steps/s")
+        for name, value in result[case]["ratios"].items():
+            print(f"  {name:60} {value:12.1f} times", flush=True)
     return result
 
 
@@ -312,28 +341,25 @@ def on_gpu(quick: bool) -> dict[str, Any]:
     seconds, result = (0.5, {}) if quick else (2.0, {})
     variants = {
         "DPC24": [
-            ("graph", 512, "counts"), ("graph", 512, "rows"), ("graph", 1024, "counts"), ("graph", 2048, "counts"),
-            ("graph", 1024, "rows"), ("compile", 512, "counts"), ("compile", 512, "rows"), ("compile", 1024, "rows"),
-            ("compile", 512, "fused rows"), ("compile", 512, "fused counts"), ("autotune", 512, "rows"),
+            ("graph", 512, "counts"), ("graph", 1024, "rows"),
+            ("compile", 512, "counts"), ("compile", 512, "rows"), ("compile", 1024, "rows"), ("compile", 2048, "rows"),
         ],
-        "MFT24": [("graph", 128, "counts"), ("graph", 512, "counts"), ("compile", 512, "counts")],
-        "KS25": [("graph", 128, "counts"), ("graph", 512, "counts"), ("compile", 512, "counts")],
+        "MFT24": [("graph", 512, "counts"), ("compile", 512, "counts")],
+        "KS25": [("graph", 512, "counts"), ("compile", 512, "counts")],
     }  # fmt: skip
     rates: dict[str, dict[str, float]] = {}
     errors: dict[str, str] = {}
     memory: dict[str, float] = {}
     for case in CASES:
         rates[case] = {"one at a time, eager": solo_rate(case, device, seconds)}
+        print(f"{case}: one at a time, eager: {rates[case]['one at a time, eager']:,.0f}/s", flush=True)
     # Cheap variants of all cases first, then the compiled ones while time is left.
     queue = [(case, *variant) for case in CASES for variant in variants[case]]
-    for case, engine, n_models, form in sorted(
-        queue, key=lambda entry: ("graph", "compile", "autotune").index(entry[1])
-    ):
+    for case, engine, n_models, form in sorted(queue, key=lambda entry: entry[1] == "compile"):
         if time.perf_counter() - began > TIME_LIMIT:
             errors[f"{case} {engine} {n_models} {form}"] = "not begun: out of time"
             continue
-        objective.COUNTS_UP_TO = 4 if form.endswith("counts") else 0
-        matmul.FUSED_UP_TO = 64 if form.startswith("fused") else 0
+        objective.COUNTS_UP_TO = 4 if form == "counts" else 0
         name = f"stack of {n_models}, {engine}" + (f", {form}" if case == "DPC24" else "")
         try:
             torch.cuda.reset_peak_memory_stats()

@@ -71,6 +71,7 @@ def test_measure_list_export_compare(folder: Path) -> None:
     assert {record["status"] for record in document["records"]} == {"done"}
     again = call(measure, "spec.toml", "--device", "cpu")
     assert "attention-only" in again.stdout
+    assert "n_heads=2" in again.stdout
     assert "4 runs" in call(runs, "list").stdout
     listed = json.loads(
         call(runs, "list", "--json", "--where", "sizes.n_heads=2", "--where", "seed<1").stdout
@@ -84,11 +85,25 @@ def test_measure_list_export_compare(folder: Path) -> None:
     assert len(rows) == len(table) == 4
     assert [float(row["measured.loss"]) for row in rows] == [row["measured.loss"] for row in table]
     compared = json.loads(call(runs, "compare", "--json").stdout)["settings"]
-    assert [group["setting"] for group in compared] == [{"sizes.n_heads": 1}, {"sizes.n_heads": 2}] or [
-        group["setting"] for group in compared
-    ] == [{"sizes.n_heads": 2}, {"sizes.n_heads": 1}]
+    assert [group["setting"] for group in compared] == [{"sizes.n_heads": 1}, {"sizes.n_heads": 2}]
     assert all(group["n_records"] == 2 and group["interval"] for group in compared)
     assert "mean loss" in call(runs, "compare", "--metric", "loss").stdout
+
+
+def test_runs_are_fitted(folder: Path) -> None:
+    (folder / "spec.toml").write_text(SPEC.replace("[1, 2]", "[1, 2, 3, 4]"))
+    call(measure, "spec.toml", "--device", "cpu")
+    document = json.loads(call(runs, "fit", "--x", "sizes.n_heads", "--y", "n_parameters", "--json").stdout)
+    best = document["fits"][0]
+    # A head as written costs 4 d d_h = 36 parameters, whatever the rest.
+    assert best["law"] == "linear"
+    assert best["coefficients"]["slope"]["value"] == pytest.approx(36)
+    assert (
+        "R²"
+        in call(runs, "fit", "--x", "sizes.n_heads", "--law", "linear", "--up-to-first-above", "0.9").stdout
+    )
+    with pytest.raises(UsageError, match="must be numbers"):
+        call(runs, "fit", "--x", "family")
 
 
 def test_helpers_share_the_store(folder: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from byheart.errors import UsageError
 from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
 from byheart.measure.families import Model
-from byheart.measure.matmul import bmm, fused_product
+from byheart.measure.matmul import bmm
 from byheart.measure.plan import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import make_stepper
@@ -90,19 +90,18 @@ def test_the_memory_estimate_covers_the_peak() -> None:
     assert 0.3 * estimate < peak < estimate
 
 
-def test_fused_products_are_products() -> None:
+def test_products_are_products() -> None:
     generator = torch.Generator().manual_seed(0)
     left = torch.randn(5, 3, 7, generator=generator, dtype=torch.float64, requires_grad=True)
     right = torch.randn(5, 7, 40, generator=generator, dtype=torch.float64, requires_grad=True)
     expected = torch.bmm(left, right)
-    for product in (fused_product, bmm):
-        found = product(left, right)
-        torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
-        torch.testing.assert_close(
-            torch.autograd.grad(found.square().sum(), (left, right)),
-            torch.autograd.grad(torch.bmm(left, right).square().sum(), (left, right)),
-            rtol=1e-12,
-            atol=1e-12,
-        )
+    found = bmm(left, right)
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(
+        torch.autograd.grad(found.square().sum(), (left, right)),
+        torch.autograd.grad(torch.bmm(left, right).square().sum(), (left, right)),
+        rtol=1e-12,
+        atol=1e-12,
+    )
     tall = bmm(right.transpose(1, 2), left.transpose(1, 2))  # 40 rows, 3 columns: written transposed
     torch.testing.assert_close(tall, expected.transpose(1, 2), rtol=1e-13, atol=1e-13)

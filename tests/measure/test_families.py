@@ -22,7 +22,7 @@ from byheart.measure.families import FAMILIES, Model, checked, family_of
 from byheart.measure.objective import answers, batch_losses, measured, total_losses
 from byheart.measure.problem import problem_of_documents
 from byheart.measure.stack import Stack, make_stack
-from tests.measure.problems import pairs, sentences, stories
+from tests.measure.problems import clouds, pairs, sentences, stories
 
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-12
@@ -207,5 +207,11 @@ def test_every_family_is_documented_and_refuses_nonsense() -> None:
         assert all(field.meaning for field in (*family.size_fields, *family.option_fields))
         with pytest.raises(UsageError, match="has no size or option"):
             checked(family, Model(name, {"beauty": 3}))
+    for name, sizes in (
+        ("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}),
+        ("one-layer-decoder", {"hidden_width": 2}),
+    ):
+        with pytest.raises(UsageError, match="takes token ids; these data are vectors"):
+            make_stack([Model(name, sizes)], [clouds(5, 0)], [0])
     with pytest.raises(UsageError, match="there are: uniform-attention"):
         family_of("rnn")

@@ -38,10 +38,10 @@ class Interrupted(ByheartError):
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "eager", "graph", "compile", "autotune"]),
+    type=click.Choice(["auto", "eager", "graph", "compile"]),
     default="auto",
     show_default=True,
-    help="How steps are made; all but eager are for GPUs.",
+    help="How steps are made; graph is for GPUs.",
 )
 @click.option(
     "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to train with."
@@ -149,6 +149,8 @@ def _gib(n_bytes: int) -> str:
 
 
 def _show(specification: Specification, measurement: Measurement, as_json: bool) -> None:
+    from byheart.measure.tabulate import labels, row_of
+
     if as_json:
         echo_json(
             {
@@ -166,19 +168,22 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
     if measurement.capacities:
         _show_capacities(specification, measurement)
         return
+    shown = measurement.records[:MOST_ROWS]
+    shared, own = labels([row_of(record) for record in shown])
+    click.echo(f"{shared}\n")
     rows = [
         (
-            _sizes(record),
+            text or "-",
             str(record.config["seed"]),
             count(record.n_parameters),
             record.status,
             ratio(record.measured["loss"]),
             ratio(record.measured["accuracy"]),
         )
-        for record in measurement.records[:MOST_ROWS]
+        for record, text in zip(shown, own, strict=True)
     ]
     show_table(
-        ("model", "seed", "parameters", "status", "loss", "accuracy"),
+        ("setting", "seed", "parameters", "status", "loss", "accuracy"),
         rows,
         numbers=(1, 2, 4, 5),
         first_width=50,
@@ -191,16 +196,19 @@ def _show_capacities(specification: Specification, measurement: Measurement) -> 
     assert specification.search is not None
     axis = specification.search.axis
     rows = []
-    for found in measurement.capacities:
+    settings = [
+        {**found.point["training"], **found.point["data"], **found.point["model"]}
+        for found in measurement.capacities
+    ]
+    apart = [name for name in settings[0] if len({repr(setting.get(name)) for setting in settings}) > 1]
+    for found, setting in zip(measurement.capacities, settings, strict=True):
         capacity = found.capacity
         interval = (
             "-" if capacity.interval is None else f"{capacity.interval[0]:.4g} to {capacity.interval[1]:.4g}"
         )
-        setting = {**found.point["model"], **found.point["data"]}
-        setting.pop(specification.search.field, None)
         rows.append(
             (
-                ", ".join(f"{name}={value}" for name, value in setting.items()),
+                ", ".join(f"{name}={setting.get(name)}" for name in apart) or "-",
                 "-" if capacity.estimate is None else f"{capacity.estimate:.4g}",
                 interval,
                 f"{len(capacity.brackets) - capacity.n_open}/{len(capacity.brackets)}",
@@ -208,16 +216,10 @@ def _show_capacities(specification: Specification, measurement: Measurement) -> 
             )
         )
     show_table(
-        ("setting", f"{specification.search.goal} {axis}", "95% interval", "seeds settled", "runs per seed"),
+        ("setting", f"{specification.search.goal} {axis}", "95% interval", "settled", "runs each"),
         rows,
-        numbers=(1, 3, 4),
-        first_width=50,
+        numbers=(1, 2, 3, 4),
     )
-
-
-def _sizes(record: Record) -> str:
-    sizes = ", ".join(f"{name}={value}" for name, value in record.config["sizes"].items())
-    return f"{record.config['family']} {sizes}"
 
 
 def _as_json(record: Record) -> dict[str, Any]:

@@ -39,25 +39,28 @@ def command() -> None:
 @output_options
 def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
     """List runs. Columns for --where are those of `byheart runs export`, such as sizes.n_heads."""
+    from byheart.measure.tabulate import labels
+
     rows = _rows(path, where)
     if as_json:
         echo_json({"store": str(path), "runs": [_plain(row) for row in rows]})
         return
-    click.echo(f"{count(len(rows))} runs\n")
+    shared, own = labels(rows)
+    click.echo(f"{count(len(rows))} runs{': ' if shared else ''}{shared}\n")
     shown = [
         (
             row["key"][:12],
-            row["family"] + " " + ", ".join(f"{k[6:]}={v}" for k, v in row.items() if k.startswith("sizes.")),
+            text or "-",
             str(row["seed"]),
             row["status"],
             count(row["n_parameters"]),
             ratio(row["measured.loss"]),
             ratio(row["measured.accuracy"]),
         )
-        for row in rows[:MOST_ROWS]
+        for row, text in zip(rows[:MOST_ROWS], own, strict=False)
     ]
     if shown:
-        headers = ("run", "model", "seed", "status", "parameters", "loss", "accuracy")
+        headers = ("run", "setting", "seed", "status", "parameters", "loss", "accuracy")
         show_table(headers, shown, numbers=(2, 4, 5, 6))
     if len(rows) > MOST_ROWS:
         click.echo(f"\n{len(rows) - MOST_ROWS} more: narrow them with --where, or export them.")
@@ -111,6 +114,61 @@ def compare_runs(path: Path, where: tuple[str, ...], by: tuple[str, ...], metric
     ]
     headers = (*columns, "runs", f"mean {metric}", "95% interval")
     show_table(headers, rows, numbers=tuple(range(len(columns) + 2)))
+
+
+@command.command("fit")
+@store_options
+@click.option("--x", required=True, metavar="COLUMN", help="What varies, such as sizes.n_heads.")
+@click.option("--y", default="accuracy", show_default=True, metavar="COLUMN", help="What is fitted.")
+@click.option(
+    "--law",
+    "laws",
+    multiple=True,
+    type=click.Choice(["linear", "quadratic", "square-root", "power", "constant"]),
+    help="Laws to fit, the best first (default: all that apply).",
+)
+@click.option(
+    "--up-to-first-above",
+    "ceiling",
+    type=float,
+    help="Fit points up to the first x whose mean y exceeds this.",
+)
+@output_options
+def fit_runs(
+    path: Path,
+    where: tuple[str, ...],
+    x: str,
+    y: str,
+    laws: tuple[str, ...],
+    ceiling: float | None,
+    as_json: bool,
+) -> None:
+    """Fit laws to stored runs, with 95% bootstrap intervals over seeds."""
+    from byheart.measure.fits import compare, up_to_first_above
+    from byheart.measure.tabulate import points
+
+    xs, ys = points(_rows(path, where), x, y)
+    cut_off = None if ceiling is None else up_to_first_above(ceiling)
+    if not laws:  # a power law is fitted in logarithms
+        laws = ("linear", "quadratic", "square-root", *(("power",) if min(xs + ys, default=0) > 0 else ()))
+    found = compare(xs, ys, laws, cut_off=cut_off)
+    if as_json:
+        echo_json({"store": str(path), "x": x, "y": y, "fits": found})
+        return
+    click.echo(f"{found[0].n_points} runs at {found[0].n_distinct} values of {x}; {found[0].cut_off}\n")
+    rows = [
+        (
+            fitted.formula,
+            "\n".join(
+                f"{name} {value.value:.3g} ({value.low:.3g}, {value.high:.3g})"
+                for name, value in fitted.coefficients.items()
+            ),
+            f"{fitted.r_squared:.4f}",
+            f"{fitted.aicc:.1f}",
+        )
+        for fitted in found
+    ]
+    show_table(("law", "coefficients, 95% interval", "R²", "AICc"), rows, numbers=(2, 3))
 
 
 def _rows(path: Path, where: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -19,13 +19,13 @@ from byheart.measure.stack import make_stack
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 # Beyond this many models a step of our sizes gains nothing more: a CPU runs out of cache, a GPU is full.
-BEST_STACK = {"cpu": 16, "cuda": 1024}
+BEST_STACK = {"cpu": 8, "cuda": 1024}
 SHARE_OF_FREE_MEMORY = {"cpu": 0.5, "cuda": 0.8}
 
 # Weights, gradient, two moments, and copies made by an update.
 OPTIMISER_COPIES = 7
 # Saved activations are met by gradients of the same size, not all at once; measured peaks stay below this factor.
-ACTIVATION_COPIES = 2.5
+ACTIVATION_COPIES = 3.0
 
 
 def choose_device(name: str = "auto") -> torch.device:

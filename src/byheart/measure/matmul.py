@@ -13,9 +13,6 @@ from torch import Tensor
 
 WIDE = 32  # columns from which a plain product is as fast
 
-# In compiled steps on a GPU, products with no side longer than this are written as sums that the compiler fuses; 0: none.
-FUSED_UP_TO = 0
-
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
     n_rows, n_columns = left.shape[1], right.shape[2]
@@ -41,16 +38,9 @@ class _WideProduct(torch.autograd.Function):
         )
 
 
-def fused_product(left: Tensor, right: Tensor) -> Tensor:
-    """The same product as a sum of broadcast products: one kernel when compiled, far too much memory when not."""
-    return (left.unsqueeze(3) * right.unsqueeze(1)).sum(dim=2)
-
-
 def bmm(left: Tensor, right: Tensor) -> Tensor:
     """(batch, m, k) times (batch, k, n), as torch.bmm."""
-    if left.device.type == "cpu":
-        product: Tensor = _WideProduct.apply(left, right)  # type: ignore[no-untyped-call]
-        return product
-    if torch.compiler.is_compiling() and max(*left.shape[1:], right.shape[2]) <= FUSED_UP_TO:
-        return fused_product(left, right)
-    return torch.bmm(left, right)
+    if left.device.type != "cpu":
+        return torch.bmm(left, right)
+    product: Tensor = _WideProduct.apply(left, right)  # type: ignore[no-untyped-call]
+    return product

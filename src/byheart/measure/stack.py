@@ -88,6 +88,8 @@ def make_stack(
             raise UsageError(
                 "models of one stack must share the loss, the token read and the kind of inputs."
             )
+    if first.n_vocab == 0 and not family.takes_vectors:
+        raise UsageError(f"family {family.name} takes token ids; these data are vectors.", family=family.name)
     layout = Layout.of([family.shapes(m, p) for m, p in zip(models, problems, strict=True)])
     device = torch.device(device)
     inputs = _inputs(tuple(problems), device, dtype)

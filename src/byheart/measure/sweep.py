@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name, free_bytes
+from byheart.measure.devices import (
+    BEST_STACK,
+    DTYPES,
+    bytes_per_model,
+    choose_device,
+    device_name,
+    free_bytes,
+)
 from byheart.measure.packing import pack
 from byheart.measure.records import Run, record_of
 from byheart.measure.sources import problem_of
@@ -87,6 +94,7 @@ class _Sweep:
         self.n_trained = 0
         self.renewed = 0.0
         self.n_stored = 0
+        self.bytes: dict[str, int] = {}
 
     def run(self) -> SweepReport:
         stored = self.store.stored(self.runs)
@@ -95,7 +103,11 @@ class _Sweep:
         try:
             while pending and not self._is_late():
                 for batch in pack(
-                    pending, memory=free_bytes(self.device), most=self.most, device=self.device
+                    pending,
+                    memory=free_bytes(self.device),
+                    most=self.most,
+                    device=self.device,
+                    measure=self._bytes,
                 ):
                     if self._is_late():
                         break
@@ -114,6 +126,12 @@ class _Sweep:
             self.store.release()
         seconds = time.monotonic() - self.began
         return SweepReport(len(self.runs), n_found, self.n_trained, seconds, not pending)
+
+    def _bytes(self, run: Run) -> int:
+        """Memory of a run, measured once: while others are at work this is asked again and again."""
+        if run.key not in self.bytes:
+            self.bytes[run.key] = bytes_per_model(run.model, problem_of(run.data), run.training, self.device)
+        return self.bytes[run.key]
 
     def _is_late(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline

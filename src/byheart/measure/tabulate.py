@@ -137,7 +137,41 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in by), []).append(row.get(metric, math.nan))
-    return [_compared(dict(zip(by, setting, strict=True)), values) for setting, values in groups.items()]
+    ordered = sorted(
+        groups.items(),
+        key=lambda group: [(isinstance(v, str), str(v) if isinstance(v, str) else v or 0) for v in group[0]],
+    )
+    return [_compared(dict(zip(by, setting, strict=True)), values) for setting, values in ordered]
+
+
+def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float]]:
+    """Two columns as numbers, for a fit: rows that lack one of them are left out; texts are refused."""
+    known = columns_of(rows)
+    found: list[tuple[float, float]] = []
+    names = [name if name in known else f"measured.{name}" for name in (x, y)]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+    for row in rows:
+        pair = [row.get(name) for name in names]
+        if any(isinstance(value, str) for value in pair):
+            raise UsageError(f"`{x}` and `{y}` must be numbers; got {pair[0]!r} and {pair[1]!r}.")
+        if pair[0] is not None and pair[1] is not None:
+            found.append((float(pair[0]), float(pair[1])))
+    return [one for one, _ in found], [other for _, other in found]
+
+
+def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
+    """What the rows have in common, and what tells each apart, as short texts for people."""
+    apart = differing(rows)
+    shared = [
+        f"{name.partition('.')[2]}={value}"
+        for name, value in (rows[0].items() if rows else ())
+        if name.startswith(("sizes.", "options.")) and name not in apart
+    ]
+    family = [] if "family" in apart or not rows else [rows[0]["family"]]
+    own = [", ".join(f"{name.rpartition('.')[2]}={row.get(name)}" for name in apart) for row in rows]
+    return ", ".join([*family, *shared]), own
 
 
 def differing(rows: Sequence[Row]) -> list[str]:

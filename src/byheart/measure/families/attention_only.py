@@ -39,6 +39,7 @@ class AttentionOnly:
 
     name = "attention-only"
     source = "DPC24 equations (1)-(2) and its code"
+    takes_vectors = False
     size_fields = (
         SizeField("dim", None, 1, "embedding width d"),
         SizeField("head_dim", None, 1, "head width d_h"),
@@ -185,10 +186,10 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         return _rejoin(weights, tokens, placed, mixed.flatten(2))
 
     a, b = drawn(tables["first"], rows), drawn(tables["last"], rows)
-    feature = torch.arange(inner, device=a.device).view(1, -1, 1)
+    feature = torch.arange(0, inner * n_vocab, n_vocab, device=a.device).view(1, -1, 1)
 
     def at(table: Tensor, outer: Tensor, within: Tensor) -> Tensor:
-        place = (outer.unsqueeze(1) * inner + feature) * n_vocab + within.unsqueeze(1)
+        place = (outer * (inner * n_vocab) + within).unsqueeze(1) + feature
         return table.reshape(n_models, -1).gather(1, place.flatten(1)).view(n_models, inner, -1)
 
     def columns(table: Tensor) -> Tensor:

@@ -38,6 +38,7 @@ class OneLayerDecoder:
 
     name = "one-layer-decoder"
     source = "MFT24 section 7 and its code"
+    takes_vectors = False
     size_fields = (
         SizeField("hidden_width", None, 1, "hidden units m"),
         SizeField("dim", 16, 1, "embedding width d"),

@@ -75,6 +75,10 @@ class Family(Protocol):
         """Where it is defined."""
 
     @property
+    def takes_vectors(self) -> bool:
+        """Whether inputs may be real vectors; token ids are always taken."""
+
+    @property
     def size_fields(self) -> tuple[SizeField, ...]:
         """The sizes it has."""
 

@@ -32,6 +32,7 @@ class SmallGPT:
 
     name = "gpt"
     source = "Radford et al. 2019, untied embeddings"
+    takes_vectors = False
     size_fields = (
         SizeField("dim", None, 1, "stream width"),
         SizeField("n_layers", None, 0, "blocks"),

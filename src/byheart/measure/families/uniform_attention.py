@@ -33,6 +33,7 @@ class UniformAttention:
 
     name = "uniform-attention"
     source = "KS25 equation (165)"
+    takes_vectors = True
     size_fields = (
         SizeField("n_blocks", None, 0, "residual blocks before and after the attention, each"),
         SizeField("width", 2, 1, "stream width m"),
