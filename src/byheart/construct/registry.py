@@ -95,6 +95,7 @@ _MODULES = {
     "park-2021": "byheart.construct.park_2021",
     "kim-2023": "byheart.construct.kim_2023",
     "kajitsuka-sato-2023": "byheart.construct.kajitsuka_sato_2023",
+    "retrieval": "byheart.construct.retrieval",
     "madden-2024": "byheart.construct.madden_2024",
     "madden-2024-averaging": "byheart.construct.madden_2024.averaging",
     "dana-2024": "byheart.construct.dana_2024",

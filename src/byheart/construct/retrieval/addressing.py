@@ -1,0 +1,73 @@
+"""Pass `address`: from the words of a key to the rows, the channels and the plane that hold its label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from jaxtyping import Int, UInt8, UInt64
+
+
+@dataclass(frozen=True, eq=False)
+class Addresses:
+    """Where each key's label lies.
+
+    rows      row in each segment's table
+    patterns  its channels there, as bits, 64 in a word
+    planes    the field of every word it touches
+    """
+
+    rows: Int[np.ndarray, "n_keys n_segments"]
+    patterns: UInt64[np.ndarray, "n_keys n_segments n_pattern_words"]
+    planes: Int[np.ndarray, " n_keys"]
+
+    @property
+    def n_duplicates(self) -> int:
+        """Keys that share their whole address with an earlier one: their equations would be the same."""
+        flat = self.patterns.reshape(len(self.planes), -1).view(np.int64)
+        columns = np.ascontiguousarray(np.concatenate([self.planes[:, None], self.rows, flat], axis=1))
+        mixed = columns.astype(np.uint64) @ _ODD[: columns.shape[1]]  # equal rows, equal sums modulo 2^64
+        order = np.argsort(mixed, kind="stable")
+        same = mixed[order[1:]] == mixed[order[:-1]]
+        left, right = columns[order[:-1][same]], columns[order[1:][same]]
+        return int((left == right).all(axis=1).sum())
+
+
+_ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Channels dealt into groups; a digit per group names one of them, or none (but for the first group)."""
+
+    groups: Sequence[int]
+    choices: Sequence[int]
+
+    def bits(
+        self, word: Int[np.ndarray, " n_keys"], taken: Sequence[int]
+    ) -> UInt8[np.ndarray, "n_keys n_bits"]:
+        """The channels that the digits of `word` name, for the groups `taken`, as 0 and 1."""
+        channels = np.zeros((len(word), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
+        first_channel = np.concatenate([[0], np.cumsum(self.groups)])
+        rest = word.copy()
+        weight = prod(self.choices[g] for g in taken)
+        for group in taken:
+            weight //= self.choices[group]
+            digit, rest = rest // weight, rest % weight
+            chosen = digit + first_channel[group] - (group > 0)
+            is_one = (digit > 0) | (group == 0)
+            channels[np.flatnonzero(is_one), chosen[is_one]] = 1
+        return channels
+
+    @staticmethod
+    def packed(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
+        """64 channels to a word."""
+        return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+
+
+def reflected(rows: Int[np.ndarray, " n_keys"], n_rows: int) -> Int[np.ndarray, " n_keys"]:
+    """Turn what left [0, n_rows) back inside; uniform rows stay uniform."""
+    rows = np.where(rows < 0, -1 - rows, rows)
+    return np.where(rows >= n_rows, 2 * n_rows - 1 - rows, rows)

@@ -1,0 +1,112 @@
+"""Whole texts by heart: every window of a text to its next token, and reciting by looking up one token after the other.
+
+The window is the shortest that decides the next token wherever the whole text so far decides it. Texts that agree up to some
+point and then part cannot be told apart there by anything; such a context continues as the first of those texts does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+
+from byheart.data.dataset import Dataset
+from byheart.data.grouping import flat_ranges, pair_ids, representatives
+from byheart.data.sequences import TokenSequences, offsets_of
+from byheart.data.tokenizers import Tokenizer, make_tokenizer
+from byheart.errors import DataError, UsageError
+from byheart.network.architecture import Transformer
+from byheart.network.memory import Memory
+from byheart.network.module import to_module
+
+END = ""
+"""The label of a context that ends its text."""
+
+
+def recitation(texts: Sequence[str], tokenizer: str | Tokenizer = "word") -> Dataset:
+    """The data set that makes greedy decoding recite `texts`: windows of tokens, each with the token that follows."""
+    if not texts:
+        raise DataError("there are no texts to recite.")
+    chosen = make_tokenizer(tokenizer, texts)
+    documents = chosen.encode_all(texts)
+    if int(documents.lengths.min()) == 0:
+        raise DataError(f"text {int(np.argmin(documents.lengths)) + 1} has no tokens.")
+    return recitation_of_tokens(documents, chosen)
+
+
+def recitation_of_tokens(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
+    """As `recitation`, of texts that are token ids already."""
+    n_vocab = documents.n_vocab
+    following = np.append(documents.ids[1:], n_vocab)
+    following[documents.offsets[1:] - 1] = n_vocab  # the last token of each text is followed by its end
+    contexts, length = _shortest_windows(documents, following)
+    kept = representatives(contexts)
+    sizes = np.minimum(documents.positions[kept] + 1, length)
+    flat = flat_ranges(kept + 1 - sizes, sizes)
+    windows = TokenSequences(documents.ids[flat], offsets_of(sizes), n_vocab)
+    names = tokenizer.vocabulary if tokenizer is not None else tuple(map(str, range(n_vocab)))
+    return Dataset(windows, following[kept], "next-token", (*names, END), tokenizer, True)
+
+
+def _shortest_windows(
+    documents: TokenSequences, following: Int[np.ndarray, " n_tokens"]
+) -> tuple[Int[np.ndarray, " n_tokens"], int]:
+    """Number the windows that end at each token, and say how long they are.
+
+    The window of length L at a token is the window of length L - 1 at the token before, and the token. Windows stop at the
+    beginning of a text, so whole prefixes are the windows of the greatest length.
+    """
+    begins = documents.positions == 0
+    ids = documents.ids
+    n_undecided = _undecided(_prefixes(documents), following).sum()
+    windows = pair_ids(ids, np.zeros_like(ids))
+    for length in range(1, documents.max_len + 1):
+        if _undecided(windows, following).sum() == n_undecided:
+            return windows, length
+        before = np.where(begins, 0, 1 + np.append(0, windows[:-1]))
+        windows = pair_ids(before, ids)
+    return windows, documents.max_len
+
+
+def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
+    """Number the texts up to each token: equal beginnings alike."""
+    numbers = np.zeros_like(documents.ids)
+    for position in range(documents.max_len):
+        here = np.flatnonzero(documents.positions == position)
+        before = numbers[here - 1] if position else np.zeros_like(here)
+        numbers[here] = pair_ids(before, documents.ids[here])
+    return pair_ids(documents.positions, numbers)
+
+
+def _undecided(
+    contexts: Int[np.ndarray, " n_tokens"], following: Int[np.ndarray, " n_tokens"]
+) -> Bool[np.ndarray, " n_tokens"]:
+    """Where the next token is not the one that followed this context first."""
+    return np.asarray(following[representatives(contexts)[contexts]] != following)
+
+
+def recite(memory: Memory, prompt: str, max_tokens: int = 10_000) -> Iterator[str]:
+    """The tokens that follow `prompt`, one after the other, until the text ends, is unknown, or is `max_tokens` long."""
+    if memory.tokenizer is None:
+        raise UsageError("this model has no tokenizer; it cannot recite text.")
+    ids = memory.tokenizer.encode(prompt)
+    if not ids:
+        raise UsageError("a prompt needs at least one token.")
+    numbers = {name: number for number, name in enumerate(memory.tokenizer.vocabulary)}
+    network = memory.network
+    assert isinstance(network, Transformer)
+    module = to_module(network).eval()
+    for _ in range(max_tokens):
+        window = np.array(ids[-network.seq_len :], dtype=np.int64)
+        inputs = TokenSequences(window, np.array([0, len(window)]), len(numbers))
+        with torch.no_grad():
+            output = float(module(torch.from_numpy(memory.encode(inputs)), last_only=True)[0, -1, 0])
+        if not (output.is_integer() and 1 <= output <= len(memory.label_names)):
+            return
+        name = memory.label_names[int(output) - 1]
+        if name == END:
+            return
+        ids.append(numbers[name])
+        yield name

@@ -1,0 +1,167 @@
+"""Banded elimination over GF(2): linear systems whose rows are sparse and stay near the diagonal.
+
+Equation i says that the table bits of its rows, in the channels of its pattern, add up to a given parity. Column
+`row · n_channels + channel` stands for one table bit. Equations come sorted by their first row, so each touches a window of
+columns that only moves right, and elimination costs (equations) · (window)²/64 at most, whatever the size of the table.
+
+The kernels are compiled by numba; they are deterministic and release the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _lowest_bit(word: np.uint64) -> int:
+    low = word & (~word + np.uint64(1))
+    place = 0
+    if low & np.uint64(0xFFFFFFFF00000000):
+        place += 32
+    if low & np.uint64(0xFFFF0000FFFF0000):
+        place += 16
+    if low & np.uint64(0xFF00FF00FF00FF00):
+        place += 8
+    if low & np.uint64(0xF0F0F0F0F0F0F0F0):
+        place += 4
+    if low & np.uint64(0xCCCCCCCCCCCCCCCC):
+        place += 2
+    if low & np.uint64(0xAAAAAAAAAAAAAAAA):
+        place += 1
+    return place
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _parity(word: np.uint64) -> np.uint64:
+    word ^= word >> np.uint64(32)
+    word ^= word >> np.uint64(16)
+    word ^= word >> np.uint64(8)
+    word ^= word >> np.uint64(4)
+    word ^= word >> np.uint64(2)
+    word ^= word >> np.uint64(1)
+    return word & np.uint64(1)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def factor(
+    rows: np.ndarray, patterns: np.ndarray, n_channels: int, n_columns: int, n_words: int
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Reduce the equations one after the other by the pivots found before.
+
+    rows (n, k) are sorted by their minimum; patterns (n, k, ⌈n_channels/64⌉) hold the channels as bits; n_words is the window.
+    Returns the number of equations reduced before one turned out to depend on the others (all of them: success); the reduced
+    equations, the word each begins at, the pivot of each, the equation of each column (-1: free), and the pivots subtracted
+    from each equation.
+    """
+    n, k = rows.shape
+    n_pattern = patterns.shape[2]
+    one = np.uint64(1)
+    reduced = np.zeros((n, n_words), np.uint64)
+    used = np.zeros((n, n_words), np.uint64)
+    base = np.zeros(n, np.int64)
+    pivot = np.full(n, -1, np.int64)
+    owner = np.full(n_columns, -1, np.int64)
+    for i in range(n):
+        first = rows[i, 0]
+        for s in range(1, k):
+            first = min(first, rows[i, s])
+        begin = (first * n_channels) >> 6
+        base[i] = begin
+        vector = reduced[i]
+        for s in range(k):
+            column = rows[i, s] * n_channels - (begin << 6)
+            shift = np.uint64(column & 63)
+            at = column >> 6
+            for q in range(n_pattern):
+                word = patterns[i, s, q]
+                if word:
+                    vector[at + q] ^= word << shift
+                    if shift and at + q + 1 < n_words:
+                        vector[at + q + 1] ^= word >> (np.uint64(64) - shift)
+        q = 0
+        found = -1
+        while q < n_words:
+            if not vector[q]:
+                q += 1
+                continue
+            bit = _lowest_bit(vector[q])
+            column = ((begin + q) << 6) + bit
+            other = owner[column]
+            if other < 0:
+                found = column
+                break
+            used[i, q] |= one << np.uint64(bit)
+            source = reduced[other]
+            lag = begin - base[other]
+            for w in range(q, n_words - lag):
+                vector[w] ^= source[w + lag]
+        if found < 0:
+            return i, reduced, base, pivot, owner, used
+        pivot[i] = found
+        owner[found] = i
+    return n, reduced, base, pivot, owner, used
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def solve(
+    parity: np.ndarray,
+    reduced: np.ndarray,
+    base: np.ndarray,
+    pivot: np.ndarray,
+    owner: np.ndarray,
+    used: np.ndarray,
+    free: np.ndarray,
+) -> np.ndarray:
+    """One bit for every column, so that every equation has its `parity`; columns without a pivot take the bits of `free`."""
+    n, n_words = reduced.shape
+    n_columns = len(owner)
+    one = np.uint64(1)
+    right = np.zeros((n_columns >> 6) + n_words + 2, np.uint64)
+    for i in range(n):
+        total = np.uint64(0)
+        for q in range(n_words):
+            total ^= used[i, q] & right[base[i] + q]
+        if _parity(total) ^ np.uint64(parity[i]):
+            right[pivot[i] >> 6] |= one << np.uint64(pivot[i] & 63)
+    bits = np.zeros_like(right)
+    for column in range(n_columns - 1, -1, -1):
+        i = owner[column]
+        place = np.uint64(column & 63)
+        if i < 0:
+            bits[column >> 6] |= free[column >> 6] & (one << place)
+            continue
+        total = np.uint64(0)
+        for q in range(n_words):
+            total ^= reduced[i, q] & bits[base[i] + q]
+        if _parity(total) ^ ((right[column >> 6] >> place) & one):
+            bits[column >> 6] |= one << place
+    solution = np.zeros(n_columns, np.uint8)
+    for column in range(n_columns):
+        solution[column] = (bits[column >> 6] >> np.uint64(column & 63)) & one
+    return solution
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def sums(rows: np.ndarray, patterns: np.ndarray, n_channels: int, table: np.ndarray) -> np.ndarray:
+    """Σ of the table words each equation touches, in integers."""
+    n, k = rows.shape
+    n_pattern = patterns.shape[2]
+    one = np.uint64(1)
+    result = np.zeros(n, np.int64)
+    for i in range(n):
+        for s in range(k):
+            start = rows[i, s] * n_channels
+            for q in range(n_pattern):
+                word = patterns[i, s, q]
+                while word:
+                    result[i] += table[start + (q << 6) + _lowest_bit(word)]
+                    word &= word - one
+    return result

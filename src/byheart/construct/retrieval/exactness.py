@@ -1,0 +1,109 @@
+"""The proof that floats do not round, checked on the numbers of one network.
+
+A float type with an M-bit mantissa holds every multiple of u up to 2^M·u. If all terms of a sum are multiples of u and no partial
+sum, in whatever order, exceeds 2^M·u, every partial sum is exact, on any device. `margins` lists, pass by pass, the unit u and
+the largest partial sum; a network is emitted only if each fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.construct.retrieval.hashing import Hash
+from byheart.construct.retrieval.layout import Layout, largest_digit_sum, odd_part
+from byheart.construct.retrieval.reading import WORD_SCALE
+from byheart.construct.retrieval.twin import Twin
+from byheart.errors import ByheartError
+
+HALF = Fraction(1, 2)
+
+
+class NotExactInFloats(ByheartError):
+    """A sum of the network would be rounded; such a network is never emitted."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """One kind of sum: all terms are multiples of `unit`, and no partial sum exceeds `largest`."""
+
+    name: str
+    unit: Fraction
+    largest: int
+
+    @property
+    def bits(self) -> int:
+        """Mantissa bits that hold every partial sum."""
+        return int(self.largest / self.unit).bit_length()
+
+
+def centre_of(layout: Layout, sums: Int[np.ndarray, " n_keys"]) -> int:
+    """The multiple of 2^word_bits in the middle of the sums."""
+    if len(sums) == 0:
+        return 0
+    twice = int(sums.min()) + int(sums.max())
+    return (twice + (1 << layout.word_bits)) >> (layout.word_bits + 1)
+
+
+def margins(
+    layout: Layout,
+    hashed: Hash,
+    words: Int[np.ndarray, " n_columns"],
+    sums: Int[np.ndarray, " n_keys"],
+    centre: int,
+    largest_input: int,
+) -> tuple[Margin, ...]:
+    """Every kind of sum in the network, from the actual weights; `largest_input` bounds |coordinate| of a grid vector."""
+    before = int(hashed.tokens.max(initial=0)) + int(hashed.positions.max(initial=0))
+    before = max(before, int(np.abs(hashed.weights).sum(axis=0).max(initial=0)) * largest_input)
+    before += int(np.abs(hashed.offsets).max(initial=0)) + int(hashed.centres.max(initial=0))
+    one_token = max(word.n_values for word in layout.words)
+    odd = odd_part(layout.n_tokens * layout.sum_factor)
+    top, middle = int(sums.max(initial=0)), centre << layout.word_bits
+    field = max(WORD_SCALE * (top - middle) + 1, WORD_SCALE * (middle - int(sums.min(initial=top))) - 1)
+    headroom = 2 ** (layout.word_bits + 2 + layout.headroom_bits)
+    if field >= headroom:
+        raise NotExactInFloats(
+            f"a sum of words lies {field} from its centre; {layout.headroom_bits} bits of headroom hold {headroom}.",
+            field=field,
+        )
+    return (
+        Margin("entrance", HALF, 2 * before),
+        Margin("pooling", Fraction(1), odd * layout.n_tokens * one_token),
+        Margin("folding", HALF, layout.sum_width * one_token),
+        Margin("digits", Fraction(1), max(map(largest_digit_sum, layout.digit_words))),
+        *_table_margins(layout, words),
+        Margin("sum of the words of a key", Fraction(WORD_SCALE), WORD_SCALE * max(top, middle)),
+        Margin("reading", Fraction(1), field),
+    )
+
+
+def _table_margins(layout: Layout, words: Int[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
+    """The sums in and behind the tables."""
+    table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
+    if isinstance(layout, Twin):
+        fetched = layout.n_groups * int(table[:, 0].max(initial=0))
+        assert fetched <= layout.gate
+        return (
+            Margin("unit of the table", Fraction(1), layout.largest_gate_sum),
+            Margin("what the extra token read", Fraction(1), odd_part(layout.n_tokens) * fetched),
+            Margin("words of one channel", Fraction(WORD_SCALE), WORD_SCALE << layout.word_bits),
+        )
+    stacked = int(table.max(axis=0).sum(axis=0).max(initial=0))
+    return (
+        Margin("row number and its square", Fraction(1), 8 * layout.n_rows**2),
+        Margin("words of one channel", Fraction(WORD_SCALE), WORD_SCALE * stacked),
+    )
+
+
+def require_exact(found: tuple[Margin, ...], mantissa_bits: int) -> None:
+    """Raise `NotExactInFloats` unless every margin fits the mantissa."""
+    for margin in found:
+        if margin.largest > margin.unit * 2**mantissa_bits:
+            raise NotExactInFloats(
+                f"{margin.name}: sums need {margin.bits} bits, the mantissa has {mantissa_bits}.",
+                name=margin.name,
+            )

@@ -1,0 +1,320 @@
+"""The layout: every number that fixes the shape of a retrieval network, and its size without building it.
+
+Notation:
+    K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits
+    P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
+    Q  rows of a table                           W = 2^window_bits: how far the second row of a key may be from its first
+
+Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In `twin.Twin` one table
+holds words in both of its weight matrices: an extra token reads the first, the labelled token the second.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.construct.retrieval.addressing import Addresses
+from byheart.construct.retrieval.units import Shape
+from byheart.network.architecture import Layer
+from byheart.network.counting import Size
+
+EntranceKind = Literal["table", "grid", "real"]
+
+SLOT_X, SLOT_T, SLOT_LABEL, SLOT_Z = 0, 1, 2, 3
+"""Residual channels every layout has: the row and later the sum of words; the place of the field; the label; and the
+word that keeps window and plane."""
+
+_LEAST_WEIGHT = 6
+"""Coordinates of vectors are weighted by whole numbers of about this size at least, so that the weights can differ."""
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """How inputs enter.
+
+    kind       "table": token ids through an embedding; "grid": vectors of whole numbers; "real": others, quantised first
+    n_rows     rows of the embedding, padding included (0 for vectors)
+    dim        coordinates of a vector (0 for ids)
+    seq_len    tokens of a sequence
+    ordered    whether positions enter
+    pooled     "attention": each token keeps itself and gets the sum; "sum": one token, the sum (task `set`)
+    n_folds    reflections before pooling: what makes position and token, or the coordinates, inseparable
+    spread     Σ over the coordinates of (largest - smallest), for vectors
+    n_varied   how many tokens can be relied on to differ between sequences
+    n_bits     bits that real vectors are quantised to, in each of `n_projections` projections
+    """
+
+    kind: EntranceKind
+    n_rows: int
+    dim: int
+    seq_len: int
+    ordered: bool
+    pooled: Literal["attention", "sum"]
+    n_folds: int
+    spread: int = 0
+    n_varied: int = 1
+    n_bits: int = 0
+    n_projections: int = 0
+
+    @property
+    def sum_factor(self) -> int:
+        """λ in own + λ·Σ. With λ = 2 the last token can be told from the others; where positions tell, 1 is enough."""
+        return 1 if self.ordered or self.pooled == "sum" else 2
+
+
+@dataclass(frozen=True)
+class Word:
+    """One number computed from the whole input, uniform on [0, base) after pooling and folding.
+
+    slot        the residual channel it lives in
+    base        number of values in the end
+    n_values    number of values of one token before pooling, after its folds
+    n_folds     reflections after pooling that bring the sum into [0, base)
+    """
+
+    slot: int
+    base: int
+    n_values: int
+    n_folds: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of one retrieval network; see `chain` and `twin`."""
+
+    entrance: Entrance
+    n_keys: int
+    field_bits: int
+    n_planes: int
+    n_channels: int
+    n_groups: int
+    n_segments: int
+    n_rows: int
+    window_bits: int
+    headroom_bits: int
+    mantissa_bits: int
+    reject_bits: int = 0
+
+    @property
+    @abstractmethod
+    def n_slots(self) -> int:
+        """Residual channels before the words."""
+
+    @property
+    @abstractmethod
+    def n_tokens(self) -> int:
+        """Tokens that attention sees."""
+
+    @property
+    def sum_factor(self) -> int:
+        """λ of the pooling."""
+        return self.entrance.sum_factor
+
+    @property
+    @abstractmethod
+    def words(self) -> tuple[Word, ...]:
+        """Row word, pattern words, and the word of windows and plane."""
+
+    @property
+    @abstractmethod
+    def entry_slots(self) -> tuple[int, ...]:
+        """The residual channel each word is in before pooling."""
+
+    @abstractmethod
+    def pooled(
+        self,
+        own: Int[np.ndarray, "n_samples seq_len n_words"],
+        extra: Int[np.ndarray, " n_words"],
+        last_only: bool,
+    ) -> Int[np.ndarray, "n_samples n_labelled n_words"]:
+        """The words of every labelled token after pooling, before they are folded."""
+
+    @abstractmethod
+    def addresses(self, words: Int[np.ndarray, "n_keys n_words"]) -> Addresses:
+        """Rows, patterns and plane of each key, as the network reads them off its folded words."""
+
+    @abstractmethod
+    def pooling_layers(self) -> Iterator[Layer]:
+        """What sums the words over the tokens."""
+
+    @abstractmethod
+    def table_layers(self, words: Int[np.ndarray, " n_columns"]) -> Iterator[Layer]:
+        """From the folded words to the masked words of a key: what lies between folding and reading."""
+
+    @property
+    @abstractmethod
+    def blocks(self) -> tuple[Shape, ...]:
+        """Hidden units of every feed-forward block, in order. The emitted network has exactly these."""
+
+    @property
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether every number the layout fixes is exact in floats; what the tables hold is checked once solved."""
+
+    @property
+    @abstractmethod
+    def n_mixing_parameters(self) -> int:
+        """Parameters of the attention layers, and of the extra token if there is one."""
+
+    @property
+    @abstractmethod
+    def n_mixing_layers(self) -> int:
+        """Attention layers."""
+
+    @property
+    @abstractmethod
+    def digit_words(self) -> tuple[tuple[int, ...], ...]:
+        """Outcomes of the digits of each word that is taken apart, the first digit first."""
+
+    @property
+    @abstractmethod
+    def n_addresses(self) -> float:
+        """How many different addresses there are."""
+
+    @property
+    def word_bits(self) -> int:
+        """Payload bits of one word."""
+        return self.field_bits * self.n_planes
+
+    @property
+    def model_width(self) -> int:
+        """m, the width of the residual stream."""
+        return self.n_slots + self.n_channels
+
+    @property
+    def n_columns(self) -> int:
+        """Words in all tables."""
+        return self.n_segments * self.n_rows * self.n_channels
+
+    @property
+    def load(self) -> float:
+        """Share of the table bits that carry labels."""
+        return self.n_keys / (self.n_planes * self.n_columns)
+
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """Channels of each group, as even as can be."""
+        small, extra = divmod(self.n_channels, self.n_groups)
+        return tuple(small + (g < extra) for g in range(self.n_groups))
+
+    @cached_property
+    def choices(self) -> tuple[int, ...]:
+        """Outcomes of each group's digit: one of its channels, or none. The first group always takes one."""
+        return tuple(size + (g > 0) for g, size in enumerate(self.groups))
+
+    @property
+    def n_reading_folds(self) -> int:
+        """Reflections that remove every bit above a field of the lowest plane."""
+        return self.word_bits + self.headroom_bits - self.field_bits + 1
+
+    @property
+    def steps_in_window(self) -> float:
+        """Different second rows for a first row; steps that end beyond a border turn back onto others."""
+        window = 2.0**self.window_bits
+        return window / (1 + window / (2 * self.n_rows))
+
+    def make_word(self, slot: int, base: int) -> Word:
+        """The word with `base` outcomes: how wide a token's part must be so that the folded sum is uniform.
+
+        The sum of n uniform numbers on [0, R) has deviation R·√(n/12). Reflected into [0, B) its density differs from
+        uniform by less than 2·exp(-π²/2 · (deviation/B)²); R >= 5.2·B/√n makes that below 10^-4. A single one on [0, 6B) is
+        uniform after reflection.
+        """
+        n = self.entrance.n_varied
+        n_values = 6 * base if n == 1 else max(int(5.2 * base / n**0.5), base // 2) + 1
+        n_values = max(n_values, int(_LEAST_WEIGHT * self.entrance.spread / 1.6**self.entrance.n_folds) + 1)
+        total = (n_values - 1) * self.sum_width + 1
+        n_folds = 0
+        while base << n_folds < total:
+            n_folds += 1
+        return Word(slot, base, n_values, n_folds)
+
+    @property
+    def sum_width(self) -> int:
+        """Largest pooled value over largest value of a token."""
+        if self.n_tokens == 1:
+            return 1
+        if self.entrance.pooled == "sum":
+            return self.n_tokens
+        return 1 + self.sum_factor * self.n_tokens
+
+    def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
+        """Whether taking these digits off a word is exact."""
+        return largest_digit_sum(choices) <= 1 << self.mantissa_bits
+
+    def has_exact_pooling(self, word: Word) -> bool:
+        """The folds before pooling, in halves, and the sum times n·λ (its power of two costs nothing)."""
+        before = word.n_values << (self.entrance.n_folds + 1)
+        pooled = 2 * self.sum_width * word.n_values
+        weighed = odd_part(self.n_tokens * self.sum_factor) * self.n_tokens * word.n_values
+        return max(before, pooled, weighed) <= 1 << self.mantissa_bits
+
+    @cached_property
+    def quantising_shapes(self) -> tuple[Shape, ...]:
+        """The blocks that make whole numbers of real vectors."""
+        n = self.entrance.n_projections
+        if self.entrance.kind != "real":
+            return ()
+        return (
+            *(Shape("quantise", n), Shape("quantise", 2 * n)) * self.entrance.n_bits,
+            Shape("quantise", n),
+        )
+
+    @cached_property
+    def fold_blocks(self) -> tuple[Shape, ...]:
+        """The reflections after pooling."""
+        deepest = max(word.n_folds for word in self.words)
+        counts = [sum(word.n_folds > level for word in self.words) for level in range(deepest)]
+        return tuple(Shape("fold", count) for count in reversed(counts))
+
+    @cached_property
+    def reading_blocks(self) -> tuple[Shape, ...]:
+        """From the masked words to the label."""
+        return (
+            Shape("sum", self.n_channels + self.n_planes - 1),
+            Shape("absolute", 1),
+            *(Shape("silent", 1),) * self.n_reading_folds,
+            *(Shape("label", 2),) * self.field_bits,
+        )
+
+    def size(self, n_bits: int) -> Size:
+        """The size of the network in floats of `n_bits`, exactly; the non-zero count is an estimate."""
+        m, entrance = self.model_width, self.entrance
+        dim = len(self.words) if entrance.kind == "table" else entrance.dim
+        table = (
+            dim * (entrance.n_rows + entrance.seq_len * entrance.ordered) if entrance.kind == "table" else 0
+        )
+        n_units = sum(shape.units for shape in self.blocks)
+        n_dense = table + m * dim + m + self.n_mixing_parameters
+        n_dense += n_units * (2 * m + 1) + len(self.blocks) * m
+        n_nonzero = table + self.n_columns + 5 * n_units
+        width = max(m, *(shape.units for shape in self.blocks))
+        depth = len(self.blocks) + self.n_mixing_layers
+        return Size(n_dense, n_nonzero, depth, width, n_bits, n_bits * n_dense)
+
+
+def largest_digit_sum(choices: tuple[int, ...]) -> int:
+    """What taking digits off a word costs.
+
+    A digit of weight H leaves as H·(ramp − ramp), whose terms, in units of the power of two in H, are below
+    2 · base · (odd part of H).
+    """
+    weight = base = prod(choices)
+    largest = 0
+    for choice in choices:
+        weight //= choice
+        largest = max(largest, 2 * base * odd_part(weight))
+    return largest
+
+
+def odd_part(number: int) -> int:
+    """`number` without its factors of two."""
+    return number // (number & -number)

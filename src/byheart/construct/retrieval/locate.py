@@ -1,0 +1,229 @@
+"""A map of memory: which weights hold a fact, which bits of them, and which other facts read the same words.
+
+Nothing of the compilation is needed but the shape in its notes: the network is run and watched. The unit that fires in a table is
+the row; the word slots that are open before the words are summed are the channels; the last digit of z is the plane. Only the
+labelled token (the last one) is watched, and in a twin the extra token too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+
+from byheart.construct.retrieval.layout import SLOT_Z
+from byheart.construct.retrieval.reading import WORD_SCALE
+from byheart.errors import UsageError
+from byheart.network.architecture import FeedForward, Transformer
+from byheart.network.memory import Memory
+from byheart.network.module import FeedForwardModule, to_module
+
+_BATCH = 2048
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One weight that holds words: layers[layer].w1[row, column], or .w2[column, row]. Its words are weight · scale."""
+
+    layer: int
+    matrix: str
+    row: int
+    column: int
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryMap:
+    """Where every one of some facts lies.
+
+    tables    number of the layer of each segment; in a twin both are the same layer
+    rows      the row each fact reads in each segment
+    channels  whether a fact reads a channel of that row
+    planes    the field of every word it reads
+    field_bits   bits of a field
+    n_slots   residual channels before the words
+    scales    what makes words of the weights of each segment
+    """
+
+    tables: tuple[int, ...]
+    rows: Int[np.ndarray, "n_facts n_segments"]
+    channels: Bool[np.ndarray, "n_facts n_segments n_channels"]
+    planes: Int[np.ndarray, " n_facts"]
+    field_bits: int
+    n_slots: int
+    scales: tuple[float, ...]
+
+    @property
+    def is_twin(self) -> bool:
+        """Whether the first segment is held in the input weights of the table."""
+        return self.tables[0] == self.tables[-1]
+
+    def cells(self, fact: int) -> tuple[Cell, ...]:
+        """The weights that hold a fact."""
+        return tuple(
+            Cell(layer, self._matrix(segment), int(self.rows[fact, segment]), self.n_slots + int(channel))
+            for segment, layer in enumerate(self.tables)
+            for channel in np.flatnonzero(self.channels[fact, segment])
+        )
+
+    def bits(self, fact: int) -> range:
+        """The bit positions, in the words, of a fact's label; bit i of the label depends on the i-th of these."""
+        first = int(self.planes[fact]) * self.field_bits
+        return range(first, first + self.field_bits)
+
+    def readers(self, cell: Cell) -> Int[np.ndarray, " n_readers"]:
+        """All facts that read the word in `cell`."""
+        segment = self._segment(cell)
+        reads = self.channels[:, segment, cell.column - self.n_slots] & (self.rows[:, segment] == cell.row)
+        return np.flatnonzero(reads)
+
+    def sharing(self, fact: int) -> Int[np.ndarray, " n_sharing"]:
+        """The other facts that read a word of this one in the same plane."""
+        found = [self.readers(cell) for cell in self.cells(fact)]
+        others = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        return np.asarray(others[(others != fact) & (self.planes[others] == self.planes[fact])])
+
+    def sums(self, network: Transformer) -> Int[np.ndarray, " n_facts"]:
+        """The sum of the words each fact reads, from the weights."""
+        total = np.zeros(len(self.planes), dtype=np.int64)
+        for segment in range(len(self.tables)):
+            words = self._words(network, segment)[self.rows[:, segment]]
+            total += (words * self.channels[:, segment]).sum(axis=1)
+        return total
+
+    def changed_by(self, network: Transformer, cell: Cell, bit: int) -> Int[np.ndarray, " n_changed"]:
+        """The facts whose answer changes when this bit of this word is flipped: exactly these.
+
+        A flip adds or takes 2^bit. Of the facts that read the word it changes those whose field the change reaches: in their
+        own plane, or in a higher one by a carry.
+        """
+        readers = self.readers(cell)
+        word = int(self._words(network, self._segment(cell))[cell.row, cell.column - self.n_slots])
+        change = -(1 << bit) if word >> bit & 1 else 1 << bit
+        before = self.sums(network)[readers]
+        moved = self._labels(before, readers) != self._labels(before + change, readers)
+        return np.asarray(readers[moved])
+
+    def flipped(self, network: Transformer, cell: Cell, bit: int) -> Transformer:
+        """The network with one bit of one word flipped."""
+        layer = network.layers[cell.layer]
+        assert isinstance(layer, FeedForward)
+        weights = np.array(getattr(layer, cell.matrix))
+        at = (cell.row, cell.column) if cell.matrix == "w1" else (cell.column, cell.row)
+        scale = self.scales[self._segment(cell)]
+        word = int(weights[at] * scale)
+        weights[at] = (word ^ (1 << bit)) / scale
+        other = replace(layer, **{cell.matrix: weights})
+        layers = (*network.layers[: cell.layer], other, *network.layers[cell.layer + 1 :])
+        return replace(network, layers=layers)
+
+    def _labels(
+        self, sums: Int[np.ndarray, " n_readers"], readers: Int[np.ndarray, " n_readers"]
+    ) -> Int[np.ndarray, " n_readers"]:
+        gray = (sums << 1) ^ sums
+        return np.asarray((gray >> (self.planes[readers] * self.field_bits)) & ((1 << self.field_bits) - 1))
+
+    def _matrix(self, segment: int) -> str:
+        return "w1" if self.is_twin and segment == 0 else "w2"
+
+    def _segment(self, cell: Cell) -> int:
+        return next(
+            s for s, layer in enumerate(self.tables) if (layer, self._matrix(s)) == (cell.layer, cell.matrix)
+        )
+
+    def _words(self, network: Transformer, segment: int) -> Int[np.ndarray, "n_rows n_channels"]:
+        layer = network.layers[self.tables[segment]]
+        assert isinstance(layer, FeedForward)
+        matrix = np.asarray(layer.w1 if self._matrix(segment) == "w1" else np.asarray(layer.w2).T)
+        return (matrix[:, self.n_slots :].astype(np.float64) * self.scales[segment]).astype(np.int64)
+
+
+def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> MemoryMap:
+    """Watch the network answer `encoded` and say where each answer comes from. `notes` are those of its construction."""
+    shape = _shape(notes)
+    network = memory.network
+    if not isinstance(network, Transformer):
+        raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
+    is_twin = notes["layout"] == "twin"
+    n_units = shape["rows"] + (1 if is_twin else 2)
+    # the tables are the last blocks of their size: nothing behind them is as wide, or it is no table of the notes
+    wide = [
+        number
+        for number, layer in enumerate(network.layers)
+        if isinstance(layer, FeedForward)
+        and layer.hidden_width == n_units
+        and _is_one_hot(layer, shape["rows"])
+    ]
+    n_tables = 1 if is_twin else shape["segments"]
+    if len(wide) < n_tables:
+        raise UsageError("these notes do not belong to this network: its tables cannot be found.")
+    tables = tuple(wide[-n_tables:])
+    n_slots = network.model_width - shape["channels"]
+    summing = next(
+        number
+        for number, layer in enumerate(network.layers)
+        if isinstance(layer, FeedForward)
+        and number > tables[-1]
+        and layer.hidden_width == shape["channels"] + shape["planes"] - 1
+        and (np.asarray(layer.w1)[: shape["channels"], n_slots:] == np.eye(shape["channels"])).all()
+    )
+    watched = [_watch(network, batch, tables, summing, shape, is_twin) for batch in _batches(encoded)]
+    rows, channels, planes = (np.concatenate([part[i] for part in watched]) for i in range(3))
+    layer = network.layers[tables[0]]
+    assert isinstance(layer, FeedForward)
+    gate = -float(np.asarray(layer.b2)[2]) if is_twin else 1.0
+    scales = (1.0, gate / WORD_SCALE) if is_twin else (1.0 / WORD_SCALE,) * n_tables
+    layers = tables * 2 if is_twin else tables
+    return MemoryMap(layers, rows, channels, planes, shape["field_bits"], n_slots, scales)
+
+
+def _shape(notes: Mapping[str, object]) -> dict[str, int]:
+    names = ("rows", "channels", "segments", "planes", "field_bits")
+    if any(not isinstance(notes.get(name), int) for name in names) or "layout" not in notes:
+        raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
+    return {name: int(str(notes[name])) for name in names}
+
+
+def _is_one_hot(layer: FeedForward, n_rows: int) -> bool:
+    """Whether the last units of a block only clear slots, as those of a table do."""
+    return bool((np.count_nonzero(np.asarray(layer.w1)[n_rows:], axis=1) == 1).all())
+
+
+def _batches(encoded: np.ndarray) -> list[np.ndarray]:
+    return [encoded[start : start + _BATCH] for start in range(0, len(encoded), _BATCH)]
+
+
+def _watch(
+    network: Transformer,
+    batch: np.ndarray,
+    tables: tuple[int, ...],
+    summing: int,
+    shape: Mapping[str, int],
+    is_twin: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, open channels and plane of each input of a batch."""
+    module = to_module(network).eval()
+    n_slots = network.model_width - shape["channels"]
+    rows: list[np.ndarray] = []
+    channels: list[np.ndarray] = []
+    with torch.no_grad():
+        entering = torch.from_numpy(np.array(batch))
+        stream = module.enter(entering if module.embedding is not None else entering.to(module.w_in.dtype))
+        for number, layer in enumerate(module.layers[: summing + 1]):
+            if number in tables:
+                assert isinstance(layer, FeedForwardModule)
+                hidden = torch.nn.functional.linear(stream, layer.w1, layer.b1)[:, :, : shape["rows"]]
+                fired = hidden.argmax(dim=-1).numpy()
+                if is_twin:
+                    rows += [fired[:, 0], fired[:, -1]]
+                    channels.append(stream[:, 0, n_slots:].numpy() > 0.5)
+                else:
+                    rows.append(fired[:, -1])
+            if number == summing:
+                open_now = stream[:, -1, n_slots:].numpy() >= 0
+                channels += [open_now] * (len(rows) - len(channels))
+                planes = np.rint(stream[:, -1, SLOT_Z].numpy()).astype(np.int64)
+            stream = layer(stream)
+    return np.stack(rows, axis=1).astype(np.int64), np.stack(channels, axis=1), planes

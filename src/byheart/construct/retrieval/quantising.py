@@ -1,0 +1,108 @@
+"""Real vectors: a few random projections, each cut into whole numbers by thresholds that no data point is near.
+
+A projection p = direction·x is rounded by floats, by at most `error`. It is cut into cells of length 1 by its bits, from the top:
+at level H = 2^b the network computes e = ReLU(s·(r - H)) and u = ReLU(1 - e), which is exactly 1 where r <= H and exactly 0 where
+r >= H + 1/s, whatever the rounding in between. If every projection of the data keeps a distance of 2/s from every cell border, with
+1/s >= 4·error, the bits are exactly those computed here, in any order of summation. That distance is measured, not assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.construct.retrieval.units import Block, Unit
+
+N_PROJECTIONS = 2
+_DIRECTION_BITS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiser:
+    """How real vectors become whole numbers.
+
+    directions  coefficients of each projection, scaled so that a cell has length 1
+    lowest      subtracted from each projection, which then lies in (0, 2^n_bits)
+    n_bits      bits of each whole number
+    sharpness   s, a power of two
+    """
+
+    directions: Float[np.ndarray, "n_projections dim"]
+    lowest: Float[np.ndarray, " n_projections"]
+    n_bits: int
+    sharpness: float
+
+    def points(
+        self, values: Float[np.ndarray, "n_samples seq_len dim"]
+    ) -> Int[np.ndarray, "n_samples seq_len n_projections"]:
+        """The whole numbers of every token."""
+        return np.asarray(np.floor(values @ self.directions.T - self.lowest), dtype=np.int64)
+
+
+def draw_quantiser(
+    values: Float[np.ndarray, "n_samples seq_len dim"],
+    n_bits: int,
+    mantissa_bits: int,
+    rng: np.random.Generator,
+) -> Quantiser | None:
+    """A random quantiser whose cell borders keep away from all `values`; None if this draw has a border too near."""
+    dim = values.shape[-1]
+    scale = max(float(np.abs(values).max(initial=0.0)), 2.0**-500)
+    directions = rng.integers(1, 1 << _DIRECTION_BITS, size=(N_PROJECTIONS, dim)).astype(np.float64)
+    directions *= rng.choice([-1.0, 1.0], size=directions.shape)
+    projected = values @ directions.T
+    spread = float((projected.max(axis=(0, 1)) - projected.min(axis=(0, 1))).max())
+    # the largest power of two that leaves every projection in (0, 2^n_bits) with a cell to spare on either side
+    _, exponent = np.frexp(max(spread, scale * 2.0**-40) * 1.25)
+    directions = np.ldexp(directions, n_bits - int(exponent))
+    projected = np.ldexp(projected, n_bits - int(exponent))
+    room = 2.0**n_bits - (projected.max(axis=(0, 1)) - projected.min(axis=(0, 1)))
+    lowest = projected.min(axis=(0, 1)) - room * rng.uniform(0.3, 0.7, size=N_PROJECTIONS)
+    lowest = np.ldexp(np.rint(np.ldexp(lowest, 8)), -8)
+    size = float((np.abs(directions).sum(axis=1) * scale + np.abs(lowest)).max()) + 2.0**n_bits
+    error = size * (dim + 4) * 2.0**-mantissa_bits
+    sharpness = 2.0 ** np.floor(np.log2(1 / (4 * error)))
+    inside = projected - lowest
+    if sharpness < 4 or float(np.abs(inside - np.rint(inside)).min()) < 2 / sharpness + error:
+        return None
+    return Quantiser(directions, lowest, n_bits, float(sharpness))
+
+
+def quantising_blocks(
+    quantiser: Quantiser,
+    weights: Int[np.ndarray, "n_projections n_words"],
+    word_slots: tuple[int, ...],
+    first_slot: int,
+) -> Iterator[Block]:
+    """From projections in the slots from `first_slot` on to words Σ weights·(whole number); the slots are zero in the end.
+
+    Two slots for each projection: what is left of it, and e.
+    """
+    n = len(quantiser.lowest)
+    left = range(first_slot, first_slot + n)
+    excess = range(first_slot + n, first_slot + 2 * n)
+    s = quantiser.sharpness
+    for bit in reversed(range(quantiser.n_bits)):
+        level = 2.0**bit
+        is_first = bit == quantiser.n_bits - 1
+        shift = quantiser.lowest if is_first else np.zeros(n)
+        yield Block(
+            "quantise",
+            [Unit({left[k]: s}, -s * (level + float(shift[k])), {excess[k]: 1.0}) for k in range(n)],
+            {left[k]: -float(shift[k]) for k in range(n)},
+        )
+        units, adds = [], dict.fromkeys(word_slots, 0.0)
+        for k in range(n):
+            gains = {slot: level * float(weight) for slot, weight in zip(word_slots, weights[k], strict=True)}
+            units.append(
+                Unit({excess[k]: -1.0}, 1.0, {left[k]: level, **{at: -gain for at, gain in gains.items()}})
+            )
+            units.append(Unit({excess[k]: 1.0}, 0.0, {excess[k]: -1.0}))
+            for slot, gain in gains.items():
+                adds[slot] += gain
+            adds[left[k]] = -level
+        yield Block("quantise", units, adds)
+    yield Block("quantise", [Unit({slot: 1.0}, 0.0, {slot: -1.0}) for slot in left])

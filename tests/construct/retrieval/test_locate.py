@@ -1,0 +1,71 @@
+"""The map of memory: flipping one bit changes exactly the facts named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from byheart.construct.retrieval import search
+from byheart.construct.retrieval.locate import locate
+from byheart.construct.retrieval.method import memorise
+from byheart.data.dataset import Dataset
+from byheart.data.generators import grid_vectors, random_tokens
+from byheart.errors import UsageError
+
+DATA = {"tokens": random_tokens(300, n_vocab=50, seed=1), "grid": grid_vectors(300, seed=2)}
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("kind", ["chain", "twin"])
+@pytest.mark.parametrize("name", DATA)
+def test_flipping_a_bit_changes_exactly_the_facts_named(
+    name: str, kind: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data: Dataset = DATA[name]
+    if kind == "twin":
+        monkeypatch.setattr(search, "_SEGMENTS", ())
+        monkeypatch.setattr(search, "_LEAST_TWIN", 1)
+    search.find_layout.cache_clear()
+    built = memorise(data, {"precision": precision}, np.random.default_rng(0))
+    search.find_layout.cache_clear()
+    memory = built.memory
+    encoded = memory.encode(data.inputs)
+    found = locate(memory, built.notes, encoded)
+    answers = memory.answer(encoded, backend="module")
+    rng = np.random.default_rng(1)
+    n_changed = 0
+    for fact in rng.choice(len(encoded), 6, replace=False).tolist():
+        cells = found.cells(fact)
+        assert cells
+        assert all(fact in found.readers(cell) for cell in cells)
+        cell = cells[int(rng.integers(len(cells)))]
+        bit = found.bits(fact)[int(rng.integers(found.field_bits))]
+        named = found.changed_by(memory.network, cell, bit)
+        assert fact in named
+        assert set(named) <= set(found.readers(cell))
+        other = replace(memory, network=found.flipped(memory.network, cell, bit))
+        changed = np.flatnonzero(other.answer(encoded, backend="module") != answers)
+        assert changed.tolist() == named.tolist()
+        n_changed += len(changed)
+        shares = found.sharing(fact)
+        assert fact not in shares
+        assert (found.planes[shares] == found.planes[fact]).all()
+    assert n_changed > 6  # words are shared: some flip changed more than the fact it was aimed at
+
+
+def test_the_words_of_a_fact_add_up_to_its_label() -> None:
+    data = DATA["tokens"]
+    built = memorise(data, {}, np.random.default_rng(0))
+    found = locate(built.memory, built.notes, built.memory.encode(data.inputs))
+    sums = found.sums(built.memory.network)
+    gray = (sums << 1) ^ sums
+    labels = (gray >> (found.planes * found.field_bits)) & ((1 << found.field_bits) - 1)
+    assert (labels == data.labels).all()
+
+
+def test_needs_the_notes_of_a_retrieval_network() -> None:
+    built = memorise(DATA["tokens"], {}, np.random.default_rng(0))
+    with pytest.raises(UsageError, match="retrieval"):
+        locate(built.memory, {}, built.memory.encode(DATA["tokens"].inputs))

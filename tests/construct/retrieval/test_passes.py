@@ -1,0 +1,148 @@
+"""Each pass alone: what it computes beforehand is what the network computes, number by number."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from byheart.construct.retrieval import emitting, exactness, hashing, solving
+from byheart.construct.retrieval.layout import SLOT_X, Layout, largest_digit_sum
+from byheart.construct.retrieval.reading import WORD_SCALE, reading_blocks
+from byheart.construct.retrieval.units import feed_forward
+from byheart.network.counting import size_of_network
+from byheart.network.interpreter import interpret
+from byheart.network.module import run_module
+from tests.construct.retrieval.layouts import CHAIN, LAYOUTS
+
+
+def _inputs(layout: Layout, rng: np.random.Generator, n: int) -> np.ndarray:
+    entrance = layout.entrance
+    if entrance.kind == "table":
+        return rng.integers(0, entrance.n_rows, size=(n, entrance.seq_len))
+    return rng.integers(0, 16, size=(n, entrance.seq_len, entrance.dim))
+
+
+def _bounds(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    dim = layout.entrance.dim
+    return np.zeros(dim, dtype=np.int64), np.full(dim, 15, dtype=np.int64)
+
+
+def _drawn(layout: Layout, seed: int) -> hashing.Hash:
+    return hashing.draw(layout, *_bounds(layout), np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_words_are_within_their_bases_and_nearly_uniform(name: str) -> None:
+    layout = LAYOUTS[name]
+    inputs = _inputs(layout, np.random.default_rng(1), 4000)
+    words = hashing.evaluate_words(layout, _drawn(layout, 2), inputs, True)
+    for column, word in zip(words.T, layout.words, strict=True):
+        assert column.min() >= 0
+        assert column.max() < word.base
+        # false alarm below 1e-6: the mean of 4000 uniform numbers, six deviations, and the bias of a small table
+        assert (
+            abs(column.mean() - (word.base - 1) / 2) < 6 * word.base / np.sqrt(12 * 4000) + 0.06 * word.base
+        )
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str) -> None:
+    """Any table will do: the label the network answers is the one `read_labels` computes from sums of words."""
+    layout = LAYOUTS[name]
+    rng = np.random.default_rng(3)
+    hashed = _drawn(layout, 4)
+    inputs = _inputs(layout, rng, 60)
+    where = layout.addresses(hashing.evaluate_words(layout, hashed, inputs, True))
+    words = rng.integers(0, 1 << layout.word_bits, size=layout.n_columns)
+    ids = np.ascontiguousarray(where.rows * layout.n_segments + np.arange(layout.n_segments))
+    sums = solving.elimination.sums(ids, where.patterns, layout.n_channels, words)
+    centre = exactness.centre_of(layout, sums)
+    dtype = np.float64 if layout.mantissa_bits == 53 else np.float32
+    network = emitting.emit(layout, hashed, words, centre, None, dtype)
+    assert size_of_network(network).parameters_dense == layout.size(64).parameters_dense
+    assert size_of_network(network).depth == layout.size(64).depth
+    expected = solving.read_labels(layout, where, sums) + 1
+    encoded = inputs.astype(np.float64) if layout.entrance.kind == "grid" else inputs
+    assert run_module(network, encoded, last_only=True).tolist() == expected.tolist()
+    for row in range(2):  # the definition, over the rationals
+        assert interpret(network, encoded[row])[-1][0] == expected[row]
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_reading_circuit_follows_the_gray_rule(data: st.DataObject) -> None:
+    """Exactly, in rationals: any sum of words within the headroom, any plane."""
+    total = data.draw(st.integers(0, (2**CHAIN.headroom_bits * 2 << CHAIN.word_bits) - 1))
+    plane = data.draw(st.integers(0, CHAIN.n_planes - 1))
+    centre = 2**CHAIN.headroom_bits
+    stream = np.zeros(CHAIN.model_width, dtype=object)
+    stream[:] = Fraction(0)
+    stream[SLOT_X], stream[3], stream[CHAIN.n_slots] = (
+        Fraction(1),
+        Fraction(plane),
+        Fraction(WORD_SCALE * total),
+    )
+    for block in reading_blocks(CHAIN, centre):
+        layer = feed_forward(block, CHAIN.model_width)
+        w1, b1, w2, b2 = (np.vectorize(Fraction)(part) for part in (layer.w1, layer.b1, layer.w2, layer.b2))
+        stream = stream + w2 @ np.maximum(w1 @ stream + b1, Fraction(0)) + b2
+    gray = (total << 1) ^ total
+    label = (gray >> (plane * CHAIN.field_bits)) & ((1 << CHAIN.field_bits) - 1)
+    assert stream[2] == label + 1
+
+
+def test_solved_tables_read_back_as_their_labels() -> None:
+    rng = np.random.default_rng(5)
+    layout = CHAIN
+    inputs = _inputs(layout, rng, 150)
+    labels = rng.integers(0, 8, size=150)
+    for seed in range(50):
+        where = layout.addresses(hashing.evaluate_words(layout, _drawn(layout, seed), inputs, True))
+        table = solving.solve(layout, where, labels, rng)
+        if isinstance(table, solving.Table):
+            assert (solving.read_labels(layout, where, table.sums) == labels).all()
+            assert table.words.max() < 1 << layout.word_bits
+            return
+    pytest.fail("no draw of fifty could be solved")
+
+
+def test_dependent_equations_are_reported_with_their_plane() -> None:
+    layout = CHAIN
+    inputs = np.zeros((2, 4), dtype=np.int64)
+    where = layout.addresses(hashing.evaluate_words(layout, _drawn(layout, 0), inputs, True))
+    assert where.n_duplicates == 1
+    found = solving.solve(layout, where, np.array([0, 1]), np.random.default_rng(0))
+    assert isinstance(found, solving.Dependent)
+    assert found.n_reduced < found.n_equations
+
+
+@settings(max_examples=200, deadline=None)
+@given(choices=st.lists(st.integers(1, 12), min_size=1, max_size=8))
+def test_digit_sums_bound_every_term(choices: list[int]) -> None:
+    base = int(np.prod(choices))
+    weight = base
+    for choice in choices:
+        weight //= choice
+        assert weight * 2 * base // (weight & -weight) <= largest_digit_sum(tuple(choices))
+
+
+def test_a_sum_beyond_the_headroom_is_refused() -> None:
+    layout = CHAIN
+    hashed = _drawn(layout, 0)
+    words = np.zeros(layout.n_columns, dtype=np.int64)
+    far = np.array([0, 9 << layout.word_bits])
+    with pytest.raises(exactness.NotExactInFloats, match="headroom"):
+        exactness.margins(layout, hashed, words, far, 0, 0)
+
+
+def test_a_margin_beyond_the_mantissa_is_refused() -> None:
+    layout = CHAIN
+    words = np.zeros(layout.n_columns, dtype=np.int64)
+    found = exactness.margins(layout, _drawn(layout, 0), words, np.zeros(1, dtype=np.int64), 0, 0)
+    exactness.require_exact(found, 53)
+    with pytest.raises(exactness.NotExactInFloats, match="mantissa"):
+        exactness.require_exact(found, 4)
