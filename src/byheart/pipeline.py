@@ -11,6 +11,8 @@ import numpy as np
 
 from byheart.construct.registry import Construction, choose, get, statistics_of
 from byheart.data.dataset import Dataset, OnConflict, Task
+from byheart.data.sequences import TokenSequences
+from byheart.data.tokenizers import Tokenizer
 from byheart.errors import CorruptModel, DoesNotHold, UsageError
 from byheart.export.folder import load_folder
 from byheart.model import Model
@@ -96,6 +98,10 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     fields = Fields(model.record.get("reading", {}), "the record of this model", "reading")
     rule = fields.text("on_conflict", get_args(OnConflict)) if fields.has("on_conflict") else "error"
     tokenizer = model.memory.tokenizer
+    if fields.has("recite") and fields.boolean("recite"):
+        assert tokenizer is not None
+        kind = tokenizer if tokenizer.name == "file" else tokenizer.name
+        return read_recitation(path, tokenizer=kind, input=optional_text(fields, "input"))
     options: dict[str, Any] = {
         "task": model.memory.task,
         "ordered": model.memory.ordered,
@@ -107,6 +113,17 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
         # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
         options["tokenizer"] = tokenizer if tokenizer.name == "file" else tokenizer.name
     return Dataset.read(path, **{**options, **changed})
+
+
+def read_recitation(
+    path: str | Path, *, tokenizer: str | Path | Tokenizer = "word", input: str | None = None
+) -> Dataset:
+    """The texts of a file as windows with the token that follows each, for `byheart recite`."""
+    from byheart.construct.retrieval.documents import recitation_of_tokens
+
+    documents = Dataset.from_documents(path, tokenizer=tokenizer, input=input)
+    assert isinstance(documents.inputs, TokenSequences)
+    return recitation_of_tokens(documents.inputs, documents.tokenizer)
 
 
 def _usual_precision(method: str) -> Precision:

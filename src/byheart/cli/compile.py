@@ -26,6 +26,7 @@ RESERVED = ("method", "precision", "task", "seed", "check", "progress")
 
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable
+    from byheart.data.dataset import Dataset
     from byheart.model import Model
 
 
@@ -51,6 +52,17 @@ if TYPE_CHECKING:
     metavar="NAME=VALUE",
     help="An option of the construction, such as B=8; may be given several times.",
 )
+@click.option(
+    "--reject-bits",
+    type=click.IntRange(0, 32),
+    metavar="F",
+    help="Answer unknown inputs with a label only once in 2^F (retrieval; the same as --set reject_bits=F).",
+)
+@click.option(
+    "--recite",
+    is_flag=True,
+    help="DATA holds texts: memorise what follows every window, so that `byheart recite` can continue them.",
+)
 @reading_options
 @output_options
 def command(
@@ -60,6 +72,8 @@ def command(
     precision: Any,
     seed: int,
     settings: tuple[str, ...],
+    reject_bits: int | None,
+    recite: bool,
     as_json: bool,
     **reading: Any,
 ) -> None:
@@ -75,8 +89,10 @@ def command(
 
     check_target(output)
     options = dict(_setting(text) for text in settings)
+    if reject_bits is not None:
+        options["reject_bits"] = reject_bits
     choices = reading_choices(**reading)
-    dataset = Dataset.read(data, **choices)
+    dataset = _texts(data, choices) if recite else Dataset.read(data, **choices)
     start = time.perf_counter()
     with watched() as progress:
         model = compile(dataset, method=method, precision=precision, seed=seed, progress=progress, **options)
@@ -86,7 +102,9 @@ def command(
         "verify": model.certificate.seconds,
     }
     theory = table(dataset)
-    model = replace(model, record={**model.record, "reading": _reading(choices, model.memory.tokenizer)})
+    model = replace(
+        model, record={**model.record, "reading": _reading(choices, model.memory.tokenizer, recite)}
+    )
     model.save(output)
     if as_json:
         echo_json(_document(model, seconds, theory, output))
@@ -107,9 +125,19 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _reading(choices: dict[str, Any], tokenizer: Any) -> dict[str, Any]:
+def _texts(data: Path, choices: dict[str, Any]) -> Dataset:
+    """The windows of the texts in a file, each with the token that follows."""
+    from byheart.pipeline import read_recitation
+
+    if choices["task"] is not None or choices["label"] is not None or choices["ordered"] is not None:
+        raise UsageError("--recite reads texts; --task, --label and --ordered do not go with it.")
+    return read_recitation(data, tokenizer=choices.get("tokenizer", "word"), input=choices["input"])
+
+
+def _reading(choices: dict[str, Any], tokenizer: Any, recite: bool) -> dict[str, Any]:
     """How the data were read, so that `verify` reads them alike."""
     return {
+        **({"recite": True} if recite else {}),
         "input": choices["input"],
         "label": choices["label"],
         "on_conflict": choices["on_conflict"],

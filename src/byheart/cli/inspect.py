@@ -23,12 +23,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_argument
+@click.option("--fact", metavar="TEXT", help="Show which weights hold this input (models of `retrieval`).")
+@click.option(
+    "--data",
+    metavar="DATA",
+    type=click.Path(path_type=Path),
+    help="With --fact: the data of the model, to name the facts that share those weights.",
+)
 @output_options
-def command(folder: Path, as_json: bool) -> None:
+def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) -> None:
     """Show the architecture, size, certificate and record of the model in DIR.
 
     Its weights are compared with the certificate, not with any data: `byheart verify` does that.
     """
+    if fact is not None or data is not None:
+        from byheart.cli.fact import show_fact
+
+        show_fact(folder, fact, data, as_json)
+        return
     from byheart.export.folder import plan_of
     from byheart.pipeline import load
 

@@ -1,0 +1,74 @@
+"""`byheart inspect --fact`: the weights that hold one fact, and the facts that share them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import numpy as np
+
+from byheart.cli.output import count, echo_json, show_pairs, show_table
+from byheart.errors import UsageError
+
+MOST_SHARING = 10
+
+
+def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) -> None:
+    """Print the rows, columns and bits that hold `fact`, and with `data` the facts that read the same words."""
+    from byheart.construct.retrieval.locate import locate
+    from byheart.pipeline import load, read_like
+
+    if fact is None:
+        raise UsageError("--data goes with --fact TEXT.")
+    model = load(folder)
+    if model.record.get("method") != "retrieval" or model.memory.tokenizer is None:
+        raise UsageError("a map of memory needs a model that `retrieval` compiled from texts.")
+    (answer,) = model.predict([fact])
+    if answer is None:
+        raise UsageError(f"{fact!r}: this model does not know it.", fact=fact)
+    from byheart.data.sequences import TokenSequences
+
+    ids = np.array(model.memory.tokenizer.encode(fact), dtype=np.int64)
+    asked = TokenSequences(ids, np.array([0, len(ids)]), len(model.memory.tokenizer.vocabulary))
+    encoded = model.memory.encode(asked)
+    dataset = None
+    if data is not None:
+        dataset = read_like(model, data)
+        if dataset.tokenizer is None or dataset.tokenizer.vocabulary != model.memory.tokenizer.vocabulary:
+            raise UsageError(
+                f"{data}: its vocabulary is not that of the model; give the data it was made of."
+            )
+        encoded = np.concatenate([encoded, model.memory.encode(dataset.inputs)])
+    notes = model.record.get("notes", {})
+    found = locate(model.memory, notes, encoded)
+    cells, bits = found.cells(0), found.bits(0)
+    sharing: list[str] = []
+    if dataset is not None:
+        is_itself = (encoded == encoded[0]).all(axis=1)
+        others = [int(i) - 1 for i in found.sharing(0) if not is_itself[i]]
+        sharing = [dataset.describe_input(sample) for sample in others]
+    if as_json:
+        echo_json(
+            {
+                "fact": fact,
+                "answer": answer,
+                "cells": [asdict(cell) for cell in cells],
+                "bits": [bits.start, bits.stop],
+                "sharing": sharing if dataset is not None else None,
+            }
+        )
+        return
+    click.echo(f"{fact}: {answer}\n")
+    show_table(
+        ("layer", "matrix", "row", "column"),
+        [(str(cell.layer), cell.matrix, str(cell.row), str(cell.column)) for cell in cells],
+        numbers=(0, 2, 3),
+    )
+    click.echo()
+    show_pairs([("bits of each word", f"{bits.start} to {bits.stop - 1}")])
+    if dataset is not None:
+        click.echo()
+        named = ", ".join(sharing[:MOST_SHARING])
+        rest = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
+        show_pairs([("shared with", f"{named}{rest}" if sharing else "no other fact")])

@@ -1,0 +1,164 @@
+"""`byheart reproduce`: a figure of the papers from fresh runs, with the published points and a verdict."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from byheart.cli.options import output_options
+from byheart.cli.output import echo_json, show_table
+from byheart.errors import ByheartError, ExitStatus, UsageError
+
+if TYPE_CHECKING:
+    from byheart.measure.store import Store
+    from byheart.reproduce.figure import FigureRecord, Scale
+    from byheart.reproduce.samples import Samples
+
+HUB = "hub"
+
+
+class StoppedEarly(ByheartError):
+    """The time was over before every run was trained; what was finished is stored."""
+
+    exit_status = ExitStatus.STOPPED
+
+
+@click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every figure.")
+@click.option("--list", "lists", is_flag=True, help="List the figures and train nothing.")
+@click.option(
+    "--scale",
+    type=click.Choice(["smoke", "laptop", "paper"]),
+    default="smoke",
+    show_default=True,
+    help="smoke: a minute; laptop: minutes; paper: the full grid, for a GPU.",
+)
+@click.option("--store", "path", default="runs.sqlite", show_default=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", default="reproductions", show_default=True, type=click.Path(path_type=Path))
+@click.option("--texts", metavar="FOLDER", help="JSONL files of the papers' texts, or `hub` to fetch them.")
+@click.option(
+    "--samples",
+    "folder",
+    default="samples",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where the cut texts are kept.",
+)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Begin no new stack of runs after so long.")
+@click.option("--draw-only", is_flag=True, help="Train nothing: draw what the store holds.")
+@output_options
+def command(
+    names: tuple[str, ...],
+    everything: bool,
+    lists: bool,
+    scale: Scale,
+    path: Path,
+    output: Path,
+    texts: str | None,
+    folder: Path,
+    device: str,
+    minutes: float | None,
+    draw_only: bool,
+    as_json: bool,
+) -> None:
+    """Make figures of the papers from fresh runs.
+
+    Writes NAME.json (every number drawn), NAME.png, NAME.svg and NAME.verdict.txt. Finished runs are stored at once; the same
+    command again goes on where it was stopped.
+    """
+    from byheart.reproduce.registry import FIGURES, figure_of
+
+    if lists:
+        _list(as_json)
+        return
+    chosen = list(FIGURES) if everything else list(dict.fromkeys(names))
+    if not chosen:
+        raise UsageError("name a figure, or give --all; `byheart reproduce --list` shows them.")
+    figures = [figure_of(name) for name in chosen]
+    samples = _samples(folder, texts) if any(figure.needs_samples for figure in figures) else None
+    output.mkdir(parents=True, exist_ok=True)
+    from byheart.measure.store import Store
+
+    began = time.monotonic()
+    with Store(path) as store:
+        is_complete = draw_only or _train(chosen, scale, samples, store, device, minutes)
+        records = [_made(name, scale, samples, store, output) for name in chosen]
+    seconds = time.monotonic() - began
+    if as_json:
+        echo_json(
+            {"scale": scale, "seconds": seconds, "figures": [_summary(record, output) for record in records]}
+        )
+    else:
+        rows = [(record.figure, record.verdict.outcome, str(record.runs["count"])) for record in records]
+        show_table(("figure", "verdict", "runs"), rows, numbers=(2,))
+        click.echo(f"\n{seconds:.0f} s in all; files in {output}")
+    if not is_complete:
+        raise StoppedEarly(
+            f"{minutes:g} minutes are over and runs are missing; the same command goes on from the store {path}."
+        )
+
+
+def _list(as_json: bool) -> None:
+    from byheart.reproduce.registry import FIGURES, figure_of
+
+    figures = [figure_of(name) for name in FIGURES]
+    if as_json:
+        echo_json({"figures": [{"name": f.name, "title": f.title, "claim": f.claim} for f in figures]})
+        return
+    show_table(("name", "figure"), [(figure.name, figure.title) for figure in figures], numbers=())
+
+
+def _samples(folder: Path, texts: str | None) -> Samples:
+    """The prepared samples, made from the texts where they are named and not yet made."""
+    from byheart.reproduce.samples import FILE, Samples, prepare
+    from byheart.reproduce.texts import hub_texts, local_texts
+
+    if texts is not None and not (folder / FILE).is_file():
+        prepare(hub_texts() if texts == HUB else local_texts(Path(texts)), folder)
+    return Samples.at(folder)
+
+
+def _train(
+    names: list[str], scale: Scale, samples: Samples | None, store: Store, device: str, minutes: float | None
+) -> bool:
+    from byheart.reproduce.working import stages_of, work
+
+    def say(line: str) -> None:
+        click.echo(line, file=sys.stderr)
+
+    done = work(
+        stages_of(names, scale, samples),
+        store,
+        device=device,
+        seconds=None if minutes is None else 60 * minutes,
+        say=say,
+    )
+    return all(part.is_complete for part in done)
+
+
+def _made(name: str, scale: Scale, samples: Samples | None, store: Store, output: Path) -> FigureRecord:
+    from byheart.reproduce.drawing import draw
+    from byheart.reproduce.making import make_record, to_json, verdict_text
+
+    record = make_record(name, scale, samples, store)
+    (output / f"{name}.json").write_text(to_json(record), encoding="utf-8")
+    (output / f"{name}.verdict.txt").write_text(verdict_text(record), encoding="utf-8")
+    draw(record, output)
+    return record
+
+
+def _summary(record: FigureRecord, output: Path) -> dict[str, Any]:
+    return {
+        "name": record.figure,
+        "outcome": record.verdict.outcome,
+        "because": record.verdict.because,
+        "checks": [{"name": check.name, "holds": check.holds} for check in record.verdict.checks],
+        "record": str(output / f"{record.figure}.json"),
+        "runs": record.runs["count"],
+    }

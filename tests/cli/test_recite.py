@@ -1,0 +1,82 @@
+"""Texts by heart, unknown inputs turned away, and the weights that hold a fact, on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Byheart, write_table
+
+TEXTS = (
+    "the cat sat on the mat and the dog sat on the log .",
+    "once upon a time there was a fox who lived in a box .",
+    "a fox is no dog and a box is no log .",
+)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(TEXTS) + "\n")
+    return path
+
+
+def test_texts_are_recited_from_their_first_word(byheart: Byheart, texts: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    assert byheart("compile", texts, "-o", folder, "--method", "retrieval", "--recite").status == 0
+    for text in TEXTS:
+        first, *rest = text.split()
+        if first == "a":
+            continue  # two texts go on after "a"; nothing could tell which is meant
+        done = byheart("recite", folder, first, "--json")
+        assert done.document["tokens"] == rest
+    assert byheart("recite", folder, "the cat").out.startswith("the cat sat on the mat and the dog")
+    assert byheart("verify", folder, texts).status == 0
+    changed = tmp_path / "changed.txt"
+    changed.write_text(texts.read_text().replace("log", "fog"))
+    assert byheart("verify", folder, changed).status == 3
+
+
+def test_a_prompt_with_an_unknown_word_says_so(byheart: Byheart, texts: Path, tmp_path: Path) -> None:
+    byheart("compile", texts, "-o", tmp_path / "model", "--method", "retrieval", "--recite")
+    done = byheart("recite", tmp_path / "model", "the zebra")
+    assert done.status == 4
+    assert "zebra" in done.err
+
+
+def test_what_does_not_go_with_recite(byheart: Byheart, texts: Path, tmp_path: Path) -> None:
+    done = byheart("compile", texts, "-o", tmp_path / "model", "--recite", "--label", "x")
+    assert done.status == 2
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    return write_table(tmp_path / "squares.csv", {f"the square of {n}": str(n * n) for n in range(120)})
+
+
+def test_reject_bits_turn_strangers_away(byheart: Byheart, facts: Path, tmp_path: Path) -> None:
+    rejecting = ("--method", "retrieval", "--reject-bits", "16")
+    assert byheart("compile", facts, "-o", tmp_path / "model", *rejecting).status == 0
+    asked = [f"the square of {n}" for n in range(110, 115)]
+    strangers = [f"the square of {n}" for n in range(130, 137)]
+    done = byheart("predict", tmp_path / "model", *asked, *strangers)
+    answers = done.out.splitlines()
+    assert answers[: len(asked)] == [str(n * n) for n in range(110, 115)]
+    # 7 strangers, each answered with probability 2^-16: the false-alarm rate of this test is about 1e-4
+    assert answers[len(asked) :] == ["unknown"] * len(strangers)
+
+
+def test_inspect_names_the_weights_of_a_fact(byheart: Byheart, facts: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    assert byheart("compile", facts, "-o", folder, "--method", "retrieval").status == 0
+    done = byheart("inspect", folder, "--fact", "the square of 12", "--data", facts, "--json")
+    found = done.document
+    assert found["answer"] == "144"
+    assert found["cells"]
+    assert all(cell["matrix"] in ("w1", "w2") for cell in found["cells"])
+    assert "'the square of 12'" not in found["sharing"]
+    shown = byheart("inspect", folder, "--fact", "the square of 12")
+    assert shown.out.startswith("the square of 12: 144\n")
+    assert byheart("inspect", folder, "--data", facts).status == 2
