@@ -190,7 +190,9 @@ def _sparse(plan: Blueprint, header: Mapping[str, StoredTensor], path: Path) -> 
     return decode_sparse({name: read_tensor(path, stored) for name, stored in header.items()}, plan, path)
 
 
-def _floats(plan: Blueprint | LogitBlueprint, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
+def _floats(
+    plan: Blueprint | LogitBlueprint, header: Mapping[str, StoredTensor], path: Path
+) -> Iterator[np.ndarray]:
     if len(header) != plan.n_matrices:
         raise corrupt(
             path,

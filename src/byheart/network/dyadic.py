@@ -109,7 +109,9 @@ class SparseMatrix:
         rows, cols = np.nonzero(table)
         picked = table[rows, cols].tolist()
         entries = zip(rows.tolist(), cols.tolist(), picked, strict=True)
-        return SparseMatrix((table.shape[0], table.shape[1]), {(row, col): Dyadic.of(value) for row, col, value in entries})
+        return SparseMatrix(
+            (table.shape[0], table.shape[1]), {(row, col): Dyadic.of(value) for row, col, value in entries}
+        )
 
     def rows(self) -> list[list[tuple[int, Dyadic]]]:
         """For each row its non-zero entries as (column, value)."""

@@ -120,7 +120,9 @@ class Memory:
         else:
             from byheart.network.module import run_module
 
-            outputs = run_module(self.transformer, encoded, last_only=last_only, device=device, progress=progress)
+            outputs = run_module(
+                self.transformer, encoded, last_only=last_only, device=device, progress=progress
+            )
             numbers = np.where(np.isfinite(outputs), outputs, 0.0)
             whole = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= len(self.label_names))
             answers = np.where(whole, numbers - 1, UNKNOWN).astype(np.int64)

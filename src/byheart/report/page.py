@@ -1,0 +1,139 @@
+"""One HTML page with every stored figure: verdicts first, then each figure with its numbers. It needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from byheart.errors import UsageError
+from byheart.report.page_style import STYLE
+from byheart.reproduce.drawing import as_svg
+from byheart.reproduce.figure import FigureRecord
+from byheart.reproduce.making import read_record, run_sentence
+from byheart.reproduce.registry import FIGURES
+
+PAPERS = {
+    "DPC24": "Dana, Pydi & Chevaleyre 2024, Memorization in Attention-only Transformers",
+    "MFT24": "Madden, Fox & Thrampoulidis 2024, Upper and lower memory capacity bounds of transformers",
+    "KS25": "Kajitsuka & Sato 2025, On the Optimal Memorization Capacity of Transformers",
+    "beyond": "Beyond the papers",
+}
+INTRODUCTION = (
+    "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where the authors stored"
+    " theirs, with their points. Bands are 95% intervals over seeds."
+)
+CLASSES = {
+    "holds": "yes",
+    "holds in part": "partly",
+    "does not hold": "no",
+    "not settled": "open",
+}
+
+
+def read_results(folder: Path) -> list[FigureRecord]:
+    """Every record in `folder`, in the order of the papers' figures; a `UsageError` where there is none."""
+    paths = {name: folder / f"{name}.json" for name in FIGURES}
+    found = [read_record(path) for path in paths.values() if path.is_file()]
+    if not found:
+        raise UsageError(
+            f"{folder} holds no record of a figure.\n  Make some with `byheart reproduce --all -o {folder}`.",
+            folder=str(folder),
+        )
+    return found
+
+
+def write_page(records: Sequence[FigureRecord], folder: Path) -> Path:
+    """Write index.html into `folder`, under another name until it is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "index.html"
+    fresh = folder / ".index.html.new"
+    fresh.write_text(page(records), encoding="utf-8")
+    fresh.replace(path)
+    return path
+
+
+def page(records: Sequence[FigureRecord]) -> str:
+    """The page as text."""
+    body = [
+        "<header><h1>What the papers' figures look like from fresh runs</h1>",
+        f"<p>{INTRODUCTION}</p></header>",
+        "<main>",
+        _overview(sorted(records, key=lambda record: (list(PAPERS).index(record.paper), record.figure))),
+    ]
+    for paper, citation in PAPERS.items():
+        mine = sorted((r for r in records if r.paper == paper), key=lambda record: record.figure)
+        if mine:
+            body.append(f"<h2>{escape(citation)}</h2>")
+            body += [_section(record) for record in mine]
+    body += [_environment(records), "</main>"]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>byheart: reproductions</title><style>{STYLE}</style></head><body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
+
+
+def _badge(record: FigureRecord) -> str:
+    outcome = record.verdict.outcome
+    return f'<span class="badge {CLASSES[outcome]}">{escape(outcome)}</span>'
+
+
+def _overview(records: Sequence[FigureRecord]) -> str:
+    rows = "".join(
+        f'<tr><td><a href="#{escape(record.figure)}">{escape(record.title)}</a></td>'
+        f"<td>{_badge(record)}</td><td>{escape(record.scale)}</td></tr>"
+        for record in records
+    )
+    return (
+        '<div class="scroll"><table class="overview"><thead><tr><th>figure</th><th>conclusion</th><th>scale</th></tr>'
+        f"</thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _section(record: FigureRecord) -> str:
+    checks = "".join(
+        f'<tr><td class="mark {"yes" if check.holds else "no"}">{"✓" if check.holds else "✗"}</td>'
+        f"<td>{escape(check.name)}</td><td>{escape(check.found)}</td><td>{escape(check.wanted)}</td></tr>"
+        for check in record.verdict.checks
+    )
+    table = (
+        '<div class="scroll"><table class="checks"><thead><tr><th></th><th>asked</th><th>found</th><th>wanted</th></tr>'
+        f"</thead><tbody>{checks}</tbody></table></div>"
+        if checks
+        else ""
+    )
+    choices = "".join(f"<li>{escape(choice)}</li>" for choice in record.choices)
+    numbers = escape(json.dumps(record.numbers, indent=1, ensure_ascii=False))
+    return (
+        f'<section id="{escape(record.figure)}"><h3>{escape(record.title)} {_badge(record)}</h3>'
+        f'<p class="claim">{escape(record.claim)}</p>'
+        f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{as_svg(record)}</div>'
+        f"<p>{escape(record.verdict.because)}</p>{table}"
+        f"<details><summary>Choices and numbers</summary><ul>{choices}</ul>"
+        f"<p>{escape(run_sentence(record))}</p><pre>{numbers}</pre></details></section>"
+    )
+
+
+def _environment(records: Sequence[FigureRecord]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(record.figure)}</td><td>{escape(record.scale)}</td><td>{record.runs['count']:,}</td>"
+        f"<td>{escape(', '.join(map(str, record.seeds)))}</td><td>{escape(', '.join(record.runs['devices']))}</td>"
+        f"<td>{record.runs['seconds']:,.0f}</td><td>{escape(_versions(record))}</td></tr>"
+        for record in records
+    )
+    heads = "".join(
+        f"<th>{word}</th>" for word in ("figure", "scale", "runs", "seeds", "device", "seconds", "versions")
+    )
+    return (
+        f'<h2>Environment</h2><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _versions(record: FigureRecord) -> str:
+    found = [", ".join(f"{name} {value}" for name, value in row.items()) for row in record.runs["versions"]]
+    return "; ".join(found)

@@ -1,0 +1,101 @@
+"""DPC24 Figure 1b: accuracy grows quadratically with the head dimension, at d = 10 and 20 heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byheart.measure.records import Record
+from byheart.reproduce import dana_2024_curves as dana
+from byheart.reproduce import dana_2024_runs as runs
+from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Stage
+from byheart.reproduce.points import Points, fit_numbers, fitted, judged, series, spoken
+from byheart.reproduce.published import dana_2024
+from byheart.reproduce.samples import Samples
+from byheart.theorems import realises
+
+DIM, N_HEADS = 10, 20
+HEAD_DIMS = tuple(range(1, 11))
+
+
+def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
+    """Head dimensions 1 to 10 in both readings of the model, and by L-BFGS."""
+    head_dims = runs.thinned(HEAD_DIMS, scale)
+    return runs.stages(
+        "fig1b",
+        scale,
+        lambda variant, seed, how: [
+            runs.run(scale, variant, seed, dim=DIM, head_dim=h, n_heads=N_HEADS, how=how) for h in head_dims
+        ],
+        others=("one-hot", "lbfgs"),
+    )
+
+
+@realises("DPC24-F1b")
+def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = None) -> Computed:
+    """Accuracy by head dimension with quadratic fits, beside the stored points and both bounds."""
+    here = dana.curves(records, "head_dim", dim=DIM, n_heads=N_HEADS, mlp_width=0)
+    stored = published_points()
+    fits = {key: fitted(found, "quadratic", dana.cut_off()) for key, found in here.items()}
+    lines = {key: fitted(found, "linear", dana.cut_off()) for key, found in here.items()}
+    coded, quadratic = here.get(("as-coded", "adam")), fits.get(("as-coded", "adam"))
+    checks = []
+    if coded and quadratic is not None and dana.can_compare(scale):
+        line = lines["as-coded", "adam"]
+        assert line is not None
+        checks = [
+            Check("quadratic fit", f"R² {quadratic.r_squared:.4f}", "R² > 0.98", quadratic.r_squared > 0.98),
+            Check(
+                "quadratic rather than linear",
+                f"AICc {quadratic.aicc:.1f} against {line.aicc:.1f}",
+                "the smaller AICc",
+                quadratic.aicc < line.aicc,
+            ),
+            dana.agreement(coded, stored, 9),
+        ]
+    words = [
+        f"{dana.LABELS[key][0]}: {spoken(found, 'slope')}·d_h² + {found.coefficients['intercept'].value:.4f},"
+        f" R² {found.r_squared:.4f} (a straight line: {line.r_squared:.4f})"
+        for key, found in fits.items()
+        if found is not None and (line := lines[key]) is not None
+    ]
+    panel = Panel(
+        "Accuracy by head dimension, d = 10, 20 heads",
+        "head dimension d_h",
+        "accuracy",
+        (
+            *(series(*dana.LABELS[key], found) for key, found in here.items()),
+            *([series("published", "published", stored)] if dana.can_compare(scale) else []),
+            *dana.bounds(HEAD_DIMS, dana.n_vocab_of(records), dim=DIM, head_dim=None, n_heads=N_HEADS),
+        ),
+    )
+    return Computed(
+        (panel,),
+        judged(
+            scale,
+            checks,
+            "Accuracy against d_h². " + "; ".join(words) + ".",
+            is_complete=coded is not None and len(coded.x) == len(HEAD_DIMS),
+        ),
+        {
+            "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
+            "published fit": fit_numbers(fitted(stored, "quadratic", dana.cut_off())),
+        },
+        dana.CHOICES,
+    )
+
+
+def published_points() -> Points:
+    """The stored points."""
+    at = {p.head_dim: p.accuracy for p in dana_2024("fig1b")}
+    return Points(tuple(at), tuple((accuracy,) for accuracy in at.values()))
+
+
+FIGURE = Figure(
+    "dana-2024-fig1b",
+    "DPC24",
+    ("DPC24-F1b",),
+    "DPC24 Figure 1b: accuracy by head dimension",
+    "Accuracy grows quadratically with the head dimension at a fixed number of heads.",
+    stages,
+    compute,
+)

@@ -1,0 +1,47 @@
+"""The numbers the papers' authors stored, beside which ours are drawn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """One point of DPC24's Figures 1 and 2: mean training accuracy over two seeds, 50 tokens."""
+
+    figure: str
+    dim: int
+    head_dim: int
+    n_heads: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """One point of MFT24's Figure 1, right: the smallest passing width on the grid 4, 8, ..., 512."""
+
+    n_stories: int
+    n_contexts: int
+    vocab: int
+    entropy_nats: float
+    min_hidden_width: int
+    n_parameters: int
+
+
+@lru_cache(maxsize=1)
+def _tables() -> dict[str, Any]:
+    return dict(json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8")))
+
+
+def dana_2024(figure: str) -> tuple[Accuracy, ...]:
+    """DPC24's stored accuracies: `fig1a_fig2b`, `fig1b` or `fig2a`."""
+    return tuple(Accuracy(**row) for row in _tables()["dana_2024_accuracies"] if row["figure"] == figure)
+
+
+def madden_2024() -> tuple[Capacity, ...]:
+    """MFT24's stored capacities."""
+    return tuple(Capacity(**row) for row in _tables()["madden_2024_capacity"])

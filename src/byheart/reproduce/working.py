@@ -1,0 +1,144 @@
+"""Carrying out the stages of figures: the most valuable first, within a time, resumable. Needs torch and numpy alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from byheart.measure.devices import choose_device
+from byheart.measure.records import Record, Run
+from byheart.measure.store import Store
+from byheart.measure.sweep import Progress, run_sweep
+from byheart.reproduce.figure import Scale, Stage
+from byheart.reproduce.registry import stages_by_name
+from byheart.reproduce.samples import Samples
+
+TELL_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a group of stages."""
+
+    name: str
+    n_runs: int
+    n_found: int
+    n_trained: int
+    seconds: float
+    is_complete: bool
+    error: str = ""
+
+
+def work(
+    stages: Sequence[Stage],
+    store: Store,
+    *,
+    device: str = "auto",
+    seconds: float | None = None,
+    say: Callable[[str], None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    goes_on: bool = False,
+) -> list[Done]:
+    """Train what the store lacks of `stages`, in order of priority; begin nothing new once `seconds` are over.
+
+    With `goes_on`, a stage that fails is reported and passed over.
+    """
+    began = time.monotonic()
+    is_cuda = choose_device(device).type == "cuda"
+    told = say or (lambda line: None)
+    found: list[Done] = []
+    for name, group in grouped(stages):
+        left = None if seconds is None else seconds - (time.monotonic() - began)
+        if left is not None and left <= 0:
+            told(f"{time.monotonic() - began:6.0f} s  not begun: {name}")
+            found.append(Done(name, len(_runs(group)), 0, 0, 0.0, False))
+            continue
+        told(f"{time.monotonic() - began:6.0f} s  begins: {name}, {len(_runs(group))} runs")
+        done = _sweep(name, group, store, device, is_cuda, left, goes_on, on_progress or _teller(told, began))
+        told(
+            f"{time.monotonic() - began:6.0f} s  {'done' if done.is_complete else 'not finished'}: {name},"
+            f" {done.n_trained} trained, {done.n_found} found, {done.seconds:.1f} s {done.error}"
+        )
+        store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        found.append(done)
+    return found
+
+
+def _sweep(
+    name: str,
+    group: Sequence[Stage],
+    store: Store,
+    device: str,
+    is_cuda: bool,
+    left: float | None,
+    goes_on: bool,
+    on_progress: Callable[[Progress], None],
+) -> Done:
+    runs = _runs(group)
+    start = time.monotonic()
+    try:
+        report = run_sweep(
+            runs,
+            store,
+            device=device,
+            engine=group[0].engine if is_cuda else "auto",
+            max_seconds=left,
+            on_progress=on_progress,
+        )
+    except Exception as error:
+        if not goes_on:
+            raise
+        message = f"{type(error).__name__}: {error}"[:300]
+        return Done(name, len(runs), 0, 0, time.monotonic() - start, False, message)
+    return Done(name, report.n_runs, report.n_found, report.n_trained, report.seconds, report.is_complete)
+
+
+def grouped(stages: Sequence[Stage]) -> list[tuple[str, list[Stage]]]:
+    """Stages in order of priority, those that go together in one group, each group under a name."""
+    groups: dict[tuple[object, ...], list[Stage]] = {}
+    for number, stage in sorted(enumerate(stages), key=lambda pair: (pair[1].priority, pair[0])):
+        key = (stage.priority, stage.together or number)
+        groups.setdefault(key, []).append(stage)
+    return [("; ".join(stage.name for stage in group), group) for group in groups.values()]
+
+
+def _runs(group: Sequence[Stage]) -> list[Run]:
+    return list({run.key: run for stage in group for run in stage.runs}.values())
+
+
+def _teller(told: Callable[[str], None], began: float) -> Callable[[Progress], None]:
+    last = [time.monotonic()]
+
+    def tell(progress: Progress) -> None:
+        now = time.monotonic()
+        if now - last[0] < TELL_SECONDS or progress.moment is None:
+            return
+        last[0] = now
+        moment = progress.moment
+        told(
+            f"{now - began:6.0f} s    {progress.n_stored}/{progress.n_runs} stored; step {moment.step}/{moment.n_steps} of"
+            f" {moment.n_active} models, {moment.model_steps_per_second:,.0f} model-steps/s, best loss {moment.best_loss:.4g}"
+        )
+
+    return tell
+
+
+def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> list[Stage]:
+    """The stages of several figures, each run once."""
+    found, seen = [], set()
+    for name in names:
+        for stage in stages_by_name(name)(scale, samples):
+            keys = tuple(sorted(run.key for run in stage.runs))
+            if keys not in seen:
+                seen.add(keys)
+                found.append(stage)
+    return found
+
+
+def stored_records(name: str, scale: Scale, samples: Samples | None, store: Store) -> list[Record]:
+    """What the store holds of a figure's runs, in the order of the runs."""
+    stages = stages_by_name(name)(scale, samples)
+    keys = list(dict.fromkeys(run.key for stage in stages for run in stage.runs))
+    found = {record.key: record for record in store.records(keys)}
+    return [found[key] for key in keys if key in found]
