@@ -27,9 +27,11 @@ WORDS = {
 def write_all(folder: Path) -> None:
     """Write every generated part and picture into `folder`."""
     import pictures
+    import reproduced
 
     folder.mkdir(exist_ok=True)
     pictures.write_all(folder)
+    reproduced.write(folder)
     for name, make in {
         "theorems.md": theorem_index,
         "command-line.md": command_line,

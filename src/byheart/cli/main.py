@@ -25,6 +25,8 @@ COMMANDS = {
     "plan": "Show how large a model for so many facts would be.",
     "measure": "Train the models of a specification, and keep every run.",
     "runs": "List, filter, export and compare the runs of a store.",
+    "reproduce": "Make a figure of the papers from fresh runs, with a verdict.",
+    "report": "Gather stored figures into one page.",
     "theorems": "List every statement of the papers with its functions and tests.",
 }
 

@@ -55,7 +55,10 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
     return Computed(
         (panel,),
         judged(
-            scale, checks, _because(fits), is_complete=coded is not None and len(coded.x) == len(runs.HEADS)
+            scale,
+            checks,
+            _because(fits) + _other_reading(here.get(("as-coded", "one-hot"))),
+            is_complete=coded is not None and len(coded.x) == len(runs.HEADS),
         ),
         {
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
@@ -103,6 +106,16 @@ def _because(fits: dict[tuple[runs.Variant, runs.How], Fit | None]) -> str:
         + ". The reading of the initialisation was picked by the accuracy at 21 heads, so the agreement of the points is not"
         " independent of them."
     )
+
+
+def _other_reading(found: Points | None) -> str:
+    if not found:
+        return ""
+    values = ", ".join(
+        f"{mean:.3f} at {x:g} heads ({len(at)} of 5 seeds)"
+        for x, mean, at in zip(found.x, found.means, found.values, strict=True)
+    )
+    return f" From the one-hot initialisation: {values}."
 
 
 FIGURE = Figure(

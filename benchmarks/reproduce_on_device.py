@@ -1,0 +1,72 @@
+"""Train what the papers' figures need on a machine with nothing but torch and numpy; most valuable first, resumable.
+
+    python benchmarks/reproduce_on_device.py --prepare --data FOLDER [--texts ../shared/data]
+    python benchmarks/reproduce_on_device.py --device cuda --scale paper --data FOLDER --out FOLDER --minutes 8
+
+The first line cuts the texts into a small file of token ids, where the texts are; the second trains, anywhere. Records go into
+OUT/runs.sqlite as they are made: the same command again goes on. `byheart reproduce --store OUT/runs.sqlite` draws them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from byheart.measure.store import Store
+from byheart.reproduce.registry import FIGURES
+from byheart.reproduce.samples import FILE, Samples, prepare
+from byheart.reproduce.texts import local_texts
+from byheart.reproduce.working import stages_of, work
+
+
+def main() -> None:
+    root = Path(__file__).resolve().parents[1]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--prepare", action="store_true", help="cut the texts into --data and stop")
+    parser.add_argument("--texts", type=Path, default=root.parent / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=root / "out" / "device_data")
+    parser.add_argument("--out", type=Path, default=root / "out" / "reproduce")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--figures", default="all", help="names separated by commas, or all")
+    parser.add_argument("--scale", choices=("smoke", "laptop", "paper"), default="smoke")
+    parser.add_argument("--minutes", type=float, default=1.0)
+    options = parser.parse_args()
+    if options.prepare:
+        for found in prepare(local_texts(options.texts), options.data):
+            print(json.dumps(asdict(found)))
+        print(f"{options.data / FILE}: {(options.data / FILE).stat().st_size / 1e6:.2f} MB")
+        return
+    import torch
+
+    started = time.monotonic()
+    names = list(FIGURES) if options.figures == "all" else options.figures.split(",")
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    stages = stages_of(names, options.scale, Samples.at(options.data))
+    say(
+        f"{len(stages)} stages, {sum(len(stage.runs) for stage in stages)} runs, at most {options.minutes:g} min"
+    )
+    with Store(options.out / "runs.sqlite") as store:
+        done = work(stages, store, device=options.device, seconds=60 * options.minutes, say=say, goes_on=True)
+        say(f"{store.count()} records in {options.out / 'runs.sqlite'}")
+    report = {
+        "scale": options.scale,
+        "seconds": time.monotonic() - started,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor(),
+        "stages": [asdict(part) for part in done],
+    }
+    (options.out / f"stages-{int(time.time())}.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The page of figures: whole, self-contained, escaped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from byheart.errors import UsageError
+from byheart.report.page import page, read_results, write_page
+from byheart.reproduce.figure import Check, FigureRecord, Panel, Series, Verdict
+from byheart.reproduce.making import to_json
+
+RECORD = FigureRecord(
+    figure="dana-2024-fig1a",
+    paper="DPC24",
+    title="A <title> & more",
+    claim="A claim.",
+    scale="paper",
+    panels=(
+        Panel(
+            "lines",
+            "x axis",
+            "y axis",
+            (Series("one", "measured", (1.0, 2.0), (0.1, 0.2), (0.0, 0.1), (0.2, 0.3), 3),),
+        ),
+        Panel("map", "x", "y", columns=(1.0, 2.0), rows=(4.0,), cells=((0.5, float("nan")),)),
+    ),
+    verdict=Verdict(
+        "holds in part", "Because <so>.", (Check("a", "1", "2", True), Check("b", "3", "4", False))
+    ),
+    numbers={"slope": [1.0, 0.9, 1.1]},
+    choices=("A choice.",),
+    seeds=(0, 1),
+    runs={
+        "count": 12,
+        "diverged": 0,
+        "devices": ["a device"],
+        "versions": [{"torch": "2"}],
+        "first": "2026-01-01",
+        "last": "2026-01-01",
+        "seconds": 3.0,
+    },
+)
+
+
+def test_the_page_carries_everything_in_itself() -> None:
+    text = page([RECORD])
+    assert not re.search(r'(src|href)="(?!#|data:)[^"]*"', text.replace('xlink:href="#', 'href="#'))
+    assert "<link" not in text
+    assert "<script" not in text
+    assert text.count("<svg") == 1
+    assert 'name="viewport"' in text
+
+
+def test_texts_are_escaped_and_verdicts_shown() -> None:
+    text = page([RECORD])
+    assert "A &lt;title&gt; &amp; more" in text
+    assert "Because &lt;so&gt;." in text
+    assert '<span class="badge partly">holds in part</span>' in text
+    assert text.count('class="mark yes"') == text.count('class="mark no"') == 1
+    assert "a device" in text
+    assert "torch 2" in text
+
+
+def test_results_are_read_from_a_folder_and_written_whole(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no record"):
+        read_results(tmp_path)
+    (tmp_path / "dana-2024-fig1a.json").write_text(to_json(RECORD))
+    second = replace(RECORD, figure="dana-2024-fig4", title="Another")
+    (tmp_path / "dana-2024-fig4.json").write_text(to_json(second))
+    records = read_results(tmp_path)
+    assert [record.figure for record in records] == ["dana-2024-fig1a", "dana-2024-fig4"]
+    path = write_page(records, tmp_path / "page")
+    assert [file.name for file in path.parent.iterdir()] == ["index.html"]
+    assert "Another" in path.read_text()

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from byheart.measure.records import Run
+from byheart.reproduce.beyond_bits import compute, memorised_bits
+from tests.reproduce.planted import planted, records_of, runs_of
+
+
+def test_bits_are_what_a_model_saves_in_telling_the_labels() -> None:
+    run = next(iter(runs_of("beyond-bits", "paper")))
+    assert memorised_bits(planted(run, {"loss": 0.0})) == pytest.approx(math.log2(50))  # of one sample
+    assert memorised_bits(planted(run, {"loss": math.log(50)})) == pytest.approx(0, abs=1e-12)
+    assert memorised_bits(planted(run, {"loss": 10.0})) == 0
+    assert memorised_bits(planted(run, {"loss": math.nan})) == 0
+
+
+@pytest.mark.parametrize(("loss", "outcome"), [(3.0, "holds"), (-1e4, "does not hold")])
+def test_the_verdict_compares_training_with_compiling(loss: float, outcome: str) -> None:
+    def measured(run: Run) -> dict[str, float]:
+        return {"loss": loss, "accuracy_tail": 0.5}
+
+    computed = compute("paper", records_of("beyond-bits", measured))
+    assert computed.verdict.outcome == outcome
+    assert computed.numbers["bits per parameter, compiled"]["retrieval"] > 2

@@ -1,0 +1,51 @@
+"""`byheart reproduce` and `byheart report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from byheart.cli import report, reproduce
+from byheart.errors import UsageError
+
+
+def run(module: object, *arguments: str) -> str:
+    found = CliRunner().invoke(module.command, list(arguments), catch_exceptions=False, standalone_mode=False)  # type: ignore[attr-defined]
+    return found.stdout
+
+
+def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> None:
+    store, out = str(tmp_path / "runs.sqlite"), str(tmp_path / "figures")
+    common = ("dana-2024-fig4", "--store", store, "-o", out, "--device", "cpu", "--json")
+    said = json.loads(run(reproduce, *common))
+    assert said["figures"][0]["outcome"] == "not settled"
+    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert names == [f"dana-2024-fig4.{suffix}" for suffix in ("json", "png", "svg", "verdict.txt")]
+    assert (
+        json.loads(run(reproduce, *common, "--draw-only"))["figures"][0]["runs"] == said["figures"][0]["runs"]
+    )
+    gathered = json.loads(run(report, "--results", out, "-o", str(tmp_path / "page"), "--json"))
+    assert gathered["figures"] == [{"name": "dana-2024-fig4", "outcome": "not settled"}]
+    assert Path(gathered["path"]).is_file()
+
+
+def test_the_figures_are_listed() -> None:
+    assert "kajitsuka-sato-2025-length" in run(reproduce, "--list")
+    assert len(json.loads(run(reproduce, "--list", "--json"))["figures"]) == 13
+
+
+def test_without_a_name_nothing_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--all"):
+        run(reproduce, "--store", str(tmp_path / "x.sqlite"))
+
+
+def test_when_the_time_is_over_it_says_how_to_go_on(tmp_path: Path) -> None:
+    store, out = str(tmp_path / "runs.sqlite"), str(tmp_path / "figures")
+    common = ("dana-2024-fig4", "--store", store, "-o", out, "--device", "cpu")
+    with pytest.raises(Exception, match="holds no run"):
+        run(reproduce, *common, "--minutes", "0")
+    run(reproduce, *common)
+    assert "not settled" in run(reproduce, *common, "--minutes", "0", "--draw-only")

@@ -1,0 +1,116 @@
+"""What KS25's figures conclude from planted losses."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from byheart.measure.records import Run
+from byheart.reproduce import kajitsuka_sato_2025_fig3, kajitsuka_sato_2025_length
+from byheart.reproduce.kajitsuka_sato_2025_trials import best_trials, fewest_blocks, loss, n_blocks
+from byheart.reproduce.registry import figure_of
+from byheart.reproduce.samples import Samples
+from byheart.theorems import checks
+from tests.reproduce.planted import planted, records_of, runs_of
+
+
+@checks("KS25-F1", "KS25-F2")
+@pytest.mark.parametrize("name", ["kajitsuka-sato-2025-fig1", "kajitsuka-sato-2025-fig2"])
+def test_training_holds_where_accuracy_nears_one_with_blocks(name: str, samples: Samples) -> None:
+    figure = figure_of(name)
+
+    def better(run: Run) -> dict[str, float]:
+        trial = 0.0 if run.training.learning_rate == 0.01 else 0.3  # one learning rate is good
+        depth = run.model.sizes["n_blocks"]
+        return {"loss": 1 / depth + trial, "accuracy": 1 - 0.2 / depth - trial}
+
+    computed = figure.compute("paper", records_of(name, better, samples), samples)
+    assert computed.verdict.outcome == "holds"
+    assert computed.numbers["frozen"]["accuracy"][0] == pytest.approx(0.8)
+
+    def worse(run: Run) -> dict[str, float]:
+        return {"loss": 1.0, "accuracy": 0.9 - 0.01 * run.model.sizes["n_blocks"]}
+
+    assert (
+        figure.compute("paper", records_of(name, worse, samples), samples).verdict.outcome == "does not hold"
+    )
+
+
+def fig3(samples: Samples, power: float, factor: float) -> tuple[str, list[bool], float]:
+    def law(run: Run) -> dict[str, float]:
+        needed = factor * (run.data["n_samples"] / 600) ** power * (1 + 0.02 * run.seed)
+        return {"loss": 0.001 if run.model.sizes["n_blocks"] >= needed else 0.5}
+
+    records = records_of("kajitsuka-sato-2025-fig3", law, samples)
+    computed = kajitsuka_sato_2025_fig3.compute("paper", records, samples)
+    fit = computed.numbers["frozen"]["exponent, 600 to 1400"]
+    exponent = math.nan if fit is None else fit["exponent"][0]
+    return computed.verdict.outcome, [check.holds for check in computed.verdict.checks], exponent
+
+
+@checks("KS25-F3")
+def test_fig3_tells_a_square_root_from_a_square(samples: Samples) -> None:
+    outcome, _, exponent = fig3(samples, 0.5, 3.95)
+    assert exponent == pytest.approx(0.5, abs=0.2)  # the ladder of blocks is coarse
+    assert outcome == "holds"
+    _, holds, exponent = fig3(samples, 1.4, 3.0)
+    assert exponent > 1
+    assert holds == [True, False]
+
+
+@checks("KS25-F3")
+def test_fig3_says_so_where_nothing_memorises(samples: Samples) -> None:
+    outcome, holds, exponent = fig3(samples, 0.5, 100)
+    assert (outcome, holds) == ("does not hold", [False, False])
+    assert math.isnan(exponent)
+
+
+@checks("KS25-length")
+def test_the_length_study_asks_for_four_blocks_at_every_length() -> None:
+    def four(run: Run) -> dict[str, float]:
+        return {"loss": 0.005 if run.model.sizes["n_blocks"] >= 4 else 0.5}
+
+    records = records_of("kajitsuka-sato-2025-length", four)
+    computed = kajitsuka_sato_2025_length.compute("paper", records)
+    assert computed.verdict.outcome == "holds"
+    assert computed.numbers["1000 epochs"]["fewest blocks"]["10"] == [4, 4, 4]
+
+    def longer_is_harder(run: Run) -> dict[str, float]:
+        return {"loss": 0.1 * math.log10(run.data["seq_len"])}
+
+    records = records_of("kajitsuka-sato-2025-length", longer_is_harder)
+    assert kajitsuka_sato_2025_length.compute("paper", records).verdict.outcome == "does not hold"
+
+
+def test_the_best_trial_of_each_seed_counts_and_divergence_never_does() -> None:
+    runs = [run for run in runs_of("kajitsuka-sato-2025-length", "paper") if run.data["seq_len"] == 10][:4]
+    records = [
+        planted(run, {"loss": value}) for run, value in zip(runs, (0.3, math.nan, 0.2, 0.4), strict=True)
+    ]
+    (best,) = best_trials(records, lambda record: (n_blocks(record),))
+    assert loss(best) == 0.2
+
+
+def test_fewest_blocks_need_not_be_monotone() -> None:
+    runs = [
+        run
+        for run in runs_of("kajitsuka-sato-2025-length", "paper")
+        if run.data["seq_len"] == 10 and run.seed == 0 and run.training.steps == 1000
+    ]
+    records = [planted(run, {"loss": 0.001 if run.model.sizes["n_blocks"] == 3 else 0.5}) for run in runs]
+    assert list(fewest_blocks(records, n_blocks_setting).values()) == [3]
+
+
+def n_blocks_setting(record: object) -> int:
+    return 0
+
+
+@checks("KS25-F3", "KS25-length")
+def test_with_sizes_or_lengths_missing_nothing_is_settled(samples: Samples) -> None:
+    records = records_of("kajitsuka-sato-2025-length", lambda run: {"loss": 0.5})
+    some = [record for record in records if record.config["data"]["seq_len"] == 10]
+    assert kajitsuka_sato_2025_length.compute("paper", some).verdict.outcome == "not settled"
+    records = records_of("kajitsuka-sato-2025-fig3", lambda run: {"loss": 0.5}, samples)
+    some = [record for record in records if record.config["data"]["n_samples"] < 1000]
+    assert kajitsuka_sato_2025_fig3.compute("paper", some).verdict.outcome == "not settled"

@@ -1,0 +1,32 @@
+"""The stored results of the paper's scale: small, readable, and with verdicts that follow from their checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from byheart.reproduce.making import read_record
+from byheart.reproduce.points import judged
+from byheart.reproduce.registry import FIGURES, figure_of
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+STORED = sorted(RESULTS.glob("*.json"))
+
+
+def test_results_are_of_figures_there_are() -> None:
+    assert STORED
+    assert {path.stem for path in STORED} <= set(FIGURES)
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_a_stored_result_is_small_and_its_verdict_follows_from_its_checks(path: Path) -> None:
+    assert path.stat().st_size < 200_000
+    record = read_record(path)
+    assert (record.figure, record.scale) == (path.stem, "paper")
+    assert record.claim == figure_of(path.stem).claim
+    assert record.runs["devices"]
+    assert record.runs["count"] > 0
+    is_settled = record.verdict.outcome != "not settled"
+    again = judged("paper", record.verdict.checks, record.verdict.because, is_complete=is_settled)
+    assert again.outcome == record.verdict.outcome

@@ -1,0 +1,66 @@
+"""Every figure from fresh runs at the smallest scale: trained, computed, drawn, and drawn again from its file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from byheart.measure.store import Store
+from byheart.reproduce.drawing import as_svg, draw
+from byheart.reproduce.making import make_record, read_record, to_json, verdict_text
+from byheart.reproduce.registry import FIGURES, figure_of
+from byheart.reproduce.samples import Samples
+from byheart.reproduce.working import Done, stages_of, work
+from tests.reproduce.planted import small_samples
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Samples:
+    return small_samples(tmp_path_factory.mktemp("few"), most=120)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, few: Samples) -> Iterator[tuple[Store, list[Done]]]:
+    """A store with every figure's runs at smoke scale, and what became of them."""
+    with Store(tmp_path_factory.mktemp("store") / "runs.sqlite") as store:
+        yield store, work(stages_of(list(FIGURES), "smoke", few), store, device="cpu")
+
+
+def test_every_stage_is_complete(trained: tuple[Store, list[Done]]) -> None:
+    assert all(part.is_complete for part in trained[1])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_made_from_its_runs_and_again_from_its_record(
+    name: str, trained: tuple[Store, list[Done]], few: Samples, tmp_path: Path
+) -> None:
+    store, _ = trained
+    record = make_record(name, "smoke", few, store)
+    assert record.verdict.outcome == "not settled"
+    assert record.panels
+    for panel in record.panels:
+        assert panel.cells or any(len(series.x) > 1 for series in panel.series)
+    path = tmp_path / f"{name}.json"
+    path.write_text(to_json(record))
+    again = read_record(path)
+    assert to_json(again) == to_json(record)
+    assert verdict_text(again).startswith(record.title)
+    png, svg = draw(again, tmp_path)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert record.panels[0].x_label in svg.read_text()
+    assert as_svg(again) == as_svg(read_record(path))
+
+
+def test_the_same_work_again_trains_nothing(trained: tuple[Store, list[Done]], few: Samples) -> None:
+    done = work(stages_of(["dana-2024-fig1a"], "smoke", few), trained[0], device="cpu")
+    assert [part.n_trained for part in done] == [0] * len(done)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_says_what_it_is(name: str) -> None:
+    figure = figure_of(name)
+    assert figure.name == name
+    assert figure.claim.endswith(".")
+    assert all(statement.startswith(f"{figure.paper}-") for statement in figure.statements)
