@@ -337,8 +337,9 @@ def test_every_command_explains_itself(byheart: Byheart, name: str) -> None:
     done = byheart(name, "--help")
     assert done.status == 0
     assert f"Usage: byheart {name}" in done.out
-    assert "--json" in done.out or "COMMAND [ARGS]" in done.out  # a group has it on its commands
-    assert "--debug" in done.out
+    if "COMMAND [ARGS]" not in done.out:  # a group has them on its commands
+        assert "--json" in done.out
+        assert "--debug" in done.out
     command: Any = group.get_command(None, name)  # type: ignore[arg-type]
     assert command.help
 

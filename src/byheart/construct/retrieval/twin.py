@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from math import prod
 
 import numpy as np
@@ -85,7 +86,8 @@ class Twin(Layout):
     @cached_property
     def radices(self) -> tuple[int, ...]:
         """Values of each digit of a row number, the highest first."""
-        low = next(b for b in range(1, self.n_rows + 1) if b**self.n_digits >= self.n_rows)
+        near = max(1, int(self.n_rows ** (1 / self.n_digits)) - 1)  # a float may be one too large
+        low = next(b for b in count(near) if b**self.n_digits >= self.n_rows)
         rest = low ** (self.n_digits - 1)
         return (-(-self.n_rows // rest), *(low,) * (self.n_digits - 1))
 
