@@ -191,3 +191,9 @@ def test_a_heavy_or_slow_import_is_noticed() -> None:
     seconds, heavy = in_a_fresh_interpreter(f"import byheart, rich; time.sleep({IMPORT_SECONDS})")
     assert heavy == ["rich"]
     assert seconds >= IMPORT_SECONDS
+
+
+def test_the_sizes_of_all_constructions_are_told_without_torch() -> None:
+    # `byheart plan` answers in a second because of this; torch alone takes longer to import.
+    statement = "from byheart.construct.registry import get, names\n[get(name).size_of for name in names()]"
+    assert "torch" not in in_a_fresh_interpreter(statement)[1]

@@ -86,6 +86,21 @@ class Method:
     build: Build
 
 
+def deferred(module: str, function: str = "memorise", **fixed: object) -> Build:
+    """A `Build` that imports `function` of `module` when it is called, so that a size costs no import of torch."""
+
+    def build(
+        data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None
+    ) -> Construction:
+        built = getattr(import_module(module), function)(
+            data=data, options=options, rng=rng, progress=progress, **fixed
+        )
+        assert isinstance(built, Construction)
+        return built
+
+    return build
+
+
 _MODULES = {
     "kajitsuka-sato-2025": "byheart.construct.kajitsuka_sato_2025",
     "kajitsuka-sato-2025-bits": "byheart.construct.kajitsuka_sato_2025.limited_bits",

@@ -14,7 +14,8 @@ from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.construct.dana_2024.compact import fewest_heads, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
-from byheart.construct.dana_2024.solving import heads_needed, interpolate
+from byheart.construct.dana_2024.size import heads_needed
+from byheart.construct.dana_2024.solving import interpolate
 from byheart.construct.dana_2024.theorem import likeliest_sequences
 from byheart.construct.registry import get
 from byheart.errors import UsageError

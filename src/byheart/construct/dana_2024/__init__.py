@@ -1,5 +1,5 @@
 """DPC24: associations and distributions in one layer of attention alone."""
 
-from byheart.construct.dana_2024.theorem import METHOD, memorise
+from byheart.construct.dana_2024.size import METHOD
 
-__all__ = ["METHOD", "memorise"]
+__all__ = ["METHOD"]

@@ -12,6 +12,7 @@ from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular
 from byheart.construct.dana_2024.bigram_heads import SHARPNESS, bigram_heads
 from byheart.construct.dana_2024.encoders import SequenceEncoder
 from byheart.construct.dana_2024.heads import attention_features, draw_heads, select_heads, take_heads
+from byheart.construct.dana_2024.size import heads_needed
 from byheart.network.attention_only import AttentionOnly
 from byheart.network.attention_only_module import attention_only_logits
 from byheart.network.floats import DTYPES
@@ -42,16 +43,6 @@ class Interpolant:
     condition: float
     residual: float
     score_spread: float
-
-
-def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int | None = None) -> int:
-    """The least H with H·d_h + d >= T (DPC24 Theorem 1).
-
-    Departs: the skip connection sees only the last token, so with fewer than d different ones its rank is their
-             number, not d, and heads must make up for it.
-    """
-    skip_rank = dim if n_last_tokens is None else min(dim, n_last_tokens)
-    return max(0, -((skip_rank - n_sequences) // head_dim))
 
 
 @realises("DPC24-T1", "DPC24-C1")

@@ -13,22 +13,19 @@ from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_1_parameters,
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
-from byheart.construct.dana_2024.solving import heads_needed, interpolate
+from byheart.construct.dana_2024.size import HEAD_DIM, NAME, default_dim, heads_needed
+from byheart.construct.dana_2024.solving import interpolate
 from byheart.construct.madden_2024.targets import Targets, targets_of
 from byheart.construct.madden_2024.theorem import ALLOWED_DIVERGENCE, MARGIN
-from byheart.construct.registry import Assumption, Construction, Method, Statistics, statistics_of
+from byheart.construct.registry import Assumption, Construction, statistics_of
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only import AttentionOnly
 from byheart.network.attention_only_module import attention_only_logits
-from byheart.network.counting import FLOAT_BITS, Size
 from byheart.network.memory import Memory, Progress
 from byheart.theorems import realises
 
-NAME = "dana-2024"
 ATTEMPTS = 4
-HEAD_DIM = 4
-"""The default d_h, where d is not smaller: many small heads differ more than few large ones at the same size."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ def _theorem(
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, dict[str, Any]]:
     """Draw heads until the native forward pass is right on every sequence."""
-    dim = choices.dim or _default_dim(data.task, targets.n_outputs)
+    dim = choices.dim or default_dim(data.task, targets.n_outputs)
     head_dim = choices.head_dim or min(dim, HEAD_DIM)
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(
@@ -159,10 +156,6 @@ def _theorem(
         f"{choices.precision} (condition {found.condition:.2g}).\n  Give a larger dim, or float64.",
         condition=found.condition,
     )
-
-
-def _default_dim(task: str, n_outputs: int) -> int:
-    return max(2, n_outputs - 1) if task == "distribution" else 2
 
 
 def _encoder(targets: Targets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
@@ -245,30 +238,3 @@ def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int) -> Th
         assumptions=bound.assumptions,
         source=bound.source,
     )
-
-
-def size_of(statistics: Statistics) -> Size:
-    """The size of mode `theorem` by default, if there are as many different last tokens as dimensions."""
-    if statistics.vocab is None:
-        raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
-    is_distribution = statistics.task == "distribution"
-    seq_len = statistics.seq_len - (1 if is_distribution else 0)
-    n_sequences = statistics.n_contexts
-    if n_sequences is None:
-        n_sequences = statistics.n_samples * (seq_len if is_distribution else 1)
-    dim = _default_dim(statistics.task, statistics.n_classes)
-    head_dim = min(dim, HEAD_DIM)
-    n_heads = heads_needed(n_sequences, dim, head_dim)
-    dense = dim * (seq_len + statistics.vocab + statistics.n_classes + 4 * head_dim * n_heads)
-    word = FLOAT_BITS["float64"]
-    return Size(dense, dense, 1, max(dim, head_dim * n_heads), word, word * dense)
-
-
-METHOD = Method(
-    name=NAME,
-    source="Dana, Pydi & Chevaleyre 2024, Theorem 1 and Corollary 1",
-    tasks=("next-token", "distribution"),
-    precisions=("float64", "float32"),
-    size_of=size_of,
-    build=memorise,
-)

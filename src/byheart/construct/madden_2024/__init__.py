@@ -1,7 +1,7 @@
 """MFT24: next-token distributions in one decoder layer. `METHOD` is Theorem 5, with self-attention."""
 
-from byheart.construct.madden_2024.theorem import memorise, method
+from byheart.construct.madden_2024.size import method
 
 METHOD = method("attention")
 
-__all__ = ["METHOD", "memorise"]
+__all__ = ["METHOD"]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from byheart.construct.madden_2024.size import Kind
 from byheart.network.architecture import Embedding
 from byheart.network.decoder import Activation, Decoder, Mixing, SelfAttention, TokenAveraging
 from byheart.network.decoder_module import run_in_batches, to_decoder_module
 from byheart.network.floats import DTYPES
 from byheart.theorems import realises
-
-Kind = Literal["attention", "averaging"]
 
 SCORE_SPREAD = 0.7
 """Standard deviation of attention scores. Small ones hide the order of tokens, large ones hide all but one token."""

@@ -11,18 +11,18 @@ import numpy as np
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
 from byheart.construct.madden_2024.convex import regress, smallest_width
-from byheart.construct.madden_2024.mixing import Kind, draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.random_features import (
     draw_neurons,
     features_of,
     solve_by_random_features,
 )
+from byheart.construct.madden_2024.size import METHOD_NAMES, Kind
 from byheart.construct.madden_2024.steps import solve_by_steps
 from byheart.construct.madden_2024.targets import Targets, targets_of
-from byheart.construct.registry import Assumption, Construction, Method, Statistics, statistics_of
+from byheart.construct.registry import Assumption, Construction, statistics_of
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.counting import FLOAT_BITS, Size
 from byheart.network.decoder import Activation, Decoder
 from byheart.network.memory import Memory, Progress
 from byheart.theorems import realises
@@ -262,41 +262,4 @@ def _theorem_size(kind: Kind, decoder: Decoder, n_contexts: int) -> TheoremSize:
     )
 
 
-def size_of(kind: Kind, statistics: Statistics) -> Size:
-    """The size of the step solution in float64: n neurons, embeddings of dimension 1."""
-    if statistics.vocab is None:
-        raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
-    seq_len = statistics.seq_len - (1 if statistics.task == "distribution" else 0)
-    n_contexts = statistics.n_contexts
-    if n_contexts is None:  # every prefix of every document may be a context of its own
-        n_contexts = statistics.n_samples * (seq_len if statistics.task == "distribution" else 1)
-    size = theorem_5_parameters if kind == "attention" else theorem_7_parameters
-    dense = size(n_contexts, statistics.vocab, seq_len, statistics.n_classes).value
-    assert isinstance(dense, int)
-    word = FLOAT_BITS["float64"]
-    return Size(dense, dense, 2, max(1, n_contexts), word, word * dense)
-
-
-METHOD_NAMES: dict[Kind, str] = {"attention": "madden-2024", "averaging": "madden-2024-averaging"}
-
-
-def method(kind: Kind) -> Method:
-    """The registry's entry of one of the two theorems."""
-    theorem = {"attention": "Theorem 5", "averaging": "Theorem 7"}[kind]
-
-    def build(
-        data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None
-    ) -> Construction:
-        return memorise(kind, data, options, rng, progress)
-
-    return Method(
-        name=METHOD_NAMES[kind],
-        source=f"Madden, Fox & Thrampoulidis 2024, {theorem}",
-        tasks=("distribution", "next-token"),
-        precisions=("float64", "float32"),
-        size_of=lambda statistics: size_of(kind, statistics),
-        build=build,
-    )
-
-
-__all__ = ["Choices", "Solver", "memorise", "method", "size_of"]
+__all__ = ["Choices", "Solver", "memorise"]

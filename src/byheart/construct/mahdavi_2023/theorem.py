@@ -10,42 +10,18 @@ from jaxtyping import Float
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.encoders import circle
-from byheart.construct.registry import Assumption, Construction, Method, Statistics, statistics_of
+from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, capacity, heads_for
+from byheart.construct.registry import Assumption, Construction, statistics_of
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import VectorSequences
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only import AttentionOnly
 from byheart.network.attention_only_module import to_attention_only_module
-from byheart.network.counting import FLOAT_BITS, Size
 from byheart.network.decoder_module import run_in_batches
 from byheart.network.memory import Memory, Progress
 
-NAME = "mahdavi-2023"
 SCORE_SPREAD = 3.0
 """Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""
-
-LABEL_DIM = 2
-"""Classes are points on a circle, so two numbers are solved for."""
-
-
-def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
-    """H(min(n, d_h) - 1) + 1, the theorem's number of examples."""
-    return n_heads * (min(n_context, head_dim) - 1) + 1
-
-
-def shared_context_capacity(n_heads: int, n_context: int) -> int:
-    """H(n - 1) + 1, the true ceiling where all examples share a context: softmax patterns sum to one."""
-    return n_heads * (n_context - 1) + 1
-
-
-def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
-    """The least H of the theorem."""
-    step = min(n_context, head_dim) - 1
-    if step < 1:
-        raise AssumptionViolated(
-            f"{NAME} needs at least two context tokens and heads of size two; here {n_context} tokens, size {head_dim}."
-        )
-    return max(1, -((1 - n_examples) // step))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,27 +150,3 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
         raise AssumptionViolated(
             f"{NAME} needs independent context vectors; those of sample {row + 1} have rank {int(ranks[row])} < {n_context}."
         )
-
-
-def size_of(statistics: Statistics) -> Size:
-    """The size for d_h = min(n, d)."""
-    if statistics.dim is None or statistics.seq_len < 3 or statistics.seq_len - 1 >= statistics.dim:
-        raise AssumptionViolated(
-            f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label a sequence."
-        )
-    n_context, dim = statistics.seq_len - 1, statistics.dim
-    head_dim = min(n_context, dim)
-    n_heads = heads_for(statistics.n_samples, n_context, head_dim)
-    dense = n_heads * (2 * head_dim * dim + LABEL_DIM * dim + LABEL_DIM**2) + LABEL_DIM * statistics.n_classes
-    word = FLOAT_BITS["float64"]
-    return Size(dense, dense, 1, max(dim, n_heads * head_dim), word, word * dense)
-
-
-METHOD = Method(
-    name=NAME,
-    source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
-    tasks=("next-token",),
-    precisions=("float64",),
-    size_of=size_of,
-    build=memorise,
-)
