@@ -245,45 +245,61 @@ def stacked_rate(
     engine: str,
     clock: Any = time.perf_counter,
 ) -> float:
+    return rate(_stepper(case, device, n_models, engine).run, device, seconds, n_models, clock)
+
+
+def _stepper(case: str, device: torch.device, n_models: int, engine: str) -> Any:
     model, problem, plan = CASES[case]()
     problems = [CASES[case](seed)[1] if case == "DPC24" else problem for seed in range(min(n_models, 64))]
     problems = [problems[k % len(problems)] for k in range(n_models)]
     stack = make_stack([model] * n_models, problems, range(n_models), device=device)
-    stepper = make_stepper(stack, [plan] * n_models, engine)  # type: ignore[arg-type]
-    return rate(stepper.run, device, seconds, n_models, clock)
+    return make_stepper(stack, [plan] * n_models, engine)  # type: ignore[arg-type]
 
 
-def _worker(case: str, n_models: int, seconds: float, answers: Any) -> None:
+def _worker(case: str, n_models: int, engine: str, orders: Any, answers: Any) -> None:
     torch.set_num_threads(1)
-    answers.put(stacked_rate(case, torch.device("cpu"), seconds, n_models, "eager"))
+    stepper = _stepper(case, torch.device("cpu"), n_models, engine)
+    stepper.run(3)
+    answers.put(0.0)
+    while (seconds := orders.get()) is not None:
+        answers.put(rate(stepper.run, torch.device("cpu"), seconds, n_models))
 
 
-def side_by_side(case: str, n_models: int, seconds: float, n_processes: int) -> float:
-    """Stacked rate of several processes together."""
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    workers = [
-        context.Process(target=_worker, args=(case, n_models, seconds, answers)) for _ in range(n_processes)
-    ]
-    for worker in workers:
-        worker.start()
-    total = sum(answers.get() for _ in workers)
-    for worker in workers:
-        worker.join()
-    return float(total)
+class SideBySide:
+    """Several processes with a stack each, kept ready; called, they step together and tell their rate in all."""
+
+    def __init__(self, case: str, n_models: int, engine: str, n_processes: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.answers, self.orders = context.Queue(), [context.Queue() for _ in range(n_processes)]
+        self.workers = [
+            context.Process(target=_worker, args=(case, n_models, engine, orders, self.answers))
+            for orders in self.orders
+        ]
+        for worker in self.workers:
+            worker.start()
+        for _ in self.workers:
+            self.answers.get()
+
+    def __call__(self, seconds: float) -> float:
+        for orders in self.orders:
+            orders.put(seconds)
+        return float(sum(self.answers.get() for _ in self.workers))
+
+    def close(self) -> None:
+        for orders, worker in zip(self.orders, self.workers, strict=True):
+            orders.put(None)
+            worker.join()
 
 
-def _compiled(case: str, n_models: int) -> Any:
-    """A stepper compiled for this CPU, or None where there is no C++ compiler."""
-    model, problem, plan = CASES[case]()
-    stack = make_stack([model] * n_models, [problem] * n_models, range(n_models))
-    stepper = make_stepper(stack, [plan] * n_models, "compile")
+def has_compiler() -> bool:
+    """Whether steps can be compiled for this CPU."""
+    stack = make_stack([CASES["DPC24"]()[0]], [CASES["DPC24"]()[1]], [0])
     try:
-        stepper.run(1)
+        make_stepper(stack, [CASES["DPC24"]()[2]], "compile").run(1)
     except Exception as error:
-        print(f"not compiled: {type(error).__name__}")
-        return None
-    return stepper
+        print(f"nothing is compiled: {type(error).__name__}")
+        return False
+    return True
 
 
 def _ratio(rates: list[float], others: list[list[float]]) -> float:
@@ -294,45 +310,45 @@ def _ratio(rates: list[float], others: list[list[float]]) -> float:
 def on_cpu(quick: bool) -> dict[str, Any]:
     """Rounds go through all ways in turn, so that a busy machine slows all of them alike; ratios are taken per round."""
     device, result = torch.device("cpu"), {}
-    rounds, seconds = (1, 0.5) if quick else (3, 1.0)
+    rounds, seconds = (1, 0.5) if quick else (5, 1.0)
     sizes = {"DPC24": 8, "MFT24": 4, "KS25": 4}
+    compiles = not quick and has_compiler()
     for case in ["DPC24"] if quick else CASES:
-        kept: dict[str, list[float]] = {}
-        one, two = f"stack of {sizes[case]}, 1 process", f"stack of {sizes[case]}, 2 processes"
-        built = f"stack of {sizes[case]}, compiled, 1 process"
+        n_models = sizes[case]
         alone, paired = "one at a time, 1 thread", "one at a time, 2 threads"
-        compiled = None if quick or case != "DPC24" else _compiled(case, sizes[case])
+        stacks = {
+            f"stack of {n_models}, {engine}, {n} process{'' if n == 1 else 'es'}": SideBySide(
+                case, n_models, engine, n
+            )
+            for engine in (("eager", "compile") if compiles and case == "DPC24" else ("eager",))
+            for n in (1, 2)
+        }
+        kept: dict[str, list[float]] = {}
         for _ in range(rounds):
             for threads, name in ((1, alone), (2, paired)):
                 torch.set_num_threads(threads)
                 kept.setdefault(name, []).append(solo_rate(case, device, seconds))
-            torch.set_num_threads(1)
-            kept.setdefault(one, []).append(stacked_rate(case, device, seconds, sizes[case], "eager"))
-            kept.setdefault(two, []).append(side_by_side(case, sizes[case], 2 * seconds, 2))
-            if compiled is not None:
-                kept.setdefault(built, []).append(rate(compiled.run, device, seconds, sizes[case]))
-            # The processor's own time: what a busy machine takes away counts for neither side.
-            pure = solo_rate(case, device, seconds / 2, time.process_time)
-            stacked = stacked_rate(case, device, seconds / 2, sizes[case], "eager", time.process_time)
-            kept.setdefault("by processor time", []).append(stacked / pure)
-        rates = {name: values for name, values in kept.items() if name != "by processor time"}
+            for name, run in stacks.items():
+                kept.setdefault(name, []).append(run(seconds))
+        for run in stacks.values():
+            run.close()
         result[case] = {
-            "model_steps_per_second": {name: statistics.median(values) for name, values in rates.items()},
-            "ratios": {
-                "1 process to 1 thread, by processor time": statistics.median(kept["by processor time"]),
-                **{
-                    f"{name}, to 1 thread": _ratio(rates[name], [rates[alone]])
-                    for name in (one, built)
-                    if name in rates
-                },
-                f"{two}, to the better of 1 and 2 threads": _ratio(rates[two], [rates[alone], rates[paired]]),
+            "model_steps_per_second": {name: statistics.median(values) for name, values in kept.items()},
+            "ratios": {  # one process has one core, two have both, and so have the models one at a time
+                f"{name}, to {against}": _ratio(kept[name], [kept[other] for other in others])
+                for name in stacks
+                for against, others in [
+                    ("1 thread", [alone])
+                    if name.endswith("process")
+                    else ("the better of 1 and 2 threads", [alone, paired])
+                ]
             },
         }
         print(case)
         for name, value in result[case]["model_steps_per_second"].items():
-            print(f"  {name:60} {value:12,.0f} model-steps/s")
+            print(f"  {name:70} {value:12,.0f} model-steps/s")
         for name, value in result[case]["ratios"].items():
-            print(f"  {name:60} {value:12.1f} times", flush=True)
+            print(f"  {name:70} {value:12.1f} times", flush=True)
     return result
 
 

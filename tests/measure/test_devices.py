@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -59,6 +64,35 @@ def test_compiled_steps_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
         flats.append(stepper.flat.detach().clone())
     assert compiled == ["losses", "update"]
     torch.testing.assert_close(*flats, rtol=1e-12, atol=1e-12)
+
+
+WITHOUT_A_COMPILER = """
+import torch
+from byheart.measure.plan import Training
+from byheart.measure.stack import make_stack
+from byheart.measure.steppers import COMPILE_FROM_STEPS, AdamStepper, make_stepper
+from tests.measure.problems import pairs
+from tests.measure.test_devices import MODEL
+
+stack = make_stack([MODEL] * 2, [pairs(6, 0), pairs(6, 1)], [0, 1])
+plans = [Training(steps=COMPILE_FROM_STEPS, batch=8)] * 2
+chosen, plain = make_stepper(stack, plans, "auto"), make_stepper(stack, plans, "eager")
+assert chosen.engine == "compile"
+chosen.run(3), plain.run(3)
+print(chosen.engine, chosen.is_fixed, torch.equal(chosen.flat, plain.flat))
+"""
+
+
+def test_a_machine_without_a_compiler_takes_uncompiled_steps(tmp_path: Path) -> None:
+    environment = os.environ | {"CXX": "/no/compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    answer = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_COMPILER],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.split() == ["eager", "False", "True"]
 
 
 @pytest.mark.gpu
