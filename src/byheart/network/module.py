@@ -42,9 +42,14 @@ class AttentionModule(nn.Module):
         key: torch.Tensor | None,
         query: torch.Tensor | None,
         pattern: str = "full",
+        n_tokens: int = 1,
     ) -> None:
-        """Wrap weights of shape (heads, s, m), output (heads, m, s)."""
+        """Wrap weights of shape (heads, s, m), output (heads, m, s). Uniform attention averages over `n_tokens`."""
         super().__init__()
+        # A tensor, not a number: GPUs and compilers turn a division by a constant into a product with its rounded reciprocal.
+        n = torch.tensor(float(n_tokens), dtype=value.dtype)
+        self.n_tokens: torch.Tensor
+        self.register_buffer("n_tokens", n, persistent=False)
         self.kind, self.pattern = kind, pattern
         self.value, self.output = nn.Parameter(value), nn.Parameter(output)
         self.key = None if key is None else nn.Parameter(key)
@@ -59,7 +64,7 @@ class AttentionModule(nn.Module):
         if self.kind == "uniform":
             # the sum first: integers stay integers, and W_O may carry the factor n
             mixed = values.sum(dim=2, keepdim=True)
-            change = torch.einsum("hms,bhns->bnm", self.output, mixed) / stream.shape[1]
+            change = torch.einsum("hms,bhns->bnm", self.output, mixed) / self.n_tokens
             if self.pattern == "gather":
                 return torch.cat([stream[:, :1] + change, stream[:, 1:]], dim=1)
             return stream + change
@@ -149,6 +154,7 @@ def to_module(network: Transformer, dtype: str | None = None) -> TransformerModu
         if network.embedding.positions is not None:
             positions = tensor("embedding.positions", network.embedding.positions)
     layers: list[nn.Module] = []
+    n_tokens = network.seq_len + (network.extra is not None)
     for number, layer in enumerate(network.layers):
         at = f"layers.{number}"
         if isinstance(layer, FeedForward):
@@ -175,11 +181,13 @@ def to_module(network: Transformer, dtype: str | None = None) -> TransformerModu
                     stacked.get("key"),
                     stacked.get("query"),
                     layer.pattern,
+                    n_tokens,
                 )
             )
         else:
             assert isinstance(layer, SumPool)
             layers.append(SumPoolModule())
+            n_tokens = 1
     return TransformerModule(
         embedding,
         positions,
