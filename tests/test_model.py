@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import byheart as bh
+from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.dataset import Dataset
 from byheart.errors import (
     AssumptionViolated,
@@ -85,10 +86,10 @@ def test_a_model_that_does_not_verify_is_never_returned(
 ) -> None:
     import byheart.pipeline as pipeline
 
-    true = pipeline.choose
+    true = pipeline.candidates
 
     def choose_badly(*arguments: Any) -> Any:
-        method = true(*arguments)
+        (method,) = true(*arguments)
 
         def build(*parts: Any) -> Any:
             made = method.build(*parts)
@@ -96,9 +97,9 @@ def test_a_model_that_does_not_verify_is_never_returned(
             network = replace(made.memory.network, w_out=silent)
             return replace(made, memory=replace(made.memory, network=network))
 
-        return replace(method, build=build)
+        return (replace(method, build=build),)
 
-    monkeypatch.setattr(pipeline, "choose", choose_badly)
+    monkeypatch.setattr(pipeline, "candidates", choose_badly)
     with pytest.raises(DoesNotHold, match="3 of 3 samples are answered wrongly") as caught:
         compile(data, method=METHOD)
     certificate = caught.value.facts["certificate"]
@@ -109,17 +110,17 @@ def test_a_model_that_does_not_verify_is_never_returned(
 def test_the_record_is_plain_json(data: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import byheart.pipeline as pipeline
 
-    true = pipeline.choose
+    true = pipeline.candidates
 
     def choose_with_odd_notes(*arguments: Any) -> Any:
-        method = true(*arguments)
+        (method,) = true(*arguments)
 
         def build(*parts: Any) -> Any:
             return replace(method.build(*parts), notes={"n": np.int64(7), "where": Path("x"), "pair": (1, 2)})
 
-        return replace(method, build=build)
+        return (replace(method, build=build),)
 
-    monkeypatch.setattr(pipeline, "choose", choose_with_odd_notes)
+    monkeypatch.setattr(pipeline, "candidates", choose_with_odd_notes)
     model = compile(data, method=METHOD)
     assert model.record["notes"] == {"n": 7, "where": "x", "pair": [1, 2]}
     model.save(tmp_path / "model")
@@ -314,3 +315,22 @@ def test_public_names_do_not_bring_torch_along(name: str) -> None:
     code = f"import sys, byheart; byheart.{name}; print('torch' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
+
+
+def test_auto_goes_on_to_the_next_where_the_smallest_refuses() -> None:
+    data = ADVERSARIAL["length-one"](0)
+    model = compile(data, precision="float64")
+    assert list(model.record["refused"]) == ["two-layer-relu"]
+    assert "does not fit float64" in model.record["refused"]["two-layer-relu"]
+    assert model.record["method"] != "two-layer-relu"
+    assert model.certificate is not None
+    assert model.certificate.holds
+    with pytest.raises(AssumptionViolated, match="does not fit float64"):
+        compile(data, method="two-layer-relu", precision="float64")
+
+
+def test_auto_names_every_refusal_where_nothing_takes_the_data() -> None:
+    with pytest.raises(
+        AssumptionViolated, match=r"(?s)no construction takes.*kajitsuka-sato-2023:.*retrieval:"
+    ):
+        compile(ADVERSARIAL["neighbouring-floats"](0), precision="float64")

@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from byheart.construct.registry import Construction, choose, get, statistics_of
+from byheart.construct.registry import Construction, candidates, get, statistics_of
 from byheart.data.dataset import Dataset, OnConflict, Task
 from byheart.data.sequences import TokenSequences
 from byheart.data.tokenizers import Tokenizer
-from byheart.errors import CorruptModel, DoesNotHold, UsageError
+from byheart.errors import AssumptionViolated, CorruptModel, DoesNotHold, UsageError
 from byheart.export.folder import load_folder
 from byheart.model import Model
 from byheart.network.architecture import Precision
@@ -41,7 +41,8 @@ def compile(
 ) -> Model:
     """Compile `data` into a Transformer that memorises it, and verify every sample.
 
-    method: a construction of the registry, or `auto` for the smallest that offers task and precision.
+    method: a construction of the registry, or `auto` for the smallest that offers task and precision and
+        does not refuse the data; the model's record says which refused, and why.
     precision: `exact`, `float64` or `float32`; what the method offers first unless given, `exact` for `auto`.
     task: must be the task of `data` if given.
     seed: everything random is drawn from it, so the same call gives the same weights.
@@ -54,12 +55,8 @@ def compile(
     data.require_finite()
     data.require_consistent()
     wanted = precision or _usual_precision(method)
-    chosen = choose(method, data.task, wanted, statistics_of(data))
-    if len(chosen.precisions) > 1:
-        options = {**options, "precision": wanted}
-    construction = chosen.build(data, options, np.random.default_rng(seed), _stage(progress, "compile"))
-    assert construction.memory.network.precision == wanted, f"{chosen.name} built another precision"
-    record = _record(construction, data, seed, options)
+    construction, options, refused = _built(method, data, wanted, seed, options, _stage(progress, "compile"))
+    record = _record(construction, data, seed, options) | ({"refused": refused} if refused else {})
     certificate = None
     if check:
         certificate = verify(construction.memory, data, record=record, progress=_stage(progress, "verify"))
@@ -71,6 +68,31 @@ def compile(
                 certificate=certificate,
             )
     return Model(construction.memory, record, certificate)
+
+
+def _built(
+    method: str,
+    data: Dataset,
+    precision: Precision,
+    seed: int,
+    options: dict[str, object],
+    progress: Progress | None,
+) -> tuple[Construction, dict[str, object], dict[str, str]]:
+    """The first construction that takes the data, the options it was given, and why those before it refused."""
+    refused: dict[str, str] = {}
+    for chosen in candidates(method, data.task, precision, statistics_of(data)):
+        given = {**options, "precision": precision} if len(chosen.precisions) > 1 else options
+        try:
+            construction = chosen.build(data, given, np.random.default_rng(seed), progress)
+        except AssumptionViolated as error:
+            if method != "auto":
+                raise
+            refused[chosen.name] = str(error)
+            continue
+        assert construction.memory.network.precision == precision, f"{chosen.name} built another precision"
+        return construction, given, refused
+    reasons = "\n".join(f"    {name}: {reason}" for name, reason in refused.items())
+    raise AssumptionViolated(f"no construction takes these data.\n{reasons}", refused=refused)
 
 
 def load(path: str | Path, *, check: bool = True) -> Model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from byheart.construct.registry import Construction, choose, get, statistics_of
+from byheart.construct.registry import Construction, candidates, get, statistics_of
 from byheart.data import ADVERSARIAL, Dataset, VectorSequences
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, ConflictingLabels, DataError, NonFiniteInput, UsageError
@@ -130,15 +130,14 @@ def test_sequences_are_refused_by_what_sees_one_vector(method: str) -> None:
     with pytest.raises(AssumptionViolated, match="up to 3 tokens"):
         compiled(method, data)
     with pytest.raises(AssumptionViolated, match="up to 3 tokens"):
-        choose(method, "next-token", "exact", statistics_of(data))
+        candidates(method, "next-token", "exact", statistics_of(data))
 
 
 def test_auto_passes_over_what_does_not_apply() -> None:
-    several = choose("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 3, 2, seed=0)))
-    assert several.name not in SINGLE
-    assert (
-        choose("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 1, 2, seed=0))).name in SINGLE
-    )
+    several = candidates("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 3, 2, seed=0)))
+    assert not {method.name for method in several} & set(SINGLE)
+    alone = candidates("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 1, 2, seed=0)))
+    assert alone[0].name in SINGLE
 
 
 @pytest.mark.parametrize("method", ALL)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import model_argument, output_options
-from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
+from byheart.cli.output import count, echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
 
 if TYPE_CHECKING:
@@ -135,6 +135,10 @@ def _origin(model: Model) -> list[tuple[str, str]]:
     versions = record.get("versions") or {}
     return [
         ("method", str(record.get("method", "unknown"))),
+        *[
+            ("refused", f"{name}: {one_line(reason)}")
+            for name, reason in (record.get("refused") or {}).items()
+        ],
         ("theorem", str(record.get("theorem", "none"))),
         ("seed", str(record.get("seed", "unknown"))),
         *[("option", f"{name} = {value}") for name, value in (record.get("options") or {}).items()],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 
 import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.construct.tally import Tally
 from byheart.data.dataset import Dataset, Task
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.architecture import Precision
@@ -47,8 +48,12 @@ class Statistics:
     token_bits     bits of the largest projected token (KS25 Lemma C.2)
     weighting_bits bits of the largest word weight (KS25 Lemma B.2)
     context_bits   bits of the largest projected context
-    n_folds, n_segments, n_buckets, n_fields
-                   the parts of Park et al. (2021): folds, overlaid segments, words, and fields of a word
+    n_folds, n_segments, n_buckets
+                   the parts of Park et al. (2021): folds, overlaid segments, words
+    n_fields       fields of a word (Park et al. 2021; KS25 Theorem F.1, where it is the most a word may have)
+    precision      the kind of weights; what the construction offers first if None
+    numbers        the numbers of the data that become weights, by kind: how many are not zero, and their bits. Each kind is
+                   named by the construction that writes it, which also knows how often a number is written.
     """
 
     n_samples: int
@@ -68,6 +73,8 @@ class Statistics:
     n_segments: int | None = None
     n_buckets: int | None = None
     n_fields: int | None = None
+    precision: Precision | None = None
+    numbers: Mapping[str, Tally] | None = None
 
 
 Build = Callable[[Dataset, Mapping[str, object], np.random.Generator, Progress | None], Construction]
@@ -76,7 +83,11 @@ Build = Callable[[Dataset, Mapping[str, object], np.random.Generator, Progress |
 
 @dataclass(frozen=True)
 class Method:
-    """A construction by name."""
+    """A construction by name.
+
+    size_of  the size without building. Of the statistics that a construction reports (`Construction.statistics`), exactly
+             the size it has; of those known before the data are seen, what random data of that shape would have.
+    """
 
     name: str
     source: str
@@ -134,8 +145,8 @@ def get(name: str) -> Method:
     return method
 
 
-def choose(name: str, task: Task, precision: Precision, statistics: Statistics) -> Method:
-    """The method `name`, or for "auto" the smallest that offers the task and the precision."""
+def candidates(name: str, task: Task, precision: Precision, statistics: Statistics) -> tuple[Method, ...]:
+    """The method `name` alone, or for "auto" all that offer the task and the precision, the smallest first."""
     methods = [get(each) for each in (names() if name == "auto" else (name,))]
     fitting = [method for method in methods if task in method.tasks and precision in method.precisions]
     if not fitting:
@@ -152,7 +163,7 @@ def choose(name: str, task: Task, precision: Precision, statistics: Statistics) 
     sizes = {}
     for method in fitting:
         try:
-            sizes[method.name] = method.size_of(statistics).parameters_dense
+            sizes[method.name] = method.size_of(replace(statistics, precision=precision)).parameters_dense
         except AssumptionViolated:  # made for other data, such as one vector per sample
             if name != "auto":
                 raise
@@ -163,7 +174,8 @@ def choose(name: str, task: Task, precision: Precision, statistics: Statistics) 
             task=task,
             precision=precision,
         )
-    return min((method for method in fitting if method.name in sizes), key=lambda method: sizes[method.name])
+    taking = (method for method in fitting if method.name in sizes)
+    return tuple(sorted(taking, key=lambda method: sizes[method.name]))
 
 
 def statistics_of(data: Dataset) -> Statistics:
