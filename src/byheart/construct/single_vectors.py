@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from byheart.construct.kajitsuka_sato_2025.projection import IntegerPoints, Projection, project_apart
-from byheart.construct.kajitsuka_sato_2025.words import largest_spread, words_of
+from byheart.construct.kajitsuka_sato_2025.words import largest_spread, line_table_tally, words_of
 from byheart.construct.registry import Assumption, Statistics, statistics_of
+from byheart.construct.tally import Blocks, Tally, alike, block_parameters, block_width, size_from
 from byheart.data.dataset import Dataset, Task
 from byheart.data.separation import Separation
 from byheart.errors import AssumptionViolated, InexactWeights, UsageError
@@ -141,31 +142,16 @@ def line_bits_guess(statistics: Statistics) -> int:
     return 2 * statistics.n_samples.bit_length() + 1
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """`count` feed-forward blocks of the same shape: hidden units, non-zero weights and their bits in all."""
-
-    count: int
-    hidden: int
-    nonzero: int
-    bits: int = 0
-
-
 def size_of_blocks(
-    statistics: Statistics, model_width: int, blocks: list[Blocks], weight_bits: int, projection_bits: int
+    statistics: Statistics, model_width: int, blocks: Sequence[Blocks], weights: Tally
 ) -> Size:
-    """The size of E_out ∘ blocks ∘ E_in on one vector. `Blocks.bits` counts those of all blocks of the kind."""
+    """The size of E_out ∘ blocks ∘ E_in on one vector; `weights` are those of E_in and the blocks."""
     dim = 1 if statistics.vocab is not None else (statistics.dim or 1)
-    table = statistics.vocab or 0
-    n_dense = table + model_width * dim + model_width
-    n_dense += sum(b.count * (2 * model_width * b.hidden + b.hidden + model_width) for b in blocks)
-    n_nonzero = table + dim + 1 + sum(b.count * b.nonzero for b in blocks)
-    total_bits = table * max(1, table).bit_length() + dim * projection_bits + 1 + sum(b.bits for b in blocks)
-    return Size(
-        parameters_dense=n_dense,
-        parameters_nonzero=n_nonzero,
-        depth=sum(b.count for b in blocks),
-        width=max(model_width, *(b.hidden for b in blocks if b.count)),
-        weight_bits=max(weight_bits, projection_bits),
-        total_bits=total_bits,
+    n_vocab = statistics.vocab or 0
+    return size_from(
+        n_vocab + model_width * dim + model_width + block_parameters(blocks, model_width),
+        weights + line_table_tally(n_vocab, None) + alike(1, 1),  # the table, and one entry of E_out
+        sum(n_blocks for n_blocks, _ in blocks),
+        block_width(blocks, model_width),
+        statistics.precision,
     )

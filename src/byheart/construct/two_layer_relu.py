@@ -14,7 +14,6 @@ from byheart.construct.kajitsuka_sato_2025.steps import Step, Unit, emit
 from byheart.construct.registry import Construction, Method, Statistics
 from byheart.construct.single_vectors import (
     TASKS,
-    Blocks,
     assumptions_on,
     labelled_vectors,
     line_bits_guess,
@@ -26,11 +25,13 @@ from byheart.construct.single_vectors import (
     require_single,
     size_of_blocks,
 )
+from byheart.construct.tally import alike, tally
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
 from byheart.network.architecture import Precision
 from byheart.network.counting import Size
 from byheart.network.dyadic import SparseMatrix
+from byheart.network.float_exactness import MANTISSA_BITS
 from byheart.network.memory import Progress
 
 NAME = "two-layer-relu"
@@ -125,7 +126,17 @@ def memorise_by_interpolation(
         assumptions=assumptions_on(data, vectors),
         theorem_size=theorem_size(vectors.points.n_points, vectors.dim),
         notes=notes,
-        statistics=replace(measured(data, vectors), context_bits=line.value_bits),
+        statistics=replace(
+            measured(data, vectors),
+            context_bits=line.value_bits,
+            precision=precision,
+            numbers={
+                "axes": tally(line.coefficients),
+                "bends": tally(knot.weight for knot in knots),
+                "biases": tally(unit.bias for unit in units),
+                "shift": tally(step.shifts.values()),
+            },
+        ),
     )
 
 
@@ -153,15 +164,31 @@ def theorem_size(n_points: int, dim: int) -> TheoremSize:
 
 
 def size_of(statistics: Statistics) -> Size:
-    """The size `memorise_by_interpolation` builds. Dense parameters, depth and width are exact; bits are estimates."""
+    """The size `memorise_by_interpolation` builds, without building.
+
+    Everything is exact for the statistics a construction reports. Where only the shape of the data is known, dense
+    parameters, depth and width still are; the non-zero count takes every unit as one that bends, and bits are estimates.
+    """
     require_single(NAME, statistics.seq_len)
     n_points = statistics.n_samples if statistics.n_contexts is None else statistics.n_contexts
-    line_bits = statistics.context_bits or line_bits_guess(statistics)
     n_units = max(1, n_points - 1)
-    projection_bits = 53 + line_bits if statistics.vocab is None else 1
-    knot_bits = line_bits + (statistics.n_classes + 1).bit_length() + projection_bits
-    block = Blocks(1, n_units, 3 * n_units + 1, n_units * (1 + knot_bits + _SLOPE_BITS))
-    return size_of_blocks(statistics, 1, [block], knot_bits, projection_bits)
+    numbers = statistics.numbers
+    if numbers is None:
+        line_bits = statistics.context_bits or line_bits_guess(statistics)
+        has_table = statistics.vocab is not None
+        finer = (
+            0 if has_table else MANTISSA_BITS["float64"]
+        )  # places of floats have as many bits after the point
+        knot_bits = line_bits + _SLOPE_BITS + finer
+        numbers = {
+            "axes": alike(1, 1) if has_table else alike(statistics.dim or 1, line_bits),
+            "bends": alike(n_units, _SLOPE_BITS),
+            "biases": alike(n_units, knot_bits),
+            "shift": alike(1, knot_bits),
+        }
+    reads = alike(numbers["bends"].count, 1)
+    weights = numbers["axes"] + reads + numbers["bends"] + numbers["biases"] + numbers["shift"]
+    return size_of_blocks(statistics, 1, [(1, n_units)], weights)
 
 
 METHOD = Method(

@@ -10,8 +10,12 @@ import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalised
+from byheart.construct.kajitsuka_sato_2025.lookup_size import (
+    expected_lookup_numbers,
+    lookup_numbers,
+    lookup_tally,
+)
 from byheart.construct.kajitsuka_sato_2025.memorise import (
-    LookupPlan,
     LookupRegisters,
     memorise_points,
     plan_lookup,
@@ -21,7 +25,6 @@ from byheart.construct.kajitsuka_sato_2025.steps import Step, Unit, emit
 from byheart.construct.registry import Construction, Method, Statistics
 from byheart.construct.single_vectors import (
     TASKS,
-    Blocks,
     LabelledVectors,
     assumptions_on,
     labelled_vectors,
@@ -33,6 +36,7 @@ from byheart.construct.single_vectors import (
     require_single,
     size_of_blocks,
 )
+from byheart.construct.tally import NOTHING, alike, tally
 from byheart.data.dataset import Dataset
 from byheart.network.counting import Size
 from byheart.network.dyadic import SparseMatrix
@@ -84,7 +88,15 @@ def memorise_vectors(
             "groups": plan.n_groups,
             "group_size": plan.group_size,
         },
-        statistics=replace(measured(data, vectors), context_bits=line.value_bits),
+        statistics=replace(
+            measured(data, vectors),
+            context_bits=line.value_bits,
+            numbers={
+                "axes": tally(line.coefficients),
+                "offset": tally([line.offset]),
+                **lookup_numbers(labelled, plan),
+            },
+        ),
     )
 
 
@@ -111,45 +123,27 @@ def theorem_size(vectors: LabelledVectors, n_classes: int) -> TheoremSize:
     )
 
 
-def lookup_blocks(plan: LookupPlan) -> list[Blocks]:
-    """The blocks of `memorise_points`, with non-zero weights and their bits.
-
-    Counted from the gadgets: a unit has its reads, its bias unless 0, and its writes.
-    """
-    kinds = [count for count, _ in plan.blocks()]
-    longer, shorter = max(plan.key_bits, plan.label_bits), min(plan.key_bits, plan.label_bits)
-    k = plan.group_size
-    words = (k * plan.key_bits, k * plan.label_bits)
-    # bit i of a field is written with weights of about (bits left in the word) + (bits left in the field)
-    # bits
-    extraction = sum(2 * word * word + 2 * word * (word // k) + 20 * word for word in words)
-    return [
-        Blocks(kinds[0], 4, 16, kinds[0] * (4 * sum(words) + 8 + 4 * (plan.key_bits + 1))),
-        Blocks(kinds[1], 2, 8, 2 * sum(words) + 10),
-        Blocks(kinds[2], 4, 15, extraction * (longer - shorter) // max(1, longer)),
-        Blocks(kinds[3], 8, 30, extraction * shorter // max(1, longer)),
-        Blocks(kinds[4], 4, 15, kinds[4] * 25),
-        Blocks(kinds[5], 4, 10, kinds[5] * (2 * plan.label_bits + 12)),
-    ]
-
-
 def size_of(statistics: Statistics) -> Size:
     """The size `memorise_vectors` builds, without building.
 
-    Dense parameters, depth, width and the bits of the longest weight are exact if all statistics are
-    measured; the non-zero count takes every coordinate of the projection as non-zero; total bits are an
-    estimate.
+    Everything is exact for the statistics a construction reports. Where only the shape of the data is known, the bits of a
+    place on the line are taken as random data have them, the non-zero count takes every coordinate of the projection as
+    non-zero, and the bits take every packed word and every edge at full length.
     """
     require_single(NAME, statistics.seq_len)
     n_points = statistics.n_samples if statistics.n_contexts is None else statistics.n_contexts
     key_bits = statistics.context_bits or line_bits_guess(statistics)
     plan = plan_lookup(n_points, key_bits, statistics.n_classes.bit_length(), MODEL_WIDTH)
-    longer = max(plan.key_bits, plan.label_bits)
-    blocks = [Blocks(1, 1, 1, key_bits), *lookup_blocks(plan)]
-    projection_bits = 1 if statistics.vocab is not None else key_bits + 53
-    return size_of_blocks(
-        statistics, MODEL_WIDTH, blocks, plan.group_size * longer + longer + 1, projection_bits
-    )
+    numbers = statistics.numbers
+    if numbers is None:
+        has_table = statistics.vocab is not None
+        numbers = {
+            "axes": alike(1, 1) if has_table else alike(statistics.dim or 1, key_bits),
+            "offset": NOTHING if has_table else alike(1, key_bits),
+            **expected_lookup_numbers(plan),
+        }
+    weights = numbers["axes"] + numbers["offset"] + lookup_tally(plan, numbers)
+    return size_of_blocks(statistics, MODEL_WIDTH, [(1, 1), *plan.blocks()], weights)
 
 
 METHOD = Method(

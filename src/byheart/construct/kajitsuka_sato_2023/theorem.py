@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.contexts import labelled_tokens, n_labelled
+from byheart.construct.contexts import labelled_tokens
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
     ContextIds,
     ids_for,
@@ -18,21 +17,30 @@ from byheart.construct.kajitsuka_sato_2023.context_ids import (
 from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer, interpolation
 from byheart.construct.kajitsuka_sato_2023.places import places_of, table_scale
 from byheart.construct.kajitsuka_sato_2023.rounding import round_to_whole
+from byheart.construct.kajitsuka_sato_2023.sizes import (
+    ANSWER,
+    MODEL_WIDTH,
+    PLACE,
+    REGISTERS,
+    VALUE,
+    size_of,
+    theorem_size,
+)
 from byheart.construct.kajitsuka_sato_2025.steps import Program, emit
 from byheart.construct.kajitsuka_sato_2025.words import Words, words_of
-from byheart.construct.registry import Assumption, Construction, Method, Statistics, statistics_of
+from byheart.construct.registry import Assumption, Construction, Method, statistics_of
+from byheart.construct.tally import (
+    Tally,
+    tally,
+)
 from byheart.data.dataset import Dataset
 from byheart.data.grouping import representatives
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.architecture import Attention, Embedding, FeedForward, Head, Layer, Transformer
-from byheart.network.counting import Size
 from byheart.network.dyadic import SparseMatrix, Weights
 from byheart.network.memory import Memory, Progress
 
 NAME = "kajitsuka-sato-2023"
-PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
-MODEL_WIDTH = len(REGISTERS)
-
 _LEAST_GAP_IN_ERRORS = 8.0
 
 
@@ -98,7 +106,14 @@ def memorise_by_one_head(
             "value_error_bound": hidden.error,
             "value_error_measured": margin,
         },
-        statistics=replace(statistics_of(data), n_contexts=len(ids.ids)),
+        statistics=replace(
+            statistics_of(data),
+            n_contexts=len(ids.ids),
+            numbers={
+                "axes": tally([1.0] if ids.places.direction is None else ids.places.direction.tolist()),
+                "hidden layer": _unit_numbers(ids, hidden),
+            },
+        ),
     )
 
 
@@ -155,6 +170,12 @@ def _network(data: Dataset, words: Words, ids: ContextIds, hidden: HiddenLayer) 
         w_in[place] = ids.places.direction
         embedding = None
     return Transformer(w_in, tuple(layers), w_out, words.sequences.shape[1], embedding, words.pad)
+
+
+def _unit_numbers(ids: ContextIds, hidden: HiddenLayer) -> Tally:
+    """What the units of the hidden layer read, are shifted by and write: of each context, numbers of the data."""
+    mixture = tally([ids.place_weight, ids.context_weight])
+    return mixture.times(len(hidden.knots)) + tally([*hidden.knots.tolist(), *hidden.slope_changes.tolist()])
 
 
 def _table(words: Words) -> Embedding:
@@ -226,37 +247,6 @@ def _assumptions(data: Dataset, ids: ContextIds, hidden: HiddenLayer) -> tuple[A
             f"labels before rounding are off by at most {hidden.error:.3g}",
         ),
     )
-
-
-def theorem_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
-    """Corollary 1: 4(s + d) + d(2nN + d) parameters, real weights, tokens of a sequence distinct."""
-    n_tokens = n_samples * seq_len
-    return TheoremSize(
-        name="KS23 Corollary 1",
-        statement="",
-        width=2 * n_tokens,
-        depth=1,
-        parameters=4 * (head_size + dim) + dim * (2 * n_tokens + dim),
-        weight_bits=0,
-        assumptions=("no token occurs twice in a sequence", "tokens are separated", "real weights"),
-        source="Kajitsuka & Sato 2023, Corollary 1",
-    )
-
-
-def size_of(statistics: Statistics) -> Size:
-    """The size `memorise_by_one_head` builds. All numbers but the non-zero count are exact if the contexts are counted."""
-    m, n_contexts = MODEL_WIDTH, n_labelled(statistics)
-    has_table = statistics.vocab is not None
-    n_vocab = (statistics.vocab or 0) + (1 if statistics.ragged else 0)
-    table = n_vocab + (statistics.seq_len if statistics.ordered else 0) if has_table else 0
-    dim = 1 if has_table else (statistics.dim or 1)
-    n_bits = statistics.n_classes.bit_length()
-    n_units = max(1, n_contexts - 1) + 1
-    hidden_sizes = [n_units, *([1, 2] * n_bits), *([] if has_table else [1])]
-    n_dense = table + m * dim + 4 * m + m + sum(2 * m * q + q + m for q in hidden_sizes)
-    n_nonzero = table + dim + 4 + 1 + 4 * n_units + 10 * n_bits + (0 if has_table else 1)
-    width = max(m, *hidden_sizes)
-    return Size(n_dense, n_nonzero, 1 + len(hidden_sizes), width, 64, 64 * n_dense)
 
 
 METHOD = Method(

@@ -24,11 +24,15 @@ def trapezoid(
     ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1), one layer of ReLU.
     """
     doubled = {name: 2 * value for name, value in reads.items()}
-    corners = ((1 - 2 * low, 1), (-2 * low, -1), (-2 * high, -1), (-2 * high - 1, 1))
     return tuple(
         Unit(doubled, bias, {name: _times(sign, value) for name, value in writes.items()})
-        for bias, sign in corners
+        for bias, sign in zip(corners(low, high), (1, -1, -1, 1), strict=True)
     )
+
+
+def corners(low: int, high: int) -> tuple[int, int, int, int]:
+    """The biases of the four units of a trapezoid."""
+    return 1 - 2 * low, -2 * low, -2 * high, -2 * high - 1
 
 
 def _times(sign: int, value: Number) -> Number:
@@ -63,12 +67,16 @@ def subset_lookup(
     Departs:    the group of a key is given by the caller, which settles the paper's two indexings ⌈i/k⌉ and i mod k and
                 leaves no empty groups (erratum 5).
     """
-    # x in group j lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key or stranger is below first - 2 < ⌊first⌋ - 1/2, above
-    # last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1: never on a slope.
-    return tuple(
-        interval_bump(x, int(group[0] // 1), int(group[-1] // 1) + 1, word)
-        for group, word in zip(keys, words, strict=True)
-    )
+    return tuple(interval_bump(x, *span(group), word) for group, word in zip(keys, words, strict=True))
+
+
+def span(group: Sequence[Fraction]) -> tuple[int, int]:
+    """The interval on which the bump of a group is 1.
+
+    x in the group lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key or stranger is below first - 2 < ⌊first⌋ - 1/2, above
+    last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1: never on a slope.
+    """
+    return int(group[0] // 1), int(group[-1] // 1) + 1
 
 
 @dataclass(frozen=True)

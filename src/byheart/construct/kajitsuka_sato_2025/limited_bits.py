@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import isqrt, log2
+from math import ceil, isqrt, log2
 
 import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import theorem_f_1
-from byheart.construct.kajitsuka_sato_2025.assembly import size_of as size_of_unlimited
 from byheart.construct.kajitsuka_sato_2025.memorise import LookupPlan, Planner, plan_lookup
+from byheart.construct.kajitsuka_sato_2025.sizes import guessed
+from byheart.construct.kajitsuka_sato_2025.sizes import size_of as size_of_unlimited
 from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, theorem_for
 from byheart.construct.kajitsuka_sato_2025.words import radius_and_separation, words_of
 from byheart.construct.registry import Construction, Method, Statistics
@@ -90,29 +91,42 @@ def _in_floats(
     n_fields: int,
     B: int | None,
 ) -> Construction:
-    """The network with the most fields per word whose sums all fit a mantissa."""
+    """The network with the most fields per word whose sums all fit a mantissa, found by halving: more fields take more bits."""
     seed = int(rng.integers(2**63))
     reason = ""
-    while n_fields >= 1:
-        tuning = Tuning(
-            plan_short_words(n_fields), factor_bits=1
-        )  # no bits after the point beyond the data's own
+
+    def attempt(limit: int) -> tuple[int, Construction | None]:
+        """The largest group of the network with at most `limit` fields, and the network if it fits."""
+        nonlocal reason
+        # no bits after the point beyond the data's own
+        tuning = Tuning(plan_short_words(limit), factor_bits=1)
         found = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
         largest = max(int(found.notes[f"group_size_{part}"]) for part in ("first", "second"))  # type: ignore[call-overload]
         try:
             network = as_floats(found.memory.transformer)
             exactness = float_exactness(network, found.memory.encode(data.inputs))
-            if exactness.holds:
-                memory = replace(found.memory, network=network)
-                return _named(replace(found, memory=memory), data, largest, B, exactness)
-            reason = f"{exactness.where} needs {exactness.bits_needed:.0f} bits"
         except InexactWeights as error:
             reason = str(error).splitlines()[0]
-        n_fields = min(n_fields, largest) - 1
-    raise AssumptionViolated(
-        f"these data do not fit float64 with even one key in a word: {reason}; a mantissa has 53.\n"
-        "  Compile with precision exact, or round the inputs to a coarser grid."
-    )
+            return largest, None
+        if not exactness.holds:
+            reason = f"{exactness.where} needs {ceil(exactness.bits_needed)} bits"
+            return largest, None
+        memory = replace(found.memory, network=network)
+        return largest, _named(replace(found, memory=memory), data, limit, B, exactness)
+
+    too_many, best = attempt(n_fields)
+    fitting = too_many if best is not None else 0
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        _, found = attempt(middle)
+        fitting, too_many = (fitting, middle) if found is None else (middle, too_many)
+        best = found or best
+    if best is None:
+        raise AssumptionViolated(
+            f"these data do not fit float64 with even one key in a word: {reason}; a mantissa has 53.\n"
+            "  Compile with precision exact, or round the inputs to a coarser grid."
+        )
+    return best
 
 
 def _named(
@@ -122,21 +136,48 @@ def _named(
     B: int | None,
     exactness: FloatExactness | None = None,
 ) -> Construction:
-    notes = {**found.notes, "fields_per_word": n_fields}
+    assert found.statistics is not None
+    statistics = replace(found.statistics, n_fields=n_fields, precision=found.memory.network.precision)
+    largest = max(int(found.notes[f"group_size_{part}"]) for part in ("first", "second"))  # type: ignore[call-overload]
+    notes = {**found.notes, "fields_per_word": largest}
     if exactness is not None:
         notes["mantissa_bits_needed"] = exactness.bits_needed
     if data.task == "next-token":
         scale = radius_and_separation(words_of(data).separation)
         dim = found.memory.network.dim
-        within = min(B or n_fields, isqrt(data.n_samples))  # the theorem has B in [√N]
+        within = min(B or largest, isqrt(data.n_samples))  # the theorem has B in [√N]
         promised = theorem_f_1(data.n_samples, data.seq_len, data.n_classes, dim, *scale, within)
         found = replace(found, theorem_size=promised)
-    return replace(found, method=NAME, theorem=f"KS25 Theorem F.1 over {found.theorem}", notes=notes)
+    return replace(
+        found,
+        method=NAME,
+        theorem=f"KS25 Theorem F.1 over {found.theorem}",
+        notes=notes,
+        statistics=statistics,
+    )
 
 
 def size_of(statistics: Statistics) -> Size:
-    """The size with the default B, without building."""
-    return size_of_unlimited(statistics, plan_short_words(fields_per_word(DEFAULT_B)))
+    """The size, without building; exact where that of the theorem it limits is.
+
+    `statistics.n_fields` is the most fields a word may have. Unless it is known, it is that of the default B for exact
+    weights, and for floats as many as usually fit a mantissa.
+    """
+    n_fields = statistics.n_fields
+    if n_fields is None:
+        is_exact = statistics.precision in (None, "exact")
+        n_fields = fields_per_word(DEFAULT_B) if is_exact else _fields_that_fit(statistics)
+    return size_of_unlimited(statistics, plan_short_words(n_fields))
+
+
+def _fields_that_fit(statistics: Statistics) -> int:
+    """Extracting from a word of k fields takes sums of about (k + 1) fields' bits, which a mantissa must hold."""
+    known = guessed(statistics)
+    assert known.context_bits is not None
+    assert known.token_bits is not None
+    assert known.weighting_bits is not None
+    longest = max(known.context_bits, known.token_bits, known.weighting_bits, known.n_classes.bit_length())
+    return max(1, MANTISSA_BITS["float64"] // longest - 1)
 
 
 METHOD = Method(

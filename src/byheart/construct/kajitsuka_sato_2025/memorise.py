@@ -117,19 +117,17 @@ def memorise_points(
                 have ⌊log2⌋ + 1 bits and labels start at 1, so that 0 stays "no label" (erratum 3); words are kept
                 as fractions x/2^n from the start, which saves the scaling block H.
     """
-    numbers = sorted(labelled)
-    assert len(numbers) == plan.n_points
-    groups = [numbers[at : at + plan.group_size] for at in range(0, len(numbers), plan.group_size)]
+    groups = grouped(labelled, plan)
     key_word_bits, label_word_bits = plan.group_size * plan.key_bits, plan.group_size * plan.label_bits
-    words = [
-        {
-            registers.keys_high: _packed([int(x // 1) for x in group], plan.key_bits, plan.group_size),
-            registers.labels_high: _packed([labelled[x] for x in group], plan.label_bits, plan.group_size),
-        }
-        for group in groups
-    ]
     return (
-        *subset_lookup(registers.x, groups, words),
+        *subset_lookup(
+            registers.x,
+            [group.keys for group in groups],
+            [
+                {registers.keys_high: group.key_word, registers.labels_high: group.label_word}
+                for group in groups
+            ],
+        ),
         *keyed_extraction(
             registers.x,
             Word(registers.keys_high, registers.keys_low, key_word_bits),
@@ -139,6 +137,30 @@ def memorise_points(
             registers.scratch,
         ),
     )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring keys, and the words that hold their integer parts and their labels."""
+
+    keys: Sequence[Fraction]
+    key_word: Fraction
+    label_word: Fraction
+
+
+def grouped(labelled: Mapping[Fraction, int], plan: LookupPlan) -> list[Group]:
+    """Consecutive runs of `plan.group_size` numbers."""
+    numbers = sorted(labelled)
+    assert len(numbers) == plan.n_points
+    runs = [numbers[at : at + plan.group_size] for at in range(0, len(numbers), plan.group_size)]
+    return [
+        Group(
+            run,
+            _packed([int(x // 1) for x in run], plan.key_bits, plan.group_size),
+            _packed([labelled[x] for x in run], plan.label_bits, plan.group_size),
+        )
+        for run in runs
+    ]
 
 
 def _packed(fields: Sequence[int], field_bits: int, n_fields: int) -> Fraction:

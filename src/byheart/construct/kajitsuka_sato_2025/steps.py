@@ -8,10 +8,11 @@ what must be forgotten is subtracted: a register z >= 0 is cleared by z ← z - 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from byheart.construct.tally import Tally, tally
 from byheart.network.architecture import FeedForward
 from byheart.network.dyadic import Number, SparseMatrix
 
@@ -49,6 +50,19 @@ def side_by_side(*programs: Program) -> Program:
         units = tuple(unit for step in present for unit in step.units)
         merged.append(Step(units, {name: value for step in present for name, value in step.shifts.items()}))
     return tuple(reversed(merged))
+
+
+def tally_of_steps(steps: Iterable[Step]) -> Tally:
+    """The weights of the blocks a program becomes."""
+    return tally(
+        number
+        for step in steps
+        for numbers in (
+            step.shifts.values(),
+            *((*unit.reads.values(), unit.bias, *unit.writes.values()) for unit in step.units),
+        )
+        for number in numbers
+    )
 
 
 def emit(program: Sequence[Step], registers: Sequence[str]) -> tuple[FeedForward, ...]:

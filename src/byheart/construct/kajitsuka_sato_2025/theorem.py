@@ -18,12 +18,12 @@ from byheart.construct.kajitsuka_sato_2025.assembly import (
     Assembled,
     assemble,
     measured_statistics,
-    size_of,
 )
 from byheart.construct.kajitsuka_sato_2025.mapping import ContextualMapping, contextual_mapping
 from byheart.construct.kajitsuka_sato_2025.memorise import Planner, plan_lookup
+from byheart.construct.kajitsuka_sato_2025.sizes import size_of
 from byheart.construct.kajitsuka_sato_2025.words import radius_and_separation
-from byheart.construct.registry import Assumption, Construction, Method
+from byheart.construct.registry import Assumption, Construction, Method, Statistics
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
 from byheart.network.memory import Memory, Progress
@@ -156,6 +156,7 @@ def _compiled(
     data.require_consistent()
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
     built = assemble(mapping, data, tuning.plan, is_sparse=tuning.is_sparse)
+    statistics = measured_statistics(data, mapping, tuning.plan)
     radius, separation = radius_and_separation(mapping.words.separation)
     return Construction(
         memory=Memory(built.network, data.task, data.label_names, data.tokenizer, data.ordered),
@@ -165,13 +166,12 @@ def _compiled(
         theorem_size=promised(
             data.n_samples, data.seq_len, data.n_classes, built.network.dim, radius, separation
         ),
-        statistics=measured_statistics(data, mapping),
-        notes=_notes(data, mapping, built),
+        statistics=statistics,
+        notes=_notes(statistics, mapping, built),
     )
 
 
-def _notes(data: Dataset, mapping: ContextualMapping, built: Assembled) -> dict[str, object]:
-    statistics = measured_statistics(data, mapping)
+def _notes(statistics: Statistics, mapping: ContextualMapping, built: Assembled) -> dict[str, object]:
     return {
         "contexts": statistics.n_contexts,
         "distinct_tokens": mapping.words.separation.n_distinct,

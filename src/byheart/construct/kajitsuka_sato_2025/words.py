@@ -9,6 +9,7 @@ from math import isqrt
 import numpy as np
 
 from byheart.construct.kajitsuka_sato_2025.projection import IntegerPoints
+from byheart.construct.tally import Tally, tally_of_range
 from byheart.data.dataset import Dataset
 from byheart.data.grouping import group_rows, representatives
 from byheart.data.separation import Separation, separation_of_points
@@ -97,6 +98,12 @@ def line_embedding(n_vocab: int, n_places: int | None) -> Embedding:
     return Embedding(
         tokens, SparseMatrix.of((n_places, 1), {(place, 0): 2 * place for place in range(n_places)})
     )
+
+
+def line_table_tally(n_vocab: int, n_places: int | None) -> Tally:
+    """The weights of `line_embedding`; the first position is 0."""
+    tokens = tally_of_range(2, 2 * (n_places or 1), n_vocab)
+    return tokens if n_places is None else tokens + tally_of_range(2, 2, n_places - 1)
 
 
 def radius_and_separation(separation: Separation) -> tuple[Fraction, Fraction]:

@@ -22,10 +22,15 @@ from byheart.construct.park_2021.program import (
     REGISTERS,
     lookup_program,
 )
+from byheart.construct.park_2021.program_size import (
+    Parts,
+    expected_program_numbers,
+    program_numbers,
+    program_tally,
+)
 from byheart.construct.registry import Construction, Method, Statistics
 from byheart.construct.single_vectors import (
     TASKS,
-    Blocks,
     assumptions_on,
     labelled_vectors,
     measured,
@@ -34,9 +39,11 @@ from byheart.construct.single_vectors import (
     require_single,
     size_of_blocks,
 )
+from byheart.construct.tally import alike, tally
 from byheart.data.dataset import Dataset
 from byheart.network.counting import Size
 from byheart.network.dyadic import SparseMatrix
+from byheart.network.float_exactness import MANTISSA_BITS
 from byheart.network.memory import Progress
 
 NAME = "park-2021"
@@ -78,10 +85,14 @@ def memorise_without_keys(
         progress(1, 1)
     statistics = replace(
         measured(data, vectors),
-        n_folds=max(1, len(arrangement.mirrors)),
+        n_folds=len(arrangement.mirrors),
         n_segments=len(arrangement.segments),
         n_buckets=len(arrangement.starts),
         n_fields=arrangement.n_fields,
+        numbers={
+            "axes": tally(entry * factor for entry in direction),
+            **program_numbers(arrangement, words, -lowest),
+        },
     )
     return Construction(
         memory=memory_of(data, vectors, w_in, emit(program, REGISTERS), REGISTERS.index("answer")),
@@ -135,30 +146,33 @@ def _words(arrangement: Arrangement, labels: tuple[int, ...], field_bits: int) -
 def size_of(statistics: Statistics) -> Size:
     """The size `memorise_without_keys` builds, without building.
 
-    Dense parameters, depth and width are exact if the numbers of folds, segments, buckets and fields are
-    measured; otherwise these are what random points were found to need. The non-zero count is an upper
-    estimate, bits are estimates.
+    Everything is exact for the statistics a construction reports. Where only the shape of the data is known, the numbers of
+    folds, segments, buckets and fields are what random points were found to need, the non-zero count takes no threshold
+    and no word as zero, and bits are estimates.
     """
     require_single(NAME, statistics.seq_len)
     n_points = statistics.n_samples if statistics.n_contexts is None else statistics.n_contexts
     field_bits = field_bits_of(statistics.n_classes)
-    n_folds, n_segments, n_buckets, n_fields = _parts(statistics, n_points, field_bits)
-    word_bits, place_bits = n_fields * field_bits, 2 * n_points.bit_length()
+    parts = _parts(statistics, n_points, field_bits)
     blocks = [
-        Blocks(n_folds, FOLD_UNITS, 3, n_folds * (3 * place_bits)),
-        Blocks(n_segments, MOVE_UNITS, 6, n_segments * (4 * place_bits + 2)),
-        Blocks(n_buckets, MOVE_UNITS, 8, n_buckets * (2 * word_bits + 3 * place_bits)),
-        Blocks(1, FIRST_FIELD_UNITS, 17, 4 * word_bits),
-        Blocks(n_fields - 1, FIELD_UNITS, 22, 2 * n_fields * word_bits + n_fields * place_bits),
-        Blocks(n_fields * (field_bits - 1), BIT_UNITS, 8, 2 * n_fields * (field_bits - 1) * word_bits),
-        Blocks(1, 1, 3, 3),
+        (max(1, parts.n_folds), FOLD_UNITS),
+        (parts.n_segments + parts.n_buckets, MOVE_UNITS),
+        (1, FIRST_FIELD_UNITS),
+        (parts.n_fields - 1, FIELD_UNITS),
+        (parts.n_fields * (field_bits - 1), BIT_UNITS),
+        (1, 1),
     ]
-    projection_bits = 64 if statistics.vocab is None else 2
-    return size_of_blocks(statistics, MODEL_WIDTH, blocks, word_bits, projection_bits)
+    numbers = statistics.numbers
+    if numbers is None:
+        has_table = statistics.vocab is not None
+        axes = alike(1, 1) if has_table else alike(statistics.dim or 1, MANTISSA_BITS["float64"])
+        numbers = {"axes": axes, **expected_program_numbers(parts, field_bits, 2 * n_points.bit_length())}
+    weights = numbers["axes"] + program_tally(parts, field_bits, numbers)
+    return size_of_blocks(statistics, MODEL_WIDTH, blocks, weights)
 
 
-def _parts(statistics: Statistics, n_points: int, field_bits: int) -> tuple[int, int, int, int]:
-    """(folds, segments, buckets, fields): as measured, or as random points have them."""
+def _parts(statistics: Statistics, n_points: int, field_bits: int) -> Parts:
+    """Folds, segments, buckets and fields: as measured, or as random points have them."""
     costs = costs_of(field_bits)
     start_bits = 54 if statistics.vocab is None else max(1, statistics.vocab - 1).bit_length()
     # folding ends near N²/64, and each fold but few halves the range
@@ -167,12 +181,16 @@ def _parts(statistics: Statistics, n_points: int, field_bits: int) -> tuple[int,
     covered = max(1.0, 0.13 * n_points ** (4 / 3))
     n_fields = max(1, round((covered * costs.move / costs.field) ** 0.5))
     n_buckets = max(1, round(covered / n_fields))
-    measured_parts = (statistics.n_folds, statistics.n_segments, statistics.n_buckets, statistics.n_fields)
-    guesses = (n_folds, n_segments, n_buckets, n_fields)
-    chosen = [
-        guess if number is None else number for number, guess in zip(measured_parts, guesses, strict=True)
-    ]
-    return chosen[0], chosen[1], chosen[2], chosen[3]
+
+    def known(measured: int | None, guess: int) -> int:
+        return guess if measured is None else measured
+
+    return Parts(
+        known(statistics.n_folds, n_folds),
+        known(statistics.n_segments, n_segments),
+        known(statistics.n_buckets, n_buckets),
+        known(statistics.n_fields, n_fields),
+    )
 
 
 METHOD = Method(

@@ -1,0 +1,67 @@
+"""How large the network of `theorem` is, without building it, and what the source promises."""
+
+from __future__ import annotations
+
+from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.construct.contexts import n_labelled
+from byheart.construct.kajitsuka_sato_2023.rounding import round_to_whole
+from byheart.construct.kajitsuka_sato_2025.steps import tally_of_steps
+from byheart.construct.kajitsuka_sato_2025.words import line_table_tally
+from byheart.construct.registry import Statistics
+from byheart.construct.tally import alike, block_parameters, block_width, size_from, total
+from byheart.network.counting import Size
+
+PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
+MODEL_WIDTH = len(REGISTERS)
+
+
+def theorem_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
+    """Corollary 1: 4(s + d) + d(2nN + d) parameters, real weights, tokens of a sequence distinct."""
+    n_tokens = n_samples * seq_len
+    return TheoremSize(
+        name="KS23 Corollary 1",
+        statement="",
+        width=2 * n_tokens,
+        depth=1,
+        parameters=4 * (head_size + dim) + dim * (2 * n_tokens + dim),
+        weight_bits=0,
+        assumptions=("no token occurs twice in a sequence", "tokens are separated", "real weights"),
+        source="Kajitsuka & Sato 2023, Corollary 1",
+    )
+
+
+def size_of(statistics: Statistics) -> Size:
+    """The size `memorise_by_one_head` builds, without building.
+
+    Everything is exact for the statistics a construction reports. Where only the shape of the data is known, everything but
+    the non-zero count is exact if all contexts are distinct; that count takes no number of the data as zero.
+    """
+    m, n_contexts = MODEL_WIDTH, n_labelled(statistics)
+    has_table = statistics.vocab is not None
+    n_vocab = (statistics.vocab or 0) + (1 if statistics.ragged else 0)
+    n_places = statistics.seq_len if has_table and statistics.ordered else 0
+    dim = 1 if has_table else (statistics.dim or 1)
+    n_bits = statistics.n_classes.bit_length()
+    n_units = max(1, n_contexts - 1) + 1
+    numbers = statistics.numbers
+    if numbers is None:
+        numbers = {"axes": alike(dim, 64), "hidden layer": alike(4 * (n_contexts - 1), 64)}
+    blocks = [(1, n_units), (n_bits, 1), (n_bits, 2), *([] if has_table else [(1, 1)])]
+    weights = total(
+        (
+            line_table_tally(n_vocab, n_places or None),
+            numbers["axes"],
+            alike(1 - has_table, 64),  # 3/2 is added to the places of vectors
+            alike(4, 64),  # the head
+            numbers["hidden layer"] + alike(3, 64),  # the first value, and the unit that takes the place away
+            tally_of_steps(round_to_whole(VALUE, ANSWER, PLACE, n_bits)),
+            alike(1, 64),  # E_out
+        )
+    )
+    return size_from(
+        n_vocab + n_places + m * dim + 4 * m + m + block_parameters(blocks, m),
+        weights,
+        1 + sum(n_blocks for n_blocks, _ in blocks),
+        block_width(blocks, m),
+        "float64",
+    )
