@@ -32,6 +32,7 @@ def write_all(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     pictures.write_all(folder)
     reproduced.write(folder)
+    draw_plan(folder / "plan.svg")
     for name, make in {
         "theorems.md": theorem_index,
         "command-line.md": command_line,
@@ -40,6 +41,17 @@ def write_all(folder: Path) -> None:
         "constructions.md": construction_table,
     }.items():
         (folder / name).write_text(make(), encoding="utf-8")
+
+
+def draw_plan(path: Path) -> None:
+    """The figure of `byheart plan`."""
+    from byheart.bounds import curves, plan
+    from byheart.cli.constructions import construction_sizes
+    from byheart.report import planning
+
+    sizes = construction_sizes()
+    plans = [plan(10**power, 10, constructions=sizes) for power in range(6, 13)]
+    planning.draw_plan(curves(plans), "A model for N facts of 10 bits", path)
 
 
 def theorem_index() -> str:
