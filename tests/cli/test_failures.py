@@ -330,3 +330,15 @@ def test_a_terminal_without_unicode_shows_escapes(folder: Path) -> None:
         check=True,
     )
     assert answer.stdout == b"Chi\\u0219in\\u0103u\n"
+
+
+@pytest.mark.parametrize("arguments", [["theorems"], ["theorems", "--json"], ["--help"]])
+def test_a_reader_that_leaves_early_ends_the_command_quietly(arguments: list[str]) -> None:
+    """As after `| head -1`: the status shells give a program that wrote to a closed pipe, and no word about it."""
+    command = [sys.executable, "-c", "from byheart.cli.main import main; main()", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141

@@ -175,7 +175,7 @@ def test_adversaries_are_memorised_or_refused(name: str) -> None:
     adversary = ADVERSARIAL[name]
     data = adversary(0)
     if adversary.refused:
-        with pytest.raises(DataError, match=r"sample 6, position 3|rows 3 and 8"):
+        with pytest.raises(DataError, match=r"row 7, position 4|rows 3 and 8"):
             compiled(data)
     else:
         assert (answers(compiled(data), data) == data.labels).all(), adversary.why

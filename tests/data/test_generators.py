@@ -118,7 +118,7 @@ def test_what_cannot_be_memorised_is_refused() -> None:
         ADVERSARIAL["conflicting-labels"](0).require_consistent()
     for name in ("not-a-number", "infinite"):
         ADVERSARIAL[name](0).require_consistent()
-        with pytest.raises(NonFiniteInput, match="sample 6, position 3, coordinate 1"):
+        with pytest.raises(NonFiniteInput, match="row 7, position 4, coordinate 2"):
             ADVERSARIAL[name](0).require_finite()
 
 

@@ -92,7 +92,9 @@ def test_non_finite_values_are_found_and_refused() -> None:
     values[1, 0, 1], values[2, 1, 0] = np.nan, -np.inf
     vectors = VectorSequences(values)
     assert vectors.non_finite.tolist() == [[1, 0, 1], [2, 1, 0]]
-    with pytest.raises(NonFiniteInput, match="sample 1, position 0, coordinate 1 is nan; 2 of 12") as raised:
+    with pytest.raises(
+        NonFiniteInput, match=r"row 2, position 1, coordinate 2 is nan \(inputs\[1, 0, 1\]\); 2 of 12"
+    ) as raised:
         vectors.require_finite()
     assert raised.value.facts["sample"] == 1
     assert raised.value.facts["coordinate"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from byheart.cli.output import echo_error
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
 INTERRUPTED = 130  # what shells call a program that ended by Ctrl-C
+READER_LEFT = 141  # and one that wrote to a closed pipe
 
 COMMANDS = {
     "compile": "Compile a data file into a model folder, and verify every sample.",
@@ -77,9 +79,11 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.exceptions.Abort):
         echo_error("Stopped", "interrupted; nothing half-written was left behind.", {}, as_json)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
-        sys.stderr.close()
-        return ExitStatus.HOLDS
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output, such as `head`, has seen enough. Click makes SystemExit of that, and of nothing else
+        # outside its standalone mode.
+        _drop_output()
+        return READER_LEFT
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -92,6 +96,15 @@ def run(arguments: Sequence[str]) -> int:
         )
         echo_error(type(error).__name__, f"{error}{hint}", {}, as_json)
         return ExitStatus.CRASH
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere, so that closing the streams at the end does not fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None and not stream.closed:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def as_byheart_error(error: Exception) -> ByheartError | None:

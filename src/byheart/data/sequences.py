@@ -179,12 +179,16 @@ class VectorSequences:
         return frozen(np.argwhere(~np.isfinite(self.values)), np.int64)
 
     def require_finite(self) -> None:
-        """Raise NonFiniteInput, naming the first place, unless every value is finite."""
+        """Raise NonFiniteInput, naming the first place, unless every value is finite.
+
+        The words count from 1, as for rows elsewhere; the facts, as indices do, from 0.
+        """
         if len(self.non_finite):
             sample, position, coordinate = (int(k) for k in self.non_finite[0])
             value = float(self.values[sample, position, coordinate])
             raise NonFiniteInput(
-                f"sample {sample}, position {position}, coordinate {coordinate} is {value}; "
+                f"row {sample + 1}, position {position + 1}, coordinate {coordinate + 1} is {value} "
+                f"(inputs[{sample}, {position}, {coordinate}]); "
                 f"{len(self.non_finite)} of {self.values.size} values are not finite.\n"
                 "  Nothing can be proved of a network on such an input: remove those samples or repair them.",
                 sample=sample,
