@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from byheart.construct.kajitsuka_sato_2025 import METHOD
-from byheart.construct.kajitsuka_sato_2025.registers import REGISTERS
 from byheart.construct.kajitsuka_sato_2025.mapping import ContextualMapping, contextual_mapping
+from byheart.construct.kajitsuka_sato_2025.registers import REGISTERS
 from byheart.construct.registry import Construction
 from byheart.data.dataset import Dataset, TokenSequences
 from byheart.network import Attention, FeedForward, SparseMatrix, Transformer

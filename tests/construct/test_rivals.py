@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from byheart.construct.registry import Construction, candidates, statistics_of
+from byheart.construct.registry import candidates, statistics_of
 from byheart.data import ADVERSARIAL, Dataset, VectorSequences
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
-from byheart.errors import AssumptionViolated, ConflictingLabels, DataError, NonFiniteInput, UsageError
+from byheart.errors import AssumptionViolated, UsageError
 
 from .rival_data import answers, compiled, flattened
 
@@ -22,22 +22,6 @@ JOINED = [
     and isinstance(adversary(0).inputs, VectorSequences)
     and adversary(0).task == "next-token"
 ]
-# a table of a million tokens takes seconds to make
-NAMES = [
-    pytest.param(name, marks=pytest.mark.slow) if name == "sparse-vocabulary" else name
-    for name in ADVERSARIAL
-]
-
-
-def _can_be_joined(name: str) -> bool:
-    """Whether the samples are sequences of vectors with one label each."""
-    if ADVERSARIAL[name].refused or name == "sparse-vocabulary":
-        return False
-    data = ADVERSARIAL[name](7)
-    return isinstance(data.inputs, VectorSequences) and data.task == "next-token"
-
-
-JOINABLE = [name for name in ADVERSARIAL if _can_be_joined(name)]
 
 
 def random_data(method: str, n_samples: int, seed: int = 0) -> Dataset:
@@ -61,37 +45,6 @@ def test_grids_and_tokens_in_sequences(method: str) -> None:
         random_tokens(150, 6, 20, seed=4),
     ):
         assert (answers(compiled(method, data), data) == data.labels).all()
-
-
-@pytest.mark.parametrize("method", ALL)
-@pytest.mark.parametrize("name", NAMES)
-def test_adversaries_are_memorised_or_refused_with_a_reason(method: str, name: str) -> None:
-    data = ADVERSARIAL[name](7)
-    construction, refusal = attempt(method, data)
-    if construction is not None:
-        assert not ADVERSARIAL[name].refused
-        assert (answers(construction, data) == data.labels).all()
-    elif ADVERSARIAL[name].refused and method in SEQUENCES:
-        assert isinstance(refusal, ConflictingLabels if name == "conflicting-labels" else NonFiniteInput)
-    else:
-        assert isinstance(refusal, AssumptionViolated)
-        assert "token" in str(refusal) or "float64" in str(refusal)
-
-
-def attempt(method: str, data: Dataset) -> tuple[Construction | None, DataError | None]:
-    try:
-        return compiled(method, data), None
-    except DataError as refusal:
-        return None, refusal
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_kim_refuses_only_what_nothing_memorises(name: str) -> None:
-    if ADVERSARIAL[name].refused:
-        with pytest.raises(DataError):
-            compiled("kim-2023", ADVERSARIAL[name](3))
-    else:
-        compiled("kim-2023", ADVERSARIAL[name](3))
 
 
 @pytest.mark.parametrize("method", SINGLE)
