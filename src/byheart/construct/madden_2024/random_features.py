@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular
 
 from byheart.construct.madden_2024.mixing import mixed_contexts, with_neurons
 from byheart.network.decoder import Decoder
@@ -108,6 +107,8 @@ def _solve(
     features: Float[np.ndarray, "n_contexts n_neurons"], logits: Float[np.ndarray, "n_contexts n_outputs"]
 ) -> tuple[Float[np.ndarray, "n_neurons n_outputs"], float]:
     """The solution of least norm of Φ V = Y, and the estimated condition number of Φ."""
+    from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular  # not needed to draw neurons
+
     n_contexts, n_neurons = features.shape
     if n_neurons == n_contexts:
         factors = lu_factor(features, check_finite=False)

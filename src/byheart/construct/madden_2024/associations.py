@@ -1,0 +1,109 @@
+"""Associations by stochastic softmax regression: one right token a context, far fewer neurons than contexts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+BATCH = 250
+RATE = 4.0
+"""Step length in units of 1/|φ|², where φ is a whitened row: the step that brings one context alone to its label is of order 1."""
+
+SETTLED = 0.6
+"""A context is settled when its label has this share: then its logit leads every other by at least log(0.6/0.4)."""
+
+HARD = 0.9
+ROUNDS_ON_HARD = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Associations:
+    """The output matrix found.
+
+    passes  evaluations of the loss on all contexts; passes over some of them count in part
+    """
+
+    coefficients: Float[np.ndarray, "n_neurons n_outputs"]
+    unsettled: int
+    passes: float
+    seconds: float
+
+
+def associate(
+    features: Float[np.ndarray, "n_contexts n_neurons"],
+    labels: Int[np.ndarray, " n_contexts"],
+    n_outputs: int,
+    rng: np.random.Generator,
+    *,
+    max_passes: float = 100.0,
+    device: str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> Associations:
+    """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] until every label leads, in float32.
+
+    Where all contexts can be right at once their gradients vanish together, so stochastic steps need not shrink: small batches on
+    whitened features make more progress in one pass than a full gradient, and contexts that are settled are left out of
+    most passes. Nothing is promised beforehand: `unsettled` contexts are counted with the matrix at rest, and the
+    deployed forward pass has the last word.
+    """
+    start = time.perf_counter()
+    phi = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)
+    n_contexts, n_neurons = phi.shape
+    whitening = _whitening(phi)
+    phi = phi @ whitening
+    wanted = torch.from_numpy(np.array(labels)).to(device)
+    matrix = torch.zeros(n_neurons, n_outputs, device=device)
+    everyone = torch.arange(n_contexts, device=device)
+    passes, unsettled = 0.0, n_contexts
+    while unsettled and passes < max_passes:
+        shares = _sweep(phi, wanted, matrix, _shuffled(everyone, rng), RATE)
+        hard = torch.nonzero(shares < HARD).squeeze(1)
+        passes += 1
+        for _ in range(ROUNDS_ON_HARD if len(hard) <= n_contexts / 2 else 0):
+            after = _sweep(phi, wanted, matrix, _shuffled(hard, rng), RATE)
+            passes += len(hard) / n_contexts
+            if bool((after[hard] >= SETTLED).all()):
+                break
+        unsettled = int((shares < SETTLED).sum())
+        if unsettled <= len(everyone) // 1000:  # it may be done: look again with the matrix at rest
+            unsettled = int((_sweep(phi, wanted, matrix, everyone, 0.0) < SETTLED).sum())
+            passes += 1
+        if progress is not None:
+            progress(n_contexts - unsettled, n_contexts)
+    coefficients = (whitening @ matrix).cpu().double().numpy()
+    return Associations(coefficients, unsettled, passes, time.perf_counter() - start)
+
+
+def _whitening(phi: torch.Tensor) -> torch.Tensor:
+    """T with (φ T)ᵀ(φ T) = n, from a Cholesky factor; a trace of ridge keeps repeated neurons from dividing by zero."""
+    gram = (phi.T @ phi).double().cpu() / len(phi)
+    ridge = 1e-9 * gram.diagonal().mean()
+    factor = torch.linalg.cholesky(gram + ridge * torch.eye(len(gram), dtype=torch.float64))
+    identity = torch.eye(len(gram), dtype=torch.float64)
+    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+    whitening: torch.Tensor = inverse.T.to(phi.device, phi.dtype).contiguous()
+    return whitening
+
+
+def _shuffled(rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    return rows[torch.from_numpy(rng.permutation(len(rows))).to(rows.device)]
+
+
+def _sweep(
+    phi: torch.Tensor, wanted: torch.Tensor, matrix: torch.Tensor, rows: torch.Tensor, rate: float
+) -> torch.Tensor:
+    """One pass over `rows` in batches, changing `matrix` in place; the share of the label of each row, 1 for other rows."""
+    shares = torch.ones(len(phi), device=phi.device)
+    for batch in torch.split(rows, BATCH if rate else 16 * BATCH):  # type: ignore[no-untyped-call]
+        x, labels = phi[batch], wanted[batch].unsqueeze(1)
+        error = torch.softmax(x @ matrix, dim=1)
+        shares[batch] = error.gather(1, labels).squeeze(1)
+        if rate:
+            error.scatter_add_(1, labels, torch.full_like(labels, -1, dtype=error.dtype))
+            matrix.addmm_(x.T, error, alpha=-rate / phi.shape[1])
+    return shares
