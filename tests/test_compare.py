@@ -153,9 +153,33 @@ def test_the_command_prints_two_tables(vectors: Path, capsys: pytest.CaptureFixt
     assert run(["compare", str(vectors), "--methods", "vardi-2022,park-2021,kajitsuka-sato-2025-sparse"]) == 0
     out = capsys.readouterr().out
     assert "all 12 samples verified" in out
-    for words in ("dense", "non-zero", "bits/weight", "theorem", "at least", "not built", "order of growth"):
+    for words in ("dense", "non-zero", "longest", "theorem", "floor", "not built", "order of growth"):
         assert words in out
     assert max(len(line) for line in out.splitlines() if str(vectors) not in line) <= 80
+
+
+def test_names_are_whole_in_eighty_columns(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    every = [name for name in names() if "next-token" in get(name).tasks]
+    assert run(["compare", str(vectors), "--methods", ",".join(every[:4])]) == 0
+    out = capsys.readouterr().out
+    for name in every[:4]:
+        assert f"  {name} " in out
+
+
+def test_a_refusal_is_told_in_one_sentence_and_in_full_as_a_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = uniform_vectors(8, 3, 2, 3, seed=0)
+    assert isinstance(data.inputs, VectorSequences)
+    path = tmp_path / "sequences.npz"
+    np.savez(path, inputs=data.inputs.values, labels=data.labels)
+    assert run(["compare", str(path), "--methods", "vardi-2022,two-layer-relu"]) == 4
+    out = " ".join(capsys.readouterr().out.split())
+    assert "vardi-2022 memorises one vector per sample, and these samples have up to 3 tokens." in out
+    assert "Choose a construction" not in out
+    assert run(["compare", str(path), "--methods", "vardi-2022", "--json"]) == 4
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert "Choose a construction with attention" in row["reason"]
 
 
 def test_the_command_prints_one_document(vectors: Path, capsys: pytest.CaptureFixture[str]) -> None:

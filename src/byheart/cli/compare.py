@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from byheart.data.dataset import Dataset
     from byheart.report.growth import Growth
 
-FIRST_WIDTH = 20
 FIGURE_SECONDS = 5.0
 
 
@@ -96,15 +96,30 @@ def _show(comparison: Comparison, data: Path) -> None:
         click.echo()
         _show_theory(memorised)
         click.echo()
-    if any(row.formula is not None and row.formula.is_order for row in memorised):
-        click.echo("  ~ is an order of growth, without its constant.\n")
+    if memorised:
+        _show_legend(any(row.formula is not None and row.formula.is_order for row in memorised))
     failed = [row for row in comparison.rows if row.state == "wrong"]
     if failed:
         show_table(("WRONG", "because"), [(row.method, one_line(row.reason or "")) for row in failed])
         click.echo()
     refused = [row for row in comparison.rows if row.state == "refused"]
     if refused:
-        show_pairs([("not built", "because")] + [(row.method, one_line(row.reason or "")) for row in refused])
+        show_pairs(
+            [("not built", "because")] + [(row.method, first_sentence(row.reason or "")) for row in refused]
+        )
+
+
+def _show_legend(has_orders: bool) -> None:
+    click.echo("  longest  bits of the longest weight")
+    click.echo(
+        f"  theorem  parameters by the paper's formula{'; ~ is an order of growth' if has_orders else ''}"
+    )
+    click.echo("  floor    with fewer parameters, no such network holds every labelling\n")
+
+
+def first_sentence(text: str) -> str:
+    """What is the matter, without the advice that follows; --json has both."""
+    return re.split(r"(?<=[.!?]) +(?=[A-Z])", one_line(text), maxsplit=1)[0]
 
 
 def _show_sizes(rows: tuple[Row, ...]) -> None:
@@ -121,8 +136,8 @@ def _show_sizes(rows: tuple[Row, ...]) -> None:
             size.total_bits,
         )
         table.append((row.method, *map(short, numbers)))
-    headers = ("", "dense", "non-zero", "depth", "width", "bits/weight", "bits")
-    show_table(headers, table, numbers=range(1, 7), first_width=FIRST_WIDTH)
+    headers = ("", "dense", "non-zero", "depth", "width", "longest", "bits")
+    show_table(headers, table, numbers=range(1, 7))
 
 
 def _show_theory(rows: tuple[Row, ...]) -> None:
@@ -141,12 +156,12 @@ def _show_theory(rows: tuple[Row, ...]) -> None:
                 ratio(row.bits_per_parameter),
                 promised,
                 "" if floor is None else short(floor),
-                f"{row.seconds_compile:.1f}",
-                f"{row.seconds_verify:.1f}",
+                f"{row.seconds_compile:.1f}s",
+                f"{row.seconds_verify:.1f}s",
             )
         )
-    headers = ("", "weights", "bits/param", "theorem", "at least", "build s", "check s")
-    show_table(headers, table, numbers=range(2, 7), first_width=FIRST_WIDTH)
+    headers = ("", "weights", "bits/param", "theorem", "floor", "build", "check")
+    show_table(headers, table, numbers=range(2, 7))
 
 
 def short(value: int) -> str:

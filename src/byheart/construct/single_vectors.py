@@ -47,8 +47,8 @@ def require_single(method: str, seq_len: int) -> None:
     """Refuse sequences of more than one token."""
     if seq_len > 1:
         raise AssumptionViolated(
-            f"{method} memorises one vector per sample, and these samples have up to {seq_len} tokens: it has no "
-            "attention,\n  so it sees each token alone. Choose a construction with attention, such as "
+            f"{method} memorises one vector per sample, and these samples have up to {seq_len} tokens.\n"
+            "  It has no attention, so it sees each token alone. Choose a construction with attention, such as "
             "kajitsuka-sato-2025,\n  or join the tokens of each sample into one vector.",
             method=method,
             seq_len=seq_len,
