@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,15 @@ def test_native_float64(kind: str) -> None:
     assert (memory.answer(encoded, backend="exact") == data.labels).all()
     assert float_exactness(memory.network, encoded).holds
     assert to_module(memory.network).w_in.dtype.is_floating_point
+
+
+@pytest.mark.slow
+def test_two_thousand_random_sequences_in_plain_pytorch() -> None:
+    data = random_tokens(2000, seed=0)
+    memory = compiled(data, precision="float64").memory
+    with torch.no_grad():
+        outputs = to_module(memory.transformer)(torch.from_numpy(np.array(memory.encode(data.inputs))))
+    assert (outputs[:, -1, 0].numpy() == data.labels + 1.0).all()
 
 
 @settings(max_examples=200, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 
 from byheart.errors import UsageError
 from byheart.report.growth import Curve, Shape, crossovers, growth
-from byheart.report.growth_figure import draw_growth
+from byheart.report.growth_figure import draw_growth, in_words
 
 SHAPE = Shape("next-token", 1, 16, dim=4)
 
@@ -69,3 +69,8 @@ def test_the_figure_is_drawn_in_every_format(tmp_path: Path, suffix: str) -> Non
 def test_other_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.png"):
         draw_growth([], tmp_path / "growth.gif")
+
+
+def test_numbers_beside_crossovers() -> None:
+    numbers = (27.9, 99.7, 1072, 9960, 1.515e8)
+    assert [in_words(number) for number in numbers] == ["28", "100", "1,100", "1.0·10⁴", "1.5·10⁸"]

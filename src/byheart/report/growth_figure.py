@@ -7,11 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import MissingExtra, UsageError
-from byheart.report.growth import Curve, Growth, Shape
+from byheart.report.growth import Crossover, Curve, Growth, Shape
 
 FORMATS = (".png", ".svg", ".pdf")
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f")
-_MARKERS = "osD^v<>Ph"
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#000000",
+    "#8c564b",
+    "#7f7f7f",
+    "#9467bd",
+    "#bcbd22",
+)
+_MARKERS = "osD^v<>Ph*"  # of another number than the colours, so that no pair comes twice
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
@@ -43,37 +56,59 @@ def _colours(records: Sequence[Growth]) -> dict[str, int]:
 
 
 def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
-    for curve in record.curves:
-        _draw_curve(axes, curve, colours[curve.method])
+    for rank, curve in enumerate(record.curves):
+        # the later the thinner, so that of two equal curves both are seen
+        _draw_curve(axes, curve, colours[curve.method], width=2.8 - 1.8 * rank / len(record.curves))
     for crossover in record.crossovers:
-        filled = "black" if crossover.on_envelope else "white"
-        axes.plot(
-            crossover.n_samples, crossover.parameters, "o", color="black", mfc=filled, ms=5, mew=0.8, zorder=5
-        )
-        if crossover.on_envelope:
-            axes.annotate(
-                f"N ≈ {crossover.n_samples:.1g}",
-                (crossover.n_samples, crossover.parameters),
-                textcoords="offset points",
-                xytext=(6, -12),
-                fontsize=8,
-            )
+        _mark(axes, crossover)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set(xlabel="samples N", ylabel="dense parameters", title=_described(record.shape))
     axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.2)
+    axes.text(
+        0.98,
+        0.02,
+        "solid: built and verified    dotted: foretold\n●  the smallest changes    ○  other crossings",
+        transform=axes.transAxes,
+        ha="right",
+        va="bottom",
+        fontsize=8,
+    )
 
 
-def _draw_curve(axes: Any, curve: Curve, number: int) -> None:
+def _mark(axes: Any, crossover: Crossover) -> None:
+    filled, above = ("black", 6) if crossover.on_envelope else ("white", 5)
+    place = (crossover.n_samples, crossover.parameters)
+    axes.plot(*place, "o", color="black", mfc=filled, ms=5, mew=0.8, zorder=above)
+    if crossover.on_envelope:
+        axes.annotate(
+            f"N ≈ {in_words(crossover.n_samples)}",
+            place,
+            textcoords="offset points",
+            xytext=(6, -12),
+            fontsize=8,
+        )
+
+
+def in_words(number: float) -> str:
+    """Two digits: 28, 1,100, then 1.5·10⁸."""
+    exponent = int(f"{number:.1e}".partition("e")[2])
+    if exponent < 4:
+        return f"{float(f'{number:.1e}'):,.0f}"
+    return f"{number / 10**exponent:.1f}·10{str(exponent).translate(_RAISED)}"
+
+
+def _draw_curve(axes: Any, curve: Curve, number: int, width: float) -> None:
     colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
     n_built, built = zip(*curve.built, strict=True)
-    axes.plot(n_built, built, marker + "-", color=colour, label=f"{curve.method} ({curve.precision})", ms=4)
+    style = {"color": colour, "lw": width}
+    axes.plot(n_built, built, marker + "-", label=f"{curve.method} ({curve.precision})", ms=4, **style)
     last = curve.built[-1]
     if curve.is_refused:  # a cross: from here on it refuses such data
         axes.plot(*last, "x", color=colour, ms=10)
     n_planned, planned = zip(*curve.points[len(curve.built) - 1 :], strict=True)
-    axes.plot(n_planned, planned, ":", color=colour)
+    axes.plot(n_planned, planned, ":", **style)
 
 
 def _described(shape: Shape) -> str:
