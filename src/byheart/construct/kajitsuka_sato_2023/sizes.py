@@ -45,7 +45,13 @@ def size_of(statistics: Statistics) -> Size:
     n_units = max(1, n_contexts - 1) + 1
     numbers = statistics.numbers
     if numbers is None:
-        numbers = {"axes": alike(dim, 64), "hidden layer": alike(4 * (n_contexts - 1), 64)}
+        per_context = alike(n_contexts - 1, 64)
+        numbers = {
+            "axes": alike(dim, 64),
+            "mixture": alike(2, 64),
+            "knots": per_context,
+            "slope changes": per_context,
+        }
     blocks = [(1, n_units), (n_bits, 1), (n_bits, 2), *([] if has_table else [(1, 1)])]
     weights = total(
         (
@@ -53,7 +59,8 @@ def size_of(statistics: Statistics) -> Size:
             numbers["axes"],
             alike(1 - has_table, 64),  # 3/2 is added to the places of vectors
             alike(4, 64),  # the head
-            numbers["hidden layer"] + alike(3, 64),  # the first value, and the unit that takes the place away
+            numbers["mixture"].times(n_contexts - 1) + numbers["knots"] + numbers["slope changes"],
+            alike(3, 64),  # the first value, and the unit that takes the place away
             tally_of_steps(round_to_whole(VALUE, ANSWER, PLACE, n_bits)),
             alike(1, 64),  # E_out
         )

@@ -30,7 +30,6 @@ from byheart.construct.kajitsuka_sato_2025.steps import Program, emit
 from byheart.construct.kajitsuka_sato_2025.words import Words, words_of
 from byheart.construct.registry import Assumption, Construction, Method, statistics_of
 from byheart.construct.tally import (
-    Tally,
     tally,
 )
 from byheart.data.dataset import Dataset
@@ -111,7 +110,9 @@ def memorise_by_one_head(
             n_contexts=len(ids.ids),
             numbers={
                 "axes": tally([1.0] if ids.places.direction is None else ids.places.direction.tolist()),
-                "hidden layer": _unit_numbers(ids, hidden),
+                "mixture": tally([ids.place_weight, ids.context_weight]),
+                "knots": tally(hidden.knots.tolist()),
+                "slope changes": tally(hidden.slope_changes.tolist()),
             },
         ),
     )
@@ -170,12 +171,6 @@ def _network(data: Dataset, words: Words, ids: ContextIds, hidden: HiddenLayer) 
         w_in[place] = ids.places.direction
         embedding = None
     return Transformer(w_in, tuple(layers), w_out, words.sequences.shape[1], embedding, words.pad)
-
-
-def _unit_numbers(ids: ContextIds, hidden: HiddenLayer) -> Tally:
-    """What the units of the hidden layer read, are shifted by and write: of each context, numbers of the data."""
-    mixture = tally([ids.place_weight, ids.context_weight])
-    return mixture.times(len(hidden.knots)) + tally([*hidden.knots.tolist(), *hidden.slope_changes.tolist()])
 
 
 def _table(words: Words) -> Embedding:
