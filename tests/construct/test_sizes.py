@@ -107,8 +107,9 @@ def test_for_tables_positions_padding_and_grids(method: str, task: str) -> None:
         assert is_foretold(compiled(method, data))
 
 
-@pytest.mark.parametrize("method", SEQUENCES)
-@settings(max_examples=30, deadline=None)
+# of the other two, test_theorem and test_sparse ask the same
+@pytest.mark.parametrize("method", ["kajitsuka-sato-2025-bits", "kim-2023", "kajitsuka-sato-2023"])
+@settings(max_examples=20, deadline=None)
 @given(data=st.one_of(token_data(), vector_data()))
 def test_for_whatever_sequences(method: str, data: Dataset) -> None:
     _check_if_taken(method, data)
