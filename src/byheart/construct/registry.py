@@ -52,6 +52,8 @@ class Statistics:
                    the parts of Park et al. (2021): folds, overlaid segments, words
     n_fields       fields of a word (Park et al. 2021; KS25 Theorem F.1, where it is the most a word may have)
     precision      the kind of weights; what the construction offers first if None
+    n_projections, reject_bits, word_bits
+                   of retrieval: projections that real vectors are quantised in, bits that turn strangers away, longest number
     numbers        the numbers of the data that become weights, by kind: how many are not zero, and their bits. Each kind is
                    named by the construction that writes it, which also knows how often a number is written.
     """
@@ -74,6 +76,9 @@ class Statistics:
     n_buckets: int | None = None
     n_fields: int | None = None
     precision: Precision | None = None
+    n_projections: int | None = None
+    reject_bits: int = 0
+    word_bits: int | None = None
     numbers: Mapping[str, Tally] | None = None
 
 

@@ -15,14 +15,16 @@ GRID = Entrance(
     "grid", n_rows=0, dim=3, seq_len=5, ordered=False, pooled="attention", n_folds=3, spread=45, n_varied=5
 )
 
-CHAIN = Chain(TABLE, 300, 3, 4, 5, 2, 3, 7, 3, 2, 53)
+CHAIN = Chain(TABLE, 300, 3, 4, 5, 2, 3, 7, 6, 2, 53)
 TWIN = Twin(TABLE, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=2)
 LAYOUTS: dict[str, Layout] = {
     "chain": CHAIN,
     "chain, two pattern words": Chain(TABLE, 300, 3, 2, 20, 10, 2, 5, 2, 3, 24),
-    "chain, set": Chain(SET, 300, 3, 4, 5, 2, 3, 7, 3, 2, 53),
-    "chain, grid": Chain(GRID, 300, 3, 4, 5, 2, 3, 7, 3, 2, 53),
+    "chain, pattern word": Chain(TABLE, 300, 3, 2, 24, 8, 3, 300, 5, 3, 24),
+    "chain, set": Chain(SET, 300, 3, 4, 5, 2, 3, 7, 6, 2, 53),
+    "chain, grid": Chain(GRID, 300, 3, 4, 5, 2, 3, 7, 6, 2, 53),
     "twin": TWIN,
+    "twin, pattern word": Twin(TABLE, 300, 3, 2, 24, 8, 2, 300, 4, 3, 24, n_digits=3),
     "twin, bag": Twin(BAG, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=3),
     "twin, set": Twin(SET, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=4),
     "twin, grid": Twin(GRID, 300, 3, 4, 6, 3, 2, 11, 0, 2, 53, n_digits=2),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval.documents import END, recitation, recitation_of_tokens, recite
@@ -38,6 +38,8 @@ def test_recites_every_text_from_where_it_differs() -> None:
 @given(
     documents=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=6),
 )
+# as many undecided tokens for short windows as for whole texts, but other ones
+@example(documents=[[1, 1, 0], [0, 0], [0], [0]])
 def test_windows_decide_all_that_whole_texts_decide(documents: list[list[int]]) -> None:
     ids = np.array([token for document in documents for token in document])
     sequences = TokenSequences(ids, offsets_of(np.array([len(document) for document in documents])), 4)

@@ -10,14 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.registry import Construction, get, statistics_of
+from byheart.construct.registry import Construction, get
 from byheart.construct.retrieval import search
 from byheart.construct.retrieval.method import METHOD, memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import associations, grid_vectors, random_tokens
 from byheart.errors import AssumptionViolated, ConflictingLabels, UsageError
 from byheart.network.architecture import Attention, FeedForward, Head, Transformer
-from byheart.network.counting import size_of_network
 from byheart.network.interpreter import interpret
 from byheart.network.memory import UNKNOWN
 from byheart.network.module import run_module, to_module
@@ -64,18 +63,9 @@ def test_memorises_any_small_data(
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("n", [1, 2, 10, 300, 1500])
-def test_memorises_grids_with_the_size_foretold(n: int, precision: str) -> None:
+def test_memorises_grids(n: int, precision: str) -> None:
     data = grid_vectors(n, seed=n)
-    built = _build(data, precision=precision)
-    assert _n_wrong(built, data) == 0
-    if precision == "float64" and n > 2 and built.notes["hash"] == "usual hash":
-        foretold = METHOD.size_of(statistics_of(data))
-        found = size_of_network(built.memory.network)
-        assert (found.parameters_dense, found.depth, found.width) == (
-            foretold.parameters_dense,
-            foretold.depth,
-            foretold.width,
-        )
+    assert _n_wrong(_build(data, precision=precision), data) == 0
 
 
 @pytest.mark.parametrize("n_classes", [2, 5, 256, 65_536])

@@ -61,10 +61,14 @@ def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str
     ids = np.ascontiguousarray(where.rows * layout.n_segments + np.arange(layout.n_segments))
     sums = solving.elimination.sums(ids, where.patterns, layout.n_channels, words)
     centre = exactness.centre_of(layout, sums)
-    dtype = np.float64 if layout.mantissa_bits == 53 else np.float32
-    network = emitting.emit(layout, hashed, words, centre, None, dtype)
-    assert size_of_network(network).parameters_dense == layout.size(64).parameters_dense
-    assert size_of_network(network).depth == layout.size(64).depth
+    precision = "float64" if layout.mantissa_bits == 53 else "float32"
+    network = emitting.emit(layout, hashed, words, centre, None, precision)
+    found = size_of_network(network)
+    assert (found.parameters_dense, found.depth, found.width) == (
+        layout.parameters_dense,
+        layout.depth,
+        layout.width,
+    )
     expected = solving.read_labels(layout, where, sums) + 1
     encoded = inputs.astype(np.float64) if layout.entrance.kind == "grid" else inputs
     assert run_module(network, encoded, last_only=True).tolist() == expected.tolist()

@@ -60,10 +60,10 @@ def _shortest_windows(
     """
     begins = documents.positions == 0
     ids = documents.ids
-    n_undecided = _undecided(_prefixes(documents), following).sum()
+    decided = ~_undecided(_prefixes(documents), following)
     windows = pair_ids(ids, np.zeros_like(ids))
     for length in range(1, documents.max_len + 1):
-        if _undecided(windows, following).sum() == n_undecided:
+        if not (_undecided(windows, following) & decided).any():
             return windows, length
         before = np.where(begins, 0, 1 + np.append(0, windows[:-1]))
         windows = pair_ids(before, ids)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from byheart.construct.retrieval.layout import Entrance
 from byheart.construct.retrieval.quantising import Quantiser, draw_quantiser
 from byheart.data.consistency import context_ids, label_places
 from byheart.data.dataset import Dataset
@@ -116,29 +115,13 @@ def _find_quantiser(
     )
 
 
-def usual_folds(is_table: bool, ordered: bool) -> int:
-    """Reflections before pooling: none for bags of ids, whose table is random already."""
-    return 2 if ordered or not is_table else 0
+ROBUST_FOLDS = 6
+"""Reflections more, for inputs that are much alike."""
 
 
-_MORE_FOLDS = 2  # two projections are more alike than four coordinates
-_ROBUST_FOLDS = 6
+def usual_folds(has_ids: bool, ordered: bool, is_quantised: bool) -> int:
+    """Reflections before pooling: none for bags of ids, whose table is random already.
 
-
-def entrance_of(data: Dataset, keys: Keys, is_robust: bool) -> Entrance:
-    """The entrance for `data`: the usual one, or one that copes with inputs that are much alike."""
-    is_table = isinstance(data.inputs, TokenSequences)
-    is_real = keys.quantiser is not None
-    return Entrance(
-        kind="table" if is_table else "real" if is_real else "grid",
-        n_rows=(data.vocab or 0) + (keys.pad is not None) if is_table else 0,
-        dim=0 if is_table else (data.dim or 0),
-        seq_len=data.seq_len,
-        ordered=data.ordered and is_table,
-        pooled="sum" if data.task == "set" else "attention",
-        n_folds=usual_folds(is_table, data.ordered) + is_real * _MORE_FOLDS + is_robust * _ROBUST_FOLDS,
-        spread=int((keys.highest - keys.lowest).sum()),
-        n_varied=1 if is_robust or keys.pad is not None else data.seq_len,
-        n_bits=keys.quantiser.n_bits if keys.quantiser is not None else 0,
-        n_projections=len(keys.quantiser.lowest) if keys.quantiser is not None else 0,
-    )
+    Vectors that were quantised get two more: two projections are more alike than four coordinates.
+    """
+    return (2 if ordered or not has_ids else 0) + 2 * is_quantised

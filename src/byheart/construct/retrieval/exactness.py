@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Shaped
 
+from byheart.construct.retrieval.gadgets import HALF
 from byheart.construct.retrieval.hashing import Hash
 from byheart.construct.retrieval.layout import Layout, largest_digit_sum, odd_part
 from byheart.construct.retrieval.reading import WORD_SCALE
 from byheart.construct.retrieval.twin import Twin
 from byheart.errors import ByheartError
-
-HALF = Fraction(1, 2)
 
 
 class NotExactInFloats(ByheartError):
@@ -37,10 +36,10 @@ class Margin:
     @property
     def bits(self) -> int:
         """Mantissa bits that hold every partial sum."""
-        return int(self.largest / self.unit).bit_length()
+        return int(self.largest / self.unit - 1).bit_length()
 
 
-def centre_of(layout: Layout, sums: Int[np.ndarray, " n_keys"]) -> int:
+def centre_of(layout: Layout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
     """The multiple of 2^word_bits in the middle of the sums."""
     if len(sums) == 0:
         return 0
@@ -51,8 +50,8 @@ def centre_of(layout: Layout, sums: Int[np.ndarray, " n_keys"]) -> int:
 def margins(
     layout: Layout,
     hashed: Hash,
-    words: Int[np.ndarray, " n_columns"],
-    sums: Int[np.ndarray, " n_keys"],
+    words: Shaped[np.ndarray, " n_columns"],
+    sums: Shaped[np.ndarray, " n_keys"],
     centre: int,
     largest_input: int,
 ) -> tuple[Margin, ...]:
@@ -81,7 +80,7 @@ def margins(
     )
 
 
-def _table_margins(layout: Layout, words: Int[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
+def _table_margins(layout: Layout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
     """The sums in and behind the tables."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
     if isinstance(layout, Twin):
@@ -102,7 +101,7 @@ def _table_margins(layout: Layout, words: Int[np.ndarray, " n_columns"]) -> tupl
 def require_exact(found: tuple[Margin, ...], mantissa_bits: int) -> None:
     """Raise `NotExactInFloats` unless every margin fits the mantissa."""
     for margin in found:
-        if margin.largest > margin.unit * 2**mantissa_bits:
+        if margin.bits > mantissa_bits:
             raise NotExactInFloats(
                 f"{margin.name}: sums need {margin.bits} bits, the mantissa has {mantissa_bits}.",
                 name=margin.name,

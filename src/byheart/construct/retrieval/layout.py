@@ -3,7 +3,7 @@
 Notation:
     K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits
     P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
-    Q  rows of a table                           W = 2^window_bits: how far the second row of a key may be from its first
+    Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a key may be from its last
 
 Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In `twin.Twin` one table
 holds words in both of its weight matrices: an extra token reads the first, the labelled token the second.
@@ -19,12 +19,11 @@ from math import prod
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval.addressing import Addresses
-from byheart.construct.retrieval.units import Shape
-from byheart.network.architecture import Layer
-from byheart.network.counting import Size
+from byheart.construct.retrieval.units import Block, Shape
+from byheart.network.architecture import FeedForward, Layer
 
 EntranceKind = Literal["table", "grid", "real"]
 
@@ -98,7 +97,7 @@ class Layout:
     n_groups: int
     n_segments: int
     n_rows: int
-    window_bits: int
+    step_bits: int
     headroom_bits: int
     mantissa_bits: int
     reject_bits: int = 0
@@ -146,8 +145,16 @@ class Layout:
         """What sums the words over the tokens."""
 
     @abstractmethod
-    def table_layers(self, words: Int[np.ndarray, " n_columns"]) -> Iterator[Layer]:
+    def table_layers(self, words: Shaped[np.ndarray, " n_columns"]) -> Iterator[Layer]:
         """From the folded words to the masked words of a key: what lies between folding and reading."""
+
+    @abstractmethod
+    def table_parts(self) -> Iterator[Block | int]:
+        """The blocks of `table_layers`, and in between the number of each table."""
+
+    @abstractmethod
+    def empty_table(self, segment: int) -> FeedForward:
+        """A table whose words are zero."""
 
     @property
     @abstractmethod
@@ -202,8 +209,7 @@ class Layout:
     @cached_property
     def groups(self) -> tuple[int, ...]:
         """Channels of each group, as even as can be."""
-        small, extra = divmod(self.n_channels, self.n_groups)
-        return tuple(small + (g < extra) for g in range(self.n_groups))
+        return shared_out(self.n_channels, self.n_groups)
 
     @cached_property
     def choices(self) -> tuple[int, ...]:
@@ -215,21 +221,25 @@ class Layout:
         """Reflections that remove every bit above a field of the lowest plane."""
         return self.word_bits + self.headroom_bits - self.field_bits + 1
 
+    @cached_property
+    def windows(self) -> tuple[int, ...]:
+        """w of each step from one row of a key to its next: `step_bits` shared out, as even as can be."""
+        return shared_out(self.step_bits, self.n_segments - 1)
+
     @property
-    def steps_in_window(self) -> float:
-        """Different second rows for a first row; steps that end beyond a border turn back onto others."""
-        window = 2.0**self.window_bits
-        return window / (1 + window / (2 * self.n_rows))
+    def n_ways(self) -> float:
+        """Different rows after a first row; steps that end beyond a border turn back onto others."""
+        return prod(2.0**w / (1 + 2.0**w / (2 * self.n_rows)) for w in self.windows)
 
     def make_word(self, slot: int, base: int) -> Word:
         """The word with `base` outcomes: how wide a token's part must be so that the folded sum is uniform.
 
-        The sum of n uniform numbers on [0, R) has deviation R·√(n/12). Reflected into [0, B) its density differs from
-        uniform by less than 2·exp(-π²/2 · (deviation/B)²); R >= 5.2·B/√n makes that below 10^-4. A single one on [0, 6B) is
-        uniform after reflection.
+        λ times the sum of n uniform numbers on [0, R) has deviation λ·R·√(n/12). Reflected into [0, B) its density differs from
+        uniform by less than 2·exp(-π²/2 · (deviation/B)²); R >= 4.95·B/(λ·√n) makes that below 10^-4. (The labelled token, which
+        counts once more, fills the gaps between multiples of λ.) A single one on [0, 6B) is uniform after reflection.
         """
         n = self.entrance.n_varied
-        n_values = 6 * base if n == 1 else max(int(5.2 * base / n**0.5), base // 2) + 1
+        n_values = 6 * base if n == 1 else max(int(4.95 * base / (self.sum_factor * n**0.5)), base // 2) + 1
         n_values = max(n_values, int(_LEAST_WEIGHT * self.entrance.spread / 1.6**self.entrance.n_folds) + 1)
         total = (n_values - 1) * self.sum_width + 1
         n_folds = 0
@@ -248,14 +258,18 @@ class Layout:
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
         """Whether taking these digits off a word is exact."""
-        return largest_digit_sum(choices) <= 1 << self.mantissa_bits
+        return self.fits(largest_digit_sum(choices))
+
+    def fits(self, largest: int) -> bool:
+        """Whether whole numbers up to `largest` fit the mantissa."""
+        return (largest - 1).bit_length() <= self.mantissa_bits
 
     def has_exact_pooling(self, word: Word) -> bool:
         """The folds before pooling, in halves, and the sum times n·λ (its power of two costs nothing)."""
         before = word.n_values << (self.entrance.n_folds + 1)
         pooled = 2 * self.sum_width * word.n_values
         weighed = odd_part(self.n_tokens * self.sum_factor) * self.n_tokens * word.n_values
-        return max(before, pooled, weighed) <= 1 << self.mantissa_bits
+        return self.fits(max(before, pooled, weighed))
 
     @cached_property
     def quantising_shapes(self) -> tuple[Shape, ...]:
@@ -285,8 +299,9 @@ class Layout:
             *(Shape("label", 2),) * self.field_bits,
         )
 
-    def size(self, n_bits: int) -> Size:
-        """The size of the network in floats of `n_bits`, exactly; the non-zero count is an estimate."""
+    @property
+    def parameters_dense(self) -> int:
+        """Every entry of every weight matrix of the network."""
         m, entrance = self.model_width, self.entrance
         dim = len(self.words) if entrance.kind == "table" else entrance.dim
         table = (
@@ -294,11 +309,23 @@ class Layout:
         )
         n_units = sum(shape.units for shape in self.blocks)
         n_dense = table + m * dim + m + self.n_mixing_parameters
-        n_dense += n_units * (2 * m + 1) + len(self.blocks) * m
-        n_nonzero = table + self.n_columns + 5 * n_units
-        width = max(m, *(shape.units for shape in self.blocks))
-        depth = len(self.blocks) + self.n_mixing_layers
-        return Size(n_dense, n_nonzero, depth, width, n_bits, n_bits * n_dense)
+        return n_dense + n_units * (2 * m + 1) + len(self.blocks) * m
+
+    @property
+    def depth(self) -> int:
+        """Feed-forward blocks and attention layers."""
+        return len(self.blocks) + self.n_mixing_layers
+
+    @property
+    def width(self) -> int:
+        """The widest of the residual stream, the blocks and the heads."""
+        return max(self.model_width, *(shape.units for shape in self.blocks))
+
+
+def shared_out(total: int, n_parts: int) -> tuple[int, ...]:
+    """`total` in `n_parts` whole parts that differ by one at most, the larger first."""
+    small, extra = divmod(total, n_parts)
+    return tuple(small + (part < extra) for part in range(n_parts))
 
 
 def largest_digit_sum(choices: tuple[int, ...]) -> int:

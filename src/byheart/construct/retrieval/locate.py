@@ -147,34 +147,14 @@ def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> 
     if not isinstance(network, Transformer):
         raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
     is_twin = notes["layout"] == "twin"
-    n_units = shape["rows"] + (1 if is_twin else 2)
-    # the tables are the last blocks of their size: nothing behind them is as wide, or it is no table of the notes
-    wide = [
-        number
-        for number, layer in enumerate(network.layers)
-        if isinstance(layer, FeedForward)
-        and layer.hidden_width == n_units
-        and _is_one_hot(layer, shape["rows"])
-    ]
-    n_tables = 1 if is_twin else shape["segments"]
-    if len(wide) < n_tables:
-        raise UsageError("these notes do not belong to this network: its tables cannot be found.")
-    tables = tuple(wide[-n_tables:])
+    tables, summing = _layers(network, notes, shape, is_twin)
     n_slots = network.model_width - shape["channels"]
-    summing = next(
-        number
-        for number, layer in enumerate(network.layers)
-        if isinstance(layer, FeedForward)
-        and number > tables[-1]
-        and layer.hidden_width == shape["channels"] + shape["planes"] - 1
-        and (np.asarray(layer.w1)[: shape["channels"], n_slots:] == np.eye(shape["channels"])).all()
-    )
     watched = [_watch(network, batch, tables, summing, shape, is_twin) for batch in _batches(encoded)]
     rows, channels, planes = (np.concatenate([part[i] for part in watched]) for i in range(3))
     layer = network.layers[tables[0]]
     assert isinstance(layer, FeedForward)
     gate = -float(np.asarray(layer.b2)[2]) if is_twin else 1.0
-    scales = (1.0, gate / WORD_SCALE) if is_twin else (1.0 / WORD_SCALE,) * n_tables
+    scales = (1.0, gate / WORD_SCALE) if is_twin else (1.0 / WORD_SCALE,) * len(tables)
     layers = tables * 2 if is_twin else tables
     return MemoryMap(layers, rows, channels, planes, shape["field_bits"], n_slots, scales)
 
@@ -186,9 +166,25 @@ def _shape(notes: Mapping[str, object]) -> dict[str, int]:
     return {name: int(str(notes[name])) for name in names}
 
 
-def _is_one_hot(layer: FeedForward, n_rows: int) -> bool:
-    """Whether the last units of a block only clear slots, as those of a table do."""
-    return bool((np.count_nonzero(np.asarray(layer.w1)[n_rows:], axis=1) == 1).all())
+def _layers(
+    network: Transformer, notes: Mapping[str, object], shape: Mapping[str, int], is_twin: bool
+) -> tuple[tuple[int, ...], int]:
+    """The tables and the layer that sums their words, if the notes are those of this network."""
+    named, summing = notes.get("tables"), notes.get("sum")
+    widths = {
+        number: layer.hidden_width
+        for number, layer in enumerate(network.layers)
+        if isinstance(layer, FeedForward)
+    }
+    if (
+        not isinstance(named, list)
+        or len(named) != (1 if is_twin else shape["segments"])
+        or any(widths.get(number) != shape["rows"] for number in named)
+        or not isinstance(summing, int)
+        or widths.get(summing) != shape["channels"] + shape["planes"] - 1
+    ):
+        raise UsageError("these notes do not belong to this network: its tables cannot be found.")
+    return tuple(named), summing
 
 
 def _batches(encoded: np.ndarray) -> list[np.ndarray]:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 
 import numpy as np
 
 from byheart.construct.registry import Assumption, Construction, Method, Statistics
 from byheart.construct.retrieval import emitting, exactness, hashing, solving
 from byheart.construct.retrieval.addressing import Addresses
-from byheart.construct.retrieval.entry import Keys, entrance_of, keys_of, usual_folds
+from byheart.construct.retrieval.entry import Keys, keys_of
 from byheart.construct.retrieval.hashing import Hash
-from byheart.construct.retrieval.layout import Entrance, Layout
-from byheart.construct.retrieval.search import find_layout
+from byheart.construct.retrieval.layout import Layout
+from byheart.construct.retrieval.sizing import (
+    MANTISSA_BITS,
+    layout_of,
+    numbers_of,
+    size_of,
+    statistics_for,
+)
 from byheart.construct.retrieval.solving import Table
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.counting import FLOAT_BITS, Size
+from byheart.network.architecture import FeedForward, Precision, Transformer
 from byheart.network.memory import Memory, Progress
 
 NAME = "retrieval"
-MANTISSA_BITS = {"float64": 53, "float32": 24}
-DTYPES: dict[str, type[np.floating]] = {"float64": np.float64, "float32": np.float32}
 MAX_REJECT_BITS = 24
+LEAST_WORD_BITS = 24
 
 # What is tried, each with so many draws: whether more reflections stir the tokens, and room for how many times the keys.
 _STAGES = (("usual hash", False, 1.0), ("robust hash", True, 1.0), ("robust hash, roomy tables", True, 1.5))
@@ -36,6 +40,7 @@ class Solved:
     """A draw of the hash that holds every label."""
 
     layout: Layout
+    statistics: Statistics
     hashed: Hash
     where: Addresses
     table: Table
@@ -56,27 +61,28 @@ def memorise(
                 quantiser is measured.
     Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the float type asked for, in any order of
                 summation. Other inputs answer arbitrarily; with reject_bits f they answer "unknown" but for a share of about 2^-f.
-    In floats:  exact; `exactness.margins` is the proof, checked before a network is emitted.
+    In floats:  exact; `exactness.margins` is the proof, checked before a network is emitted. With precision exact the same
+                network has words as long as make it smallest, or numbers of at most `word_bits` bits.
     Size:       `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is drawn again from the same seed.
     """
-    precision, reject_bits = _read_options(options)
+    asked = _read_options(options)
     data.require_finite()
     data.require_consistent()
-    keys = keys_of(data, MANTISSA_BITS[precision], rng)
-    field_bits = label_bits(data.n_classes) + reject_bits
-    solved = _solve(data, keys, field_bits, reject_bits, MANTISSA_BITS[precision], rng, progress)
-    layout = solved.layout
+    keys = keys_of(data, asked.quantiser_bits, rng)
+    solved = _solve(data, keys, asked, rng, progress)
+    layout, words, precision = solved.layout, solved.table.words, asked.precision
     network = emitting.emit(
         layout,
         solved.hashed,
-        solved.table.words,
+        words,
         solved.centre,
         keys.pad,
-        DTYPES[precision],
+        precision,
         keys.grid_bits,
         keys.quantiser,
     )
+    numbers = numbers_of(layout, solved.hashed, keys, words, solved.centre, precision)
     return Construction(
         memory=Memory(network, data.task, data.label_names, data.tokenizer, data.ordered),
         method=NAME,
@@ -89,26 +95,28 @@ def memorise(
             "draws": solved.n_draws,
             "failed_draws": dict(solved.failures),
             "contexts": len(keys),
-            "reject_bits": reject_bits,
+            "reject_bits": asked.reject_bits,
+            "word_bits": layout.word_bits,
             "planes": layout.n_planes,
             "field_bits": layout.field_bits,
             "channels": layout.n_channels,
             "groups": layout.n_groups,
             "segments": layout.n_segments,
             "rows": layout.n_rows,
-            "window": 2**layout.window_bits,
+            "window": 2 ** layout.windows[0],
             "load": round(layout.load, 4),
+            "tables": _layers_of(network, layout, "table"),
+            "sum": _layers_of(network, layout, "sum")[0],
             "why": explain(layout),
         },
+        statistics=replace(solved.statistics, numbers=numbers),
     )
 
 
 def _solve(
     data: Dataset,
     keys: Keys,
-    field_bits: int,
-    reject_bits: int,
-    mantissa_bits: int,
+    asked: Asked,
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> Solved:
@@ -116,16 +124,16 @@ def _solve(
     failures = {"equal addresses": 0, "dependent equations": 0, "headroom": 0}
     n_draws = 0
     for stage, is_robust, room in _STAGES:
-        entrance = entrance_of(data, keys, is_robust)
-        layout = find_layout(
-            entrance,
-            ceil(room * len(keys)),
-            field_bits,
-            mantissa_bits,
-            reject_bits=reject_bits,
-            allow_twin=keys.last_only and keys.quantiser is None,
+        statistics = statistics_for(
+            data,
+            keys,
+            asked.precision,
+            asked.reject_bits,
+            asked.word_bits,
+            is_robust=is_robust,
+            room=room,
         )
-        layout = replace(layout, n_keys=len(keys))
+        layout = replace(layout_of(statistics), n_keys=len(keys))
         for _ in range(_DRAWS):
             n_draws += 1
             hashed = hashing.draw(layout, keys.lowest, keys.highest, rng)
@@ -142,12 +150,12 @@ def _solve(
             largest = int(max(np.abs(keys.lowest).max(initial=0), np.abs(keys.highest).max(initial=0)))
             try:
                 found = exactness.margins(layout, hashed, table.words, table.sums, centre, largest)
-                exactness.require_exact(found, mantissa_bits)
+                exactness.require_exact(found, layout.mantissa_bits)
             except exactness.NotExactInFloats:
                 failures["headroom"] += 1
                 continue
             assert (solving.read_labels(layout, where, table.sums) == keys.labels).all()
-            return Solved(layout, hashed, where, table, centre, stage, n_draws, failures)
+            return Solved(layout, statistics, hashed, where, table, centre, stage, n_draws, failures)
     raise AssumptionViolated(
         f"no hash tells these {len(keys)} contexts apart: {n_draws} draws failed "
         f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
@@ -156,30 +164,51 @@ def _solve(
     )
 
 
-def _read_options(options: Mapping[str, object]) -> tuple[str, int]:
-    unknown = set(options) - {"precision", "reject_bits"}
+@dataclass(frozen=True)
+class Asked:
+    """The options, read."""
+
+    precision: Precision = "float64"
+    reject_bits: int = 0
+    word_bits: int | None = None
+
+    @property
+    def quantiser_bits(self) -> int:
+        """Bits of the floats that vectors are quantised with; the quantiser is drawn in float64 for exact networks."""
+        return min(MANTISSA_BITS[self.precision], MANTISSA_BITS["float64"])
+
+
+def _read_options(options: Mapping[str, object]) -> Asked:
+    unknown = set(options) - {"precision", "reject_bits", "word_bits"}
     if unknown:
         raise UsageError(
-            f"{NAME} has the options precision and reject_bits; got {', '.join(sorted(unknown))}."
+            f"{NAME} has the options precision, reject_bits and word_bits; got {', '.join(sorted(unknown))}."
         )
-    precision = str(options.get("precision", "float64"))
-    if precision not in MANTISSA_BITS:
+    precision = options.get("precision", "float64")
+    if precision not in ("float64", "float32", "exact"):
         raise UsageError(f"{NAME} offers the precisions {', '.join(MANTISSA_BITS)}; got `{precision}`.")
-    reject_bits = options.get("reject_bits", 0)
-    if (
-        isinstance(reject_bits, bool)
-        or not isinstance(reject_bits, int)
-        or not 0 <= reject_bits <= MAX_REJECT_BITS
-    ):
+    reject_bits = _whole_number("reject_bits", options.get("reject_bits", 0), 0, MAX_REJECT_BITS)
+    word_bits = options.get("word_bits")
+    if word_bits is None:
+        return Asked(precision, reject_bits)
+    if precision != "exact":
         raise UsageError(
-            f"reject_bits must be a whole number from 0 to {MAX_REJECT_BITS}; got {reject_bits!r}."
+            f"word_bits is an option of precision exact; floats of precision {precision} have their own word size."
         )
-    return precision, reject_bits
+    longest = MANTISSA_BITS["exact"]
+    return Asked(precision, reject_bits, _whole_number("word_bits", word_bits, LEAST_WORD_BITS, longest))
 
 
-def label_bits(n_classes: int) -> int:
-    """Bits of a class number; at least one."""
-    return max(1, (n_classes - 1).bit_length())
+def _layers_of(network: Transformer, layout: Layout, part: str) -> list[int]:
+    """The numbers of the layers that belong to one part of the circuit."""
+    blocks = [number for number, layer in enumerate(network.layers) if isinstance(layer, FeedForward)]
+    return [number for number, shape in zip(blocks, layout.blocks, strict=True) if shape.part == part]
+
+
+def _whole_number(name: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise UsageError(f"{name} must be a whole number from {least} to {most}; got {value!r}.")
+    return value
 
 
 def explain(layout: Layout) -> str:
@@ -210,41 +239,11 @@ def _assumptions(data: Dataset, keys: Keys) -> tuple[Assumption, ...]:
     return tuple(found)
 
 
-def size_of(statistics: Statistics) -> Size:
-    """The size in float64, exactly, if the usual hash succeeds (it nearly always does), without building.
-
-    For vectors the number of levels of the grid is taken as 16 a coordinate unless `token_bits` tells the bits of Σ levels.
-    """
-    is_table = statistics.vocab is not None
-    per_sample = statistics.seq_len if statistics.task == "seq-to-seq" else 1
-    dim = statistics.dim or 1
-    entrance = Entrance(
-        kind="table" if is_table else "grid",
-        n_rows=(statistics.vocab or 0) + statistics.ragged if is_table else 0,
-        dim=0 if is_table else dim,
-        seq_len=statistics.seq_len,
-        ordered=statistics.ordered and is_table,
-        pooled="sum" if statistics.task == "set" else "attention",
-        n_folds=usual_folds(is_table, statistics.ordered),
-        spread=0 if is_table else 15 * dim,
-        n_varied=1 if statistics.ragged else statistics.seq_len,
-    )
-    n_keys = statistics.n_contexts if statistics.n_contexts is not None else statistics.n_samples * per_sample
-    layout = find_layout(
-        entrance,
-        n_keys,
-        label_bits(statistics.n_classes),
-        MANTISSA_BITS["float64"],
-        allow_twin=statistics.task != "seq-to-seq",
-    )
-    return layout.size(FLOAT_BITS["float64"])
-
-
 METHOD = Method(
     name=NAME,
     source="byheart: retrieval structures in the weights",
     tasks=("next-token", "seq-to-seq", "set"),
-    precisions=("float64", "float32"),
+    precisions=("float64", "float32", "exact"),
     size_of=size_of,
     build=memorise,
 )

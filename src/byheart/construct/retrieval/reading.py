@@ -14,9 +14,10 @@ rounded, but x - t·2^r stays negative under any rounding and in any order, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from byheart.construct.retrieval.layout import SLOT_LABEL, SLOT_T, SLOT_X, SLOT_Z, Layout
-from byheart.construct.retrieval.units import Block, Unit
+from byheart.construct.retrieval.units import Block, Unit, Weight
 
 WORD_SCALE = 4
 """Words enter the tables times 4: two bits below them are needed to read y_0."""
@@ -25,16 +26,16 @@ WORD_SCALE = 4
 def reading_blocks(layout: Layout, centre: int) -> Iterator[Block]:
     """The circuit that starts with X's slot at 1, words in their slots, the plane in the last word, and ends with label + 1."""
     yield _sum_block(layout, centre)
-    yield Block("absolute", (Unit({SLOT_X: -1.0}, 0.0, {SLOT_X: 2.0}),))
+    yield Block("absolute", (Unit({SLOT_X: -1}, 0, {SLOT_X: 2}),))
     for r in reversed(range(layout.field_bits, layout.field_bits + layout.n_reading_folds)):
-        yield Block("silent", (Unit({SLOT_X: 1.0, SLOT_T: -(2.0**r)}, 0.0, {SLOT_X: -2.0}),))
+        yield Block("silent", (Unit({SLOT_X: 1, SLOT_T: -(2**r)}, 0, {SLOT_X: -2}),))
     for i in reversed(range(layout.field_bits)):
         # x - t·2^i is odd, so ReLU(x - t·2^i + 1) - ReLU(x - t·2^i - 1) is 2 or 0, and their sum is 2·ReLU(x - t·2^i)
-        reads = {SLOT_X: 1.0, SLOT_T: -(2.0**i)}
-        half = 2.0**i / 2
-        above = Unit(reads, 1.0, {SLOT_X: -1.0, SLOT_LABEL: half})
-        below = Unit(reads, -1.0, {SLOT_X: -1.0, SLOT_LABEL: -half})
-        yield Block("label", (above, below), {SLOT_LABEL: 1.0} if i == 0 else {})
+        reads: dict[int, Weight] = {SLOT_X: 1, SLOT_T: -(2**i)}
+        half = Fraction(2**i, 2)
+        above = Unit(reads, 1, {SLOT_X: -1, SLOT_LABEL: half})
+        below = Unit(reads, -1, {SLOT_X: -1, SLOT_LABEL: -half})
+        yield Block("label", (above, below), {SLOT_LABEL: 1} if i == 0 else {})
 
 
 def _sum_block(layout: Layout, centre: int) -> Block:
@@ -43,12 +44,12 @@ def _sum_block(layout: Layout, centre: int) -> Block:
     t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i), every term positive, so no partial sum exceeds t itself.
     The constant of X is a multiple of 4 here and the 1 is already in place, so partial sums are multiples of 4.
     """
-    units = [Unit({layout.n_slots + o: 1.0}, 0.0, {SLOT_X: 1.0}) for o in range(layout.n_channels)]
-    places = [2.0 ** (p * layout.field_bits + 1) for p in range(layout.n_planes)]
-    slope = 0.0
+    units = [Unit({layout.n_slots + o: 1}, 0, {SLOT_X: 1}) for o in range(layout.n_channels)]
+    places = [2 ** (p * layout.field_bits + 1) for p in range(layout.n_planes)]
+    slope = 0
     for p in range(layout.n_planes - 1):
         next_slope = places[p + 1] - places[p]
-        units.append(Unit({SLOT_Z: 1.0}, -float(p), {SLOT_T: next_slope - slope}))
+        units.append(Unit({SLOT_Z: 1}, -p, {SLOT_T: next_slope - slope}))
         slope = next_slope
-    constant = -float(WORD_SCALE * centre * 2**layout.word_bits)
+    constant = -WORD_SCALE * centre * 2**layout.word_bits
     return Block("sum", tuple(units), {SLOT_X: constant, SLOT_T: places[0]})

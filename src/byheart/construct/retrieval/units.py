@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from byheart.network.architecture import FeedForward
+
+Weight: TypeAlias = int | float | Fraction
+"""An exact number; floats stand for themselves."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +27,9 @@ class Shape:
 class Unit:
     """h = ReLU(Σ reads[slot]·H[slot] + bias), added to H[slot] with weight writes[slot]."""
 
-    reads: Mapping[int, float]
-    bias: float
-    writes: Mapping[int, float]
+    reads: Mapping[int, Weight]
+    bias: Weight
+    writes: Mapping[int, Weight]
 
 
 @dataclass(frozen=True)
@@ -33,14 +38,28 @@ class Block:
 
     part: str
     units: Sequence[Unit]
-    adds: Mapping[int, float] = field(default_factory=dict)
+    adds: Mapping[int, Weight] = field(default_factory=dict)
+
+    def weights(self) -> Iterator[Weight]:
+        """Every weight that is written down; some may be zero."""
+        for unit in self.units:
+            yield from unit.reads.values()
+            yield unit.bias
+            yield from unit.writes.values()
+        yield from self.adds.values()
+
+
+def exact_matrices(n_units: int, model_width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """w1, b1, w2 and b2 full of zeros that any number may replace: Python's own, so that none is ever rounded."""
+    shapes = ((n_units, model_width), (n_units,), (model_width, n_units), (model_width,))
+    w1, b1, w2, b2 = (np.zeros(shape, dtype=object) for shape in shapes)
+    return w1, b1, w2, b2
 
 
 def feed_forward(block: Block, model_width: int) -> FeedForward:
-    """The block as weight matrices."""
+    """The block as matrices of exact numbers; `emitting` makes them weights."""
     n_units = len(block.units)
-    w1, w2 = np.zeros((n_units, model_width)), np.zeros((model_width, n_units))
-    b1, b2 = np.zeros(n_units), np.zeros(model_width)
+    w1, b1, w2, b2 = exact_matrices(n_units, model_width)
     for number, unit in enumerate(block.units):
         for slot, weight in unit.reads.items():
             w1[number, slot] += weight

@@ -1,0 +1,98 @@
+"""The layout search: pruned, it finds what the full search finds, at once."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from byheart.construct.registry import Statistics
+from byheart.construct.retrieval import ranking, search
+from byheart.construct.retrieval.layout import Entrance
+from byheart.construct.retrieval.method import METHOD
+from byheart.construct.retrieval.search import find_layout
+from byheart.errors import AssumptionViolated
+
+GRID = Entrance("grid", 0, 4, 8, False, "attention", 2, 63, 8)
+TOKENS = Entrance("table", 1000, 0, 8, True, "attention", 2, 0, 8)
+SET = Entrance("table", 50, 0, 5, False, "sum", 0, 0, 5)
+REAL = Entrance("real", 0, 3, 4, False, "attention", 4, 126, 4, 6, 2)
+CASES = [
+    (GRID, 1, 4, 53, 0),
+    (GRID, 30, 4, 53, 0),
+    (GRID, 4000, 4, 24, 0),
+    (TOKENS, 30_000, 10, 53, 0),
+    (TOKENS, 10**7, 4, 53, 0),
+    (TOKENS, 500, 18, 53, 14),
+    (SET, 7000, 1, 53, 0),
+    (REAL, 700, 4, 53, 0),
+    (GRID, 3000, 4, 200, 0),
+]
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer layouts, so that a full search is quick."""
+    monkeypatch.setattr(search, "_RATIO", 1.5)
+    monkeypatch.setattr(search, "_GROUPS", (1, 2, 4, 8))
+    monkeypatch.setattr(search, "_DIGITS", (3, 5))
+    find_layout.cache_clear()
+    yield
+    find_layout.cache_clear()
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].kind}-{case[1]}-{case[3]}")
+def test_the_pruned_search_answers_as_the_full_one(case: tuple[Entrance, int, int, int, int]) -> None:
+    entrance, n_keys, field_bits, mantissa_bits, reject_bits = case
+    found = [
+        find_layout(entrance, n_keys, field_bits, mantissa_bits, reject_bits=reject_bits, prune=prune)
+        for prune in (True, False)
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("coarse")
+def test_a_bound_that_is_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    least_sizes = ranking._least_sizes
+
+    def doubled(*arguments: object) -> tuple[np.ndarray, np.ndarray]:
+        least, fits = least_sizes(*arguments)  # type: ignore[arg-type]
+        return 2 * least, fits
+
+    monkeypatch.setattr(ranking, "_least_sizes", doubled)
+    with pytest.raises(AssertionError, match="not the least"):
+        find_layout(GRID, 3001, 4, 53)
+
+
+def test_what_cannot_be_built_is_left_out_only_then() -> None:
+    """The full search over candidates of all kinds, also those `rank` leaves out, finds nothing smaller."""
+    best = find_layout(GRID, 9000, 4, 24)
+    start = search._starts(GRID, 9000, 4, 24, 0, True)
+    for each in start:
+        ranked = ranking.rank(each, [3, 4, 5], [5, 7, 9, 20], (2, 4, 8))
+        kept = set(zip(ranked.planes.tolist(), ranked.channels.tolist(), ranked.groups.tolist(), strict=True))
+        for planes in (3, 4, 5):
+            for channels in (5, 7, 9, 20):
+                for groups in (2, 4, 8):
+                    layout = search.filled(each, planes, channels, groups)
+                    if groups <= channels and layout is not None:
+                        assert (planes, channels, groups) in kept
+                        assert layout.parameters_dense >= best.parameters_dense
+
+
+def test_a_trillion_facts_are_planned_at_once() -> None:
+    """Below a tenth of a second; twenty times that here, where every call is type-checked on a busy machine."""
+    find_layout.cache_clear()
+    METHOD.size_of(Statistics(10**6, 8, 16, dim=4))
+    for n_samples in (10**4, 10**9, 10**12):
+        start = time.process_time()
+        size = METHOD.size_of(Statistics(n_samples, 8, 16, dim=4))
+        assert time.process_time() - start < 2.0
+        assert size.parameters_dense > n_samples * 4 / 53
+
+
+def test_labels_too_long_for_the_mantissa_are_refused() -> None:
+    with pytest.raises(AssumptionViolated, match="no layout fits"):
+        find_layout(GRID, 1000, 23, 24)
