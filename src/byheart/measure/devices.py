@@ -85,5 +85,6 @@ def bytes_per_model(
         training_losses(stack, flat, seeds, step, places, training.reduction)
     copies = OPTIMISER_COPIES + (2 * training.history if training.optimiser == "lbfgs" else 0)
     held = flat.numel() * flat.element_size() * copies
+    held += sum(table.untyped_storage().nbytes() for table in stack.fixed.values())
     inputs = sum(table.untyped_storage().nbytes() for table in stack.tables.values())
     return int(held + inputs + ACTIVATION_COPIES * sum(saved.values()))

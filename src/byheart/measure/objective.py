@@ -57,7 +57,7 @@ def negative_log_likelihood(
 
 def answers(stack: Stack, flat: Tensor, rows: Tensor | None) -> Tensor:
     """Outputs of every model; classes a model does not have answer minus infinity."""
-    outputs = stack.family.outputs(stack.layout.views(flat), stack.tables, rows)
+    outputs = stack.family.outputs(stack.weights(flat), stack.tables, rows)
     bias = stack.targets.class_bias
     return outputs if bias is None else outputs + bias
 

@@ -33,15 +33,17 @@ def pack(
     most: int,
     device: torch.device | None = None,
     measure: Callable[[Run], int] | None = None,
+    overhead: int | None = None,
 ) -> list[Batch]:
     """Stacks of runs that agree where they must, within `memory` bytes and `most` models.
 
     Models are padded to the largest of their stack, so like sizes go together: the cuts between sizes are those with the
-    least padded parameters and overhead in all. A run that alone exceeds the memory still gets a stack of its own: it is
-    tried, and fails by itself.
+    least padded parameters and overhead in all. `overhead` says what a stack costs where the device's default is far off, as
+    for deep models with large frozen tables, whose steps are many operations on few weights that move. A run that alone
+    exceeds the memory still gets a stack of its own: it is tried, and fails by itself.
     """
     measure = measure or (lambda run: bytes_per_model(run.model, problem_of(run.data), run.training, device))
-    overhead = OVERHEAD["cpu" if device is None else device.type]
+    overhead = OVERHEAD["cpu" if device is None else device.type] if overhead is None else overhead
     groups: dict[tuple[object, ...], dict[tuple[tuple[str, tuple[int, ...]], ...], list[Run]]] = {}
     for run in runs:
         groups.setdefault(_group(run), {}).setdefault(tuple(_shapes(run).items()), []).append(run)

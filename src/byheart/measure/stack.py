@@ -38,11 +38,14 @@ class Stack:
     models: tuple[Model, ...]
     problems: tuple[Problem, ...]
     seeds: tuple[int, ...]
-    layout: Layout
+    layout: Layout  # of what is trained
+    fixed: dict[
+        str, Tensor
+    ]  # frozen weights, (n_models, *padded shape): no optimiser sees them, not even its decay
     inputs: Inputs
     tables: dict[str, Tensor]
     targets: Targets
-    mask: Tensor | None  # (n_models, n_flat) of the number type; None where nothing is padded or frozen
+    mask: Tensor | None  # (n_models, n_flat) of the number type; None where nothing is padded
 
     @property
     def device(self) -> torch.device:
@@ -56,17 +59,17 @@ class Stack:
 
     def initial(self) -> Tensor:
         """Initial weights (n_models, n_flat), drawn per model from its own seed on the CPU in float64."""
-        drawn = []
-        for model, problem, seed in zip(self.models, self.problems, self.seeds, strict=True):
-            generator = torch.Generator().manual_seed(seed)
-            drawn.append(self.family.initial(model, problem, generator))
-        return self.layout.pack(drawn).to(self.device, self.dtype)
+        return _drawn(self.family, self.models, self.problems, self.seeds, self.layout).to(
+            self.device, self.dtype
+        )
+
+    def weights(self, flat: Tensor) -> dict[str, Tensor]:
+        """All weights by name, those of `flat` and the frozen ones."""
+        return self.layout.views(flat) | self.fixed
 
     def n_parameters(self, model: int) -> int:
         """Trained parameters of one model."""
-        frozen = self.family.frozen(self.models[model])
-        shapes = self.layout.true_shapes[model]
-        return sum(int(np.prod(shape)) for name, shape in shapes.items() if name not in frozen)
+        return sum(int(np.prod(shape)) for shape in self.layout.true_shapes[model].values())
 
 
 def make_stack(
@@ -90,8 +93,14 @@ def make_stack(
             )
     if first.n_vocab == 0 and not family.takes_vectors:
         raise UsageError(f"family {family.name} takes token ids; these data are vectors.", family=family.name)
-    layout = Layout.of([family.shapes(m, p) for m, p in zip(models, problems, strict=True)])
+    shapes = [family.shapes(m, p) for m, p in zip(models, problems, strict=True)]
+    frozen = family.frozen(models[0])
+    layout = Layout.of([{k: v for k, v in model.items() if k not in frozen} for model in shapes])
     device = torch.device(device)
+    fixed: dict[str, Tensor] = {}
+    if frozen:
+        still = Layout.of([{k: v for k, v in model.items() if k in frozen} for model in shapes])
+        fixed = still.views(_drawn(family, models, problems, seeds, still).to(device, dtype))
     inputs = _inputs(tuple(problems), device, dtype)
     return Stack(
         family=family,
@@ -99,24 +108,27 @@ def make_stack(
         problems=tuple(problems),
         seeds=tuple(seeds),
         layout=layout,
+        fixed=fixed,
         inputs=inputs,
         tables=family.tables(models, inputs),
         targets=_targets(tuple(problems), inputs, device, dtype),
-        mask=_mask(family, models, layout, device, dtype),
+        mask=None if layout.is_even else layout.mask().to(device, dtype),
     )
 
 
-def _mask(
-    family: Family, models: tuple[Model, ...], layout: Layout, device: torch.device, dtype: torch.dtype
-) -> Tensor | None:
-    if layout.is_even and not any(family.frozen(model) for model in models):
-        return None
-    mask = layout.mask()
-    for number, model in enumerate(models):
-        views = layout.views(mask[number : number + 1])
-        for name in family.frozen(model):
-            views[name].fill_(False)
-    return mask.to(device, dtype)
+def _drawn(
+    family: Family,
+    models: Sequence[Model],
+    problems: Sequence[Problem],
+    seeds: Sequence[int],
+    layout: Layout,
+) -> Tensor:
+    """Initial weights of the names in `layout`, in float64: each model draws all of its weights from its own seed."""
+    found = []
+    for model, problem, seed in zip(models, problems, seeds, strict=True):
+        drawn = family.initial(model, problem, torch.Generator().manual_seed(seed))
+        found.append({name: drawn[name] for name in layout.names})
+    return layout.pack(found)
 
 
 def _is_shared(problems: tuple[Problem, ...], array: Callable[[Problem], np.ndarray]) -> bool:

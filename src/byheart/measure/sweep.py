@@ -63,12 +63,14 @@ def run_sweep(
     max_seconds: float | None = None,
     wait: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
+    overhead: int | None = None,
 ) -> SweepReport:
     """Train every run that the store lacks, in stacks, and store each record as its model ends.
 
-    With `wait`, returns only when every run is stored, by this process or by others at work on the same store.
+    With `wait`, returns only when every run is stored, by this process or by others at work on the same store. `overhead` is
+    what a stack costs, as `pack` counts it.
     """
-    return _Sweep(runs, store, device, engine, most, max_seconds, wait, on_progress).run()
+    return _Sweep(runs, store, device, engine, most, max_seconds, wait, on_progress, overhead).run()
 
 
 class _Sweep:
@@ -84,7 +86,9 @@ class _Sweep:
         max_seconds: float | None,
         wait: bool,
         on_progress: Callable[[Progress], None] | None,
+        overhead: int | None,
     ) -> None:
+        self.overhead = overhead
         self.runs = {run.key: run for run in runs}
         self.store, self.engine, self.wait, self.on_progress = store, engine, wait, on_progress
         self.device = choose_device(device)
@@ -108,6 +112,7 @@ class _Sweep:
                     most=self.most,
                     device=self.device,
                     measure=self._bytes,
+                    overhead=self.overhead,
                 ):
                     if self._is_late():
                         break

@@ -221,6 +221,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
         problems=inputs.problems,
         seeds=tuple(stack.seeds[m] for m in models),
         layout=stack.layout.take(models),
+        fixed={name: rows(table) for name, table in stack.fixed.items()},
         inputs=inputs,
         tables={name: rows(table) for name, table in stack.tables.items()},
         targets=replace(stack.targets, **_chosen(stack.targets, rows)),
