@@ -34,7 +34,7 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
 
 def test_the_figures_are_listed() -> None:
     assert "kajitsuka-sato-2025-length" in run(reproduce, "--list")
-    assert len(json.loads(run(reproduce, "--list", "--json"))["figures"]) == 13
+    assert len(json.loads(run(reproduce, "--list", "--json"))["figures"]) == 14
 
 
 def test_without_a_name_nothing_is_trained(tmp_path: Path) -> None:

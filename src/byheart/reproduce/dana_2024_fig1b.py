@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from byheart.measure.records import Record
 from byheart.reproduce import dana_2024_curves as dana
 from byheart.reproduce import dana_2024_runs as runs
-from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Stage
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, series, spoken
-from byheart.reproduce.published import dana_2024
+from byheart.reproduce.figure import Check, Computed, Figure, Scale, Stage
+from byheart.reproduce.points import Points, fit_numbers, fitted, judged, spoken
 from byheart.reproduce.samples import Samples
 from byheart.theorems import realises
 
@@ -19,13 +18,11 @@ HEAD_DIMS = tuple(range(1, 11))
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     """Head dimensions 1 to 10 in both readings of the model, and by L-BFGS."""
-    head_dims = runs.thinned(HEAD_DIMS, scale)
-    return runs.stages(
+    return runs.sweep(
         "fig1b",
         scale,
-        lambda variant, seed, how: [
-            runs.run(scale, variant, seed, dim=DIM, head_dim=h, n_heads=N_HEADS, how=how) for h in head_dims
-        ],
+        HEAD_DIMS,
+        lambda h: {"dim": DIM, "head_dim": h, "n_heads": N_HEADS},
         others=("one-hot", "lbfgs"),
     )
 
@@ -58,25 +55,25 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         for key, found in fits.items()
         if found is not None and (line := lines[key]) is not None
     ]
-    panel = Panel(
+    free = dana.held_out(here, stored)
+    panel = dana.panel(
         "Accuracy by head dimension, d = 10, 20 heads",
         "head dimension d_h",
-        "accuracy",
-        (
-            *(series(*dana.LABELS[key], found) for key, found in here.items()),
-            *([series("published", "published", stored)] if dana.can_compare(scale) else []),
-            *dana.bounds(HEAD_DIMS, dana.n_vocab_of(records), dim=DIM, head_dim=None, n_heads=N_HEADS),
-        ),
+        here,
+        stored,
+        scale,
+        dana.bounds(HEAD_DIMS, dana.n_vocab_of(records), dim=DIM, head_dim=None, n_heads=N_HEADS),
     )
     return Computed(
         (panel,),
         judged(
             scale,
             checks,
-            "Accuracy against d_h². " + "; ".join(words) + ".",
+            f"Accuracy against d_h². {'; '.join(words)}. {dana.in_words(free)}",
             is_complete=coded is not None and len(coded.x) == len(HEAD_DIMS),
         ),
         {
+            "held-out points": free,
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
             "published fit": fit_numbers(fitted(stored, "quadratic", dana.cut_off())),
         },
@@ -86,8 +83,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
 
 def published_points() -> Points:
     """The stored points."""
-    at = {p.head_dim: p.accuracy for p in dana_2024("fig1b")}
-    return Points(tuple(at), tuple((accuracy,) for accuracy in at.values()))
+    return dana.stored_points("fig1b", "head_dim")
 
 
 FIGURE = Figure(

@@ -8,9 +8,8 @@ from byheart.measure.fits import Fit, between
 from byheart.measure.records import Record
 from byheart.reproduce import dana_2024_curves as dana
 from byheart.reproduce import dana_2024_runs as runs
-from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Stage
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, series, spoken
-from byheart.reproduce.published import dana_2024
+from byheart.reproduce.figure import Check, Computed, Figure, Scale, Stage
+from byheart.reproduce.points import Points, fit_numbers, fitted, judged, spoken
 from byheart.reproduce.samples import Samples
 from byheart.theorems import realises
 
@@ -20,13 +19,11 @@ DIMS = tuple(range(5, 16))
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     """Embedding dimensions 5 to 15 in both readings of the model, and by L-BFGS."""
-    dims = runs.thinned(DIMS, scale)
-    return runs.stages(
+    return runs.sweep(
         "fig2a",
         scale,
-        lambda variant, seed, how: [
-            runs.run(scale, variant, seed, dim=d, head_dim=HEAD_DIM, n_heads=N_HEADS, how=how) for d in dims
-        ],
+        DIMS,
+        lambda d: {"dim": d, "head_dim": HEAD_DIM, "n_heads": N_HEADS},
         others=("one-hot", "lbfgs"),
     )
 
@@ -50,25 +47,25 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         f" {spoken(above[key], 'slope')} beyond"
         for key in here
     ]
-    panel = Panel(
+    free = dana.held_out(here, stored)
+    panel = dana.panel(
         "Accuracy by embedding dimension, d_h = 10, 20 heads",
         "embedding dimension d",
-        "accuracy",
-        (
-            *(series(*dana.LABELS[key], found) for key, found in here.items()),
-            *([series("published", "published", stored)] if dana.can_compare(scale) else []),
-            *dana.bounds(DIMS, dana.n_vocab_of(records), dim=None, head_dim=HEAD_DIM, n_heads=N_HEADS),
-        ),
+        here,
+        stored,
+        scale,
+        dana.bounds(DIMS, dana.n_vocab_of(records), dim=None, head_dim=HEAD_DIM, n_heads=N_HEADS),
     )
     return Computed(
         (panel,),
         judged(
             scale,
             checks,
-            "Slopes of accuracy in d. " + "; ".join(words) + ".",
+            f"Slopes of accuracy in d. {'; '.join(words)}. {dana.in_words(free)}",
             is_complete=coded is not None and len(coded.x) == len(DIMS),
         ),
         {
+            "held-out points": free,
             "fits up to d_h": {" ".join(key): fit_numbers(found) for key, found in below.items()},
             "fits beyond d_h": {" ".join(key): fit_numbers(found) for key, found in above.items()},
             "published fit up to d_h": fit_numbers(fitted(stored, "linear", between(DIMS[0], HEAD_DIM))),
@@ -95,8 +92,7 @@ def _bend(name: str, below: Fit | None, above: Fit | None) -> Check:
 
 def published_points() -> Points:
     """The stored points."""
-    at = {p.dim: p.accuracy for p in dana_2024("fig2a")}
-    return Points(tuple(at), tuple((accuracy,) for accuracy in at.values()))
+    return dana.stored_points("fig2a", "dim")
 
 
 FIGURE = Figure(

@@ -64,6 +64,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
                 abs(exponent.value - theirs.coefficients["exponent"].value) <= 0.5,
             ),
         ]
+    free = {dana.LABELS[key][0]: dana.closeness(_differences(records, *key)) for key in KINDS if key in here}
     words = [
         f"{dana.LABELS[key][0]}: exponent {spoken(found, 'exponent')}, R² {found.r_squared:.3f}"
         for key, found in fits.items()
@@ -87,10 +88,12 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             checks,
             "Power laws of the slope per head in d = d_h. "
             + "; ".join(words)
-            + f". Stored points: exponent {spoken(theirs, 'exponent')}.",
+            + f". Stored points: exponent {spoken(theirs, 'exponent')}. "
+            + dana.in_words({name: row for name, row in free.items() if name != "as written"}),
             is_complete=len(here.get(("as-coded", "adam"), Points((), ())).x) == len(DIMS[scale]),
         ),
         {
+            "points at d other than 10": free,
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
             "published fit": fit_numbers(theirs),
         },
@@ -109,6 +112,16 @@ def slopes(records: Sequence[Record], variant: runs.Variant, how: runs.How) -> P
             if line is not None and line.coefficients["slope"].value > 0:
                 found.setdefault(dim, []).append(line.coefficients["slope"].value)
     return Points(tuple(found), tuple(tuple(values) for values in found.values()))
+
+
+def _differences(records: Sequence[Record], variant: runs.Variant, how: runs.How) -> list[float]:
+    """Ours less the stored accuracy at every d but the 10 at which the initialisation was picked."""
+    found: list[float] = []
+    for dim in (d for d in runs.DIMS if d != 10):
+        at = dana.curve(records, variant, how, "n_heads", dim=dim, head_dim=dim, mlp_width=0)
+        if at:
+            found += dana.differences(at, dana.stored_points("fig1a_fig2b", "n_heads", dim=dim))
+    return found
 
 
 def published_slopes() -> Points:

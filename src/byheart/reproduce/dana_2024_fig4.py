@@ -19,25 +19,14 @@ HEADS = (1, 5, 9, 13, 17, 21)
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     """Heads 1, 5, ..., 21 in both readings of the model, and by L-BFGS."""
-    heads = runs.thinned(HEADS, scale)
-    return runs.stages(
+    return runs.sweep(
         "fig4",
         scale,
-        lambda variant, seed, how: [
-            runs.run(
-                scale,
-                variant,
-                seed,
-                dim=DIM,
-                head_dim=HEAD_DIM,
-                n_heads=n,
-                n_vocab=N_VOCAB,
-                how=how,
-                epochs=EPOCHS,
-            )
-            for n in heads
-        ],
+        HEADS,
+        lambda heads: {"dim": DIM, "head_dim": HEAD_DIM, "n_heads": heads},
         others=("one-hot", "lbfgs"),
+        n_vocab=N_VOCAB,
+        epochs=EPOCHS,
     )
 
 

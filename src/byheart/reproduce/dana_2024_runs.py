@@ -82,7 +82,7 @@ def thinned(values: Iterable[int], scale: Scale, keep: int = 3) -> tuple[int, ..
     return tuple(chosen[place] for place in places)
 
 
-PRIORITIES: dict[How, int] = {"adam": 1, "one-hot": 3, "lbfgs": 5, "longer": 6}
+PRIORITIES: dict[How, int] = {"adam": 1, "one-hot": 3, "lbfgs": 5, "longer": 8}
 AS_CODED_ALONE: tuple[How, ...] = ("one-hot", "longer")  # what these show, the one reading shows
 
 
@@ -107,6 +107,30 @@ def stages(
         for how, rank in ways
         for variant in (VARIANTS[:1] if how in AS_CODED_ALONE else VARIANTS)
     ]
+
+
+def sweep(
+    name: str,
+    scale: Scale,
+    values: Sequence[int],
+    sizes: Callable[[int], dict[str, int]],
+    *,
+    others: Sequence[How],
+    priority: int = PRIORITIES["adam"],
+    n_vocab: int = N_VOCAB,
+    epochs: int = 10,
+) -> list[Stage]:
+    """The stages of a figure along one size: `sizes` says what models a value stands for."""
+    return stages(
+        name,
+        scale,
+        lambda variant, seed, how: [
+            run(scale, variant, seed, **sizes(value), n_vocab=n_vocab, how=how, epochs=epochs)
+            for value in thinned(values, scale)
+        ],
+        priority=priority,
+        others=others,
+    )
 
 
 def how_trained(record: Record) -> How:

@@ -37,6 +37,7 @@ class Stage:
     runs: tuple[Run, ...]
     together: str = ""  # stages of one priority with the same word here train in the same stacks
     engine: Engine = "graph"  # on a GPU; `auto` compiles, which pays for long trainings alone
+    overhead: int | None = None  # on a GPU, what a stack costs in parameters, where the default is far off
 
 
 @dataclass(frozen=True)

@@ -5,45 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from byheart.measure.records import Record
-from byheart.reproduce import kajitsuka_sato_2025_runs as runs
-from byheart.reproduce.figure import Computed, Figure, Scale, Stage
-from byheart.reproduce.kajitsuka_sato_2025_trials import training_figure
+from byheart.reproduce.figure import Computed, Figure, Scale
+from byheart.reproduce.kajitsuka_sato_2025_training import CLAIM, TextStudy
 from byheart.reproduce.samples import Samples
 from byheart.theorems import realises
 
-COLLECTION = "multinli"
-N_SAMPLES: dict[Scale, int] = {"smoke": 60, "laptop": 500, "paper": 2000}
-BLOCKS: dict[Scale, tuple[int, ...]] = {"smoke": (1, 3), "laptop": (1, 10), "paper": (1, 10, 20, 30, 40, 50)}
-
-
-def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
-    """Blocks 1, 10, ..., 50 with the words' table fixed, and trained."""
-    assert samples is not None
-    return [
-        Stage(
-            f"KS25 fig1, {embedding}, {blocks[0]} to {blocks[-1]} blocks",
-            3,
-            tuple(
-                run
-                for n_blocks in blocks
-                for run in runs.text_runs(scale, samples, COLLECTION, N_SAMPLES[scale], n_blocks, embedding)
-            ),
-        )
-        for embedding in runs.EMBEDDINGS
-        for blocks in halves(BLOCKS[scale])
-    ]
-
-
-def halves(values: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Small and large values apart, since models of one stack cost as much as the largest of them."""
-    middle = len(values) // 2
-    return [part for part in (values[:middle], values[middle:]) if part]
+STUDY = TextStudy(
+    "fig1",
+    "multinli",
+    "MultiNLI",
+    {"smoke": 60, "laptop": 500, "paper": 2000},
+    {"smoke": (1, 3), "laptop": (1, 10), "paper": (1, 10, 20, 30, 40, 50)},
+)
+stages = STUDY.stages
 
 
 @realises("KS25-F1")
 def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = None) -> Computed:
     """Loss and accuracy over the epochs of the best trials, and at the end by number of blocks."""
-    return training_figure(scale, records, "MultiNLI", BLOCKS[scale])
+    return STUDY.compute(scale, records)
 
 
 FIGURE = Figure(
@@ -51,7 +31,7 @@ FIGURE = Figure(
     "KS25",
     ("KS25-F1",),
     "KS25 Figure 1: training on MultiNLI, N = 2000, by number of blocks",
-    "With more blocks the training loss falls to nearly zero and the accuracy approaches one.",
+    CLAIM,
     stages,
     compute,
     needs_samples=True,

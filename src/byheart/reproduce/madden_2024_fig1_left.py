@@ -11,7 +11,7 @@ from byheart.measure.records import Record
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Style
 from byheart.reproduce.madden_2024_capacities import CHOICES, Cell, Subset, cells
 from byheart.reproduce.madden_2024_closed_form import closed_forms
-from byheart.reproduce.madden_2024_runs import stages
+from byheart.reproduce.madden_2024_runs import WIDTHS, stages
 from byheart.reproduce.points import judged
 from byheart.reproduce.samples import Samples
 from byheart.theorems import realises
@@ -24,6 +24,8 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None) ->
     """A table of final loss less entropy for the first seed: its total in nats is compared, its share is drawn."""
     assert samples is not None
     found = [cell for cell in cells(records, samples) if cell.subset.seed == 0]
+    if scale == "paper":
+        found = [cell for cell in found if cell.width in WIDTHS]
     subsets = sorted({cell.subset for cell in found}, key=lambda subset: subset.n_contexts)
     widths = sorted({cell.width for cell in found})
     table = {(cell.subset, cell.width): cell.relative_gap for cell in found}

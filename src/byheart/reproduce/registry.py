@@ -26,6 +26,7 @@ FIGURES = {
     "kajitsuka-sato-2025-fig3": "kajitsuka_sato_2025_fig3",
     "kajitsuka-sato-2025-length": "kajitsuka_sato_2025_length",
     "beyond-bits": "beyond_bits",
+    "beyond-capacity": "beyond_capacity",
 }
 
 

@@ -85,6 +85,7 @@ def _sweep(
             engine=group[0].engine if is_cuda else "auto",
             max_seconds=left,
             on_progress=on_progress,
+            overhead=group[0].overhead if is_cuda else None,
         )
     except Exception as error:
         if not goes_on:
