@@ -153,7 +153,7 @@ def _row(
     start = time.perf_counter()
     try:
         _require_offer(method, data, precision)
-        row = replace(row, planned=method.size_of(statistics_of(data)))
+        row = replace(row, planned=method.size_of(replace(statistics_of(data), precision=precision)))
         _require_room(row.planned, most_parameters)
         model = compile(data, method=method.name, precision=precision, seed=seed, progress=progress)
     except DoesNotHold as failure:
