@@ -126,7 +126,8 @@ def test_every_size_is_known_before_building(name: str) -> None:
     task = next((task for task in method.tasks if task != "distribution"), None)
     if task is None:
         pytest.skip(f"{name} takes documents only")
-    data = random_tokens(30, 1 if name in SINGLE else 4, 200, 4, seed=0, task=task, ordered=False)
+    seq_len = 1 if name in (*SINGLE, "linear-memory", "attention-as-mlp") else 4
+    data = random_tokens(30, seq_len, 200, 4, seed=0, task=task, ordered=False)
     try:
         built = method.build(data, {}, np.random.default_rng(0), None)
     except AssumptionViolated as refusal:

@@ -65,6 +65,8 @@ def memorise_with_short_weights(
     Guarantee:  as the theorem it limits. In float64, every sum the network computes on these data is exact in any
                 order of summation, which is checked before the network is returned (`float_exactness`).
     In floats:  exact when the widest sum needs at most 53 bits; otherwise fewer fields are tried, then the data are refused.
+                Token ids and grids fit; uniform random floats do not, for their own 53 bits leave no room for a projection.
+                The same bits on every device, layer by layer (`benchmarks/device_identity.py`).
     Size:       `size_of`; Õ(N/B) parameters of Õ(B) bits.
     Departs:    see `plan_short_words`.
     """
