@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from byheart.report.page import PAPERS, read_results
+from byheart.report.page import PAPERS, read_passes, read_results
 from byheart.reproduce.drawing import draw
 from byheart.reproduce.figure import FigureRecord
 from byheart.reproduce.making import run_sentence
+from byheart.reproduce.passes import Pass, in_words
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
@@ -19,14 +20,15 @@ def write(folder: Path) -> None:
     records = read_results(RESULTS)
     for record in records:
         draw(record, folder)
-    (folder / "reproductions.md").write_text(page(records), encoding="utf-8")
+    (folder / "reproductions.md").write_text(page(records, read_passes(RESULTS)), encoding="utf-8")
 
 
-def page(records: list[FigureRecord]) -> str:
+def page(records: list[FigureRecord], passes: list[Pass]) -> str:
     """Verdicts in a table, then a section for each figure."""
     lines = ["| figure | conclusion | runs |", "| --- | --- | --- |"]
     ordered = sorted(records, key=lambda record: (list(PAPERS).index(record.paper), record.figure))
     lines += [f"| {cell(r.title)} | **{r.verdict.outcome}** | {r.runs['count']:,} |" for r in ordered]
+    lines += ["", in_words(passes)]
     for record in ordered:
         lines += ["", *section(record)]
     return "\n".join(lines) + "\n"

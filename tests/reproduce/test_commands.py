@@ -23,13 +23,27 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
     said = json.loads(run(reproduce, *common))
     assert said["figures"][0]["outcome"] == "not settled"
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert names == [f"dana-2024-fig4.{suffix}" for suffix in ("json", "png", "svg", "verdict.txt")]
+    drawn = [f"dana-2024-fig4.{suffix}" for suffix in ("json", "png", "svg", "verdict.txt")]
+    assert names == [*drawn, "passes.jsonl"]
+    assert "(one pass, " in said["passes"]
     assert (
         json.loads(run(reproduce, *common, "--draw-only"))["figures"][0]["runs"] == said["figures"][0]["runs"]
     )
     gathered = json.loads(run(report, "--results", out, "-o", str(tmp_path / "page"), "--json"))
     assert gathered["figures"] == [{"name": "dana-2024-fig4", "outcome": "not settled"}]
-    assert Path(gathered["path"]).is_file()
+    assert said["passes"] in Path(gathered["path"]).read_text(encoding="utf-8")
+
+
+def test_a_dry_run_trains_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "runs.sqlite"
+    said = json.loads(
+        run(reproduce, "dana-2024-fig4", "--store", str(store), "--dry-run", "--device", "cpu", "--json")
+    )
+    assert said["figures"][0]["n_runs"] > said["figures"][0]["n_stored"] == 0
+    assert "minutes in all" in run(
+        reproduce, "dana-2024-fig4", "--store", str(store), "--dry-run", "--device", "cpu"
+    )
+    assert not store.exists()
 
 
 def test_the_figures_are_listed() -> None:

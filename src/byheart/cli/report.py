@@ -22,10 +22,10 @@ from byheart.cli.output import echo_json, show_table
 @output_options
 def command(results: Path, output: Path, as_json: bool) -> None:
     """Gather the records of figures into DIR/index.html, with verdicts, environment and seeds."""
-    from byheart.report.page import read_results, write_page
+    from byheart.report.page import read_passes, read_results, write_page
 
     records = read_results(results)
-    path = write_page(records, output)
+    path = write_page(records, output, read_passes(results))
     if as_json:
         figures = [{"name": record.figure, "outcome": record.verdict.outcome} for record in records]
         echo_json({"path": str(path), "figures": figures})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,9 @@ class StoppedEarly(ByheartError):
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="Begin no new stack of runs after so long.")
 @click.option("--draw-only", is_flag=True, help="Train nothing: draw what the store holds.")
+@click.option(
+    "--dry-run", is_flag=True, help="Train nothing: print the runs and the time they would take here."
+)
 @output_options
 def command(
     names: tuple[str, ...],
@@ -65,6 +70,7 @@ def command(
     device: str,
     minutes: float | None,
     draw_only: bool,
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Make figures of the papers from fresh runs.
@@ -82,22 +88,31 @@ def command(
         raise UsageError("name a figure, or give --all; `byheart reproduce --list` shows them.")
     figures = [figure_of(name) for name in chosen]
     samples = _samples(folder, texts) if any(figure.needs_samples for figure in figures) else None
-    output.mkdir(parents=True, exist_ok=True)
     from byheart.measure.store import Store
 
+    if dry_run:
+        _forecast(chosen, scale, samples, path, device, as_json)
+        return
+    output.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     with Store(path) as store:
         is_complete = draw_only or _train(chosen, scale, samples, store, device, minutes)
         records = [_made(name, scale, samples, store, output) for name in chosen]
     seconds = time.monotonic() - began
+    trained = _passes(path, output)
     if as_json:
         echo_json(
-            {"scale": scale, "seconds": seconds, "figures": [_summary(record, output) for record in records]}
+            {
+                "scale": scale,
+                "seconds": seconds,
+                "passes": trained,
+                "figures": [_summary(record, output) for record in records],
+            }
         )
     else:
         rows = [(record.figure, record.verdict.outcome, str(record.runs["count"])) for record in records]
         show_table(("figure", "verdict", "runs"), rows, numbers=(2,))
-        click.echo(f"\n{seconds:.0f} s in all; files in {output}")
+        click.echo(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
     if not is_complete:
         raise StoppedEarly(
             f"{minutes:g} minutes are over and runs are missing; the same command goes on from the store {path}."
@@ -127,11 +142,14 @@ def _samples(folder: Path, texts: str | None) -> Samples:
 def _train(
     names: list[str], scale: Scale, samples: Samples | None, store: Store, device: str, minutes: float | None
 ) -> bool:
+    from byheart.measure.devices import choose_device, device_name
+    from byheart.reproduce.passes import Pass, beside, note
     from byheart.reproduce.working import stages_of, work
 
     def say(line: str) -> None:
         click.echo(line, file=sys.stderr)
 
+    began, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     done = work(
         stages_of(names, scale, samples),
         store,
@@ -139,7 +157,44 @@ def _train(
         seconds=None if minutes is None else 60 * minutes,
         say=say,
     )
+    seconds, n_trained = round(time.monotonic() - clock, 1), sum(part.n_trained for part in done)
+    note(beside(store.path), Pass(began, seconds, device_name(choose_device(device)), n_trained))
     return all(part.is_complete for part in done)
+
+
+def _passes(store: Path, output: Path) -> str:
+    """What training into the store took in all, noted beside the figures too."""
+    from byheart.reproduce.passes import FILE, beside, in_words, read
+
+    passes = read(beside(store))
+    if passes:
+        (output / FILE).write_text(beside(store).read_text(encoding="utf-8"), encoding="utf-8")
+    return in_words(passes)
+
+
+def _forecast(
+    names: list[str], scale: Scale, samples: Samples | None, path: Path, device: str, as_json: bool
+) -> None:
+    from byheart.measure.store import Store
+    from byheart.reproduce.forecasting import estimates
+
+    if path.exists():
+        with Store(path) as store:
+            found = estimates(names, scale, samples, store, device=device)
+    else:
+        found = estimates(names, scale, samples, None, device=device)
+    if as_json:
+        echo_json({"scale": scale, "figures": [asdict(one) for one in found]})
+        return
+    show_table(
+        ("figure", "runs", "stored", "stacks", "minutes at most"),
+        [
+            (one.figure, str(one.n_runs), str(one.n_stored), str(one.n_stacks), f"{one.seconds / 60:.1f}")
+            for one in found
+        ],
+        numbers=(1, 2, 3, 4),
+    )
+    click.echo(f"\n{sum(one.seconds for one in found) / 60:.1f} minutes in all on {found[0].device}")
 
 
 def _made(name: str, scale: Scale, samples: Samples | None, store: Store, output: Path) -> FigureRecord:

@@ -12,6 +12,7 @@ from byheart.report.page_style import STYLE
 from byheart.reproduce.drawing import as_svg
 from byheart.reproduce.figure import FigureRecord
 from byheart.reproduce.making import read_record, run_sentence
+from byheart.reproduce.passes import FILE, Pass, in_words, read
 from byheart.reproduce.registry import FIGURES
 
 PAPERS = {
@@ -44,17 +45,22 @@ def read_results(folder: Path) -> list[FigureRecord]:
     return found
 
 
-def write_page(records: Sequence[FigureRecord], folder: Path) -> Path:
+def read_passes(folder: Path) -> list[Pass]:
+    """How long training took, where it was noted beside the records."""
+    return read(folder / FILE)
+
+
+def write_page(records: Sequence[FigureRecord], folder: Path, passes: Sequence[Pass] = ()) -> Path:
     """Write index.html into `folder`, under another name until it is whole."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "index.html"
     fresh = folder / ".index.html.new"
-    fresh.write_text(page(records), encoding="utf-8")
+    fresh.write_text(page(records, passes), encoding="utf-8")
     fresh.replace(path)
     return path
 
 
-def page(records: Sequence[FigureRecord]) -> str:
+def page(records: Sequence[FigureRecord], passes: Sequence[Pass] = ()) -> str:
     """The page as text."""
     body = [
         "<header><h1>What the papers' figures look like from fresh runs</h1>",
@@ -67,7 +73,7 @@ def page(records: Sequence[FigureRecord]) -> str:
         if mine:
             body.append(f"<h2>{escape(citation)}</h2>")
             body += [_section(record) for record in mine]
-    body += [_environment(records), "</main>"]
+    body += [_environment(records, passes), "</main>"]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -118,7 +124,7 @@ def _section(record: FigureRecord) -> str:
     )
 
 
-def _environment(records: Sequence[FigureRecord]) -> str:
+def _environment(records: Sequence[FigureRecord], passes: Sequence[Pass]) -> str:
     rows = "".join(
         f"<tr><td>{escape(record.figure)}</td><td>{escape(record.scale)}</td><td>{record.runs['count']:,}</td>"
         f"<td>{escape(', '.join(map(str, record.seeds)))}</td><td>{escape(', '.join(record.runs['devices']))}</td>"
@@ -129,7 +135,7 @@ def _environment(records: Sequence[FigureRecord]) -> str:
         f"<th>{word}</th>" for word in ("figure", "scale", "runs", "seeds", "device", "seconds", "versions")
     )
     return (
-        f'<h2>Environment</h2><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f'<h2>Environment</h2><p>{escape(in_words(passes))}</p><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 

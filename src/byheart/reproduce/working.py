@@ -52,9 +52,9 @@ def work(
         left = None if seconds is None else seconds - (time.monotonic() - began)
         if left is not None and left <= 0:
             told(f"{time.monotonic() - began:6.0f} s  not begun: {name}")
-            found.append(Done(name, len(_runs(group)), 0, 0, 0.0, False))
+            found.append(Done(name, len(runs_of(group)), 0, 0, 0.0, False))
             continue
-        told(f"{time.monotonic() - began:6.0f} s  begins: {name}, {len(_runs(group))} runs")
+        told(f"{time.monotonic() - began:6.0f} s  begins: {name}, {len(runs_of(group))} runs")
         done = _sweep(name, group, store, device, is_cuda, left, goes_on, on_progress or _teller(told, began))
         told(
             f"{time.monotonic() - began:6.0f} s  {'done' if done.is_complete else 'not finished'}: {name},"
@@ -75,7 +75,7 @@ def _sweep(
     goes_on: bool,
     on_progress: Callable[[Progress], None],
 ) -> Done:
-    runs = _runs(group)
+    runs = runs_of(group)
     start = time.monotonic()
     try:
         report = run_sweep(
@@ -104,7 +104,8 @@ def grouped(stages: Sequence[Stage]) -> list[tuple[str, list[Stage]]]:
     return [("; ".join(stage.name for stage in group), group) for group in groups.values()]
 
 
-def _runs(group: Sequence[Stage]) -> list[Run]:
+def runs_of(group: Sequence[Stage]) -> list[Run]:
+    """The runs of several stages, each once."""
     return list({run.key: run for stage in group for run in stage.runs}.values())
 
 

@@ -1,0 +1,56 @@
+"""How long training took, pass by pass: a line beside the store for every time a command trained into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from byheart.errors import MalformedFile
+
+FILE = "passes.jsonl"  # beside records of figures
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One time that runs were trained: wall-clock from the first stage to the last, setting up included."""
+
+    began: str
+    seconds: float
+    device: str
+    n_trained: int
+
+
+def beside(store: Path) -> Path:
+    """Where the passes of a store are noted."""
+    return store.with_name(f"{store.name}.{FILE}")
+
+
+def note(path: Path, one: Pass) -> None:
+    """Add a pass; one that trained nothing is none."""
+    if one.n_trained == 0:
+        return
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(one)) + "\n")
+
+
+def read(path: Path) -> list[Pass]:
+    """The passes noted, none where there is no file."""
+    if not path.is_file():
+        return []
+    try:
+        return [Pass(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (ValueError, TypeError) as error:
+        raise MalformedFile(f"{path} holds a line that is no pass: {error}", path=str(path)) from error
+
+
+def in_words(passes: Sequence[Pass]) -> str:
+    """The wall-clock of all passes, device by device."""
+    parts = []
+    for device in dict.fromkeys(one.device for one in passes):
+        mine = [one for one in passes if one.device == device]
+        seconds, trained = sum(one.seconds for one in mine), sum(one.n_trained for one in mine)
+        count = "one pass" if len(mine) == 1 else f"{len(mine)} passes"
+        parts.append(f"{seconds:,.0f} s on {device} ({count}, {trained:,} runs)")
+    return f"Wall-clock of all training: {'; '.join(parts)}." if parts else "No pass was noted."
