@@ -28,10 +28,12 @@ def write_all(folder: Path) -> None:
     """Write every generated part and picture into `folder`."""
     import pictures
     import reproduced
+    import retrieval_parts
 
     folder.mkdir(exist_ok=True)
     pictures.write_all(folder)
     reproduced.write(folder)
+    retrieval_parts.write(folder)
     draw_plan(folder / "plan.svg")
     for name, make in {
         "theorems.md": theorem_index,
