@@ -31,21 +31,22 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None) ->
     found = cells(records, samples)
     subsets = sorted({cell.subset for cell in found}, key=lambda s: (s.n_contexts, s.seed))
     finer = sorted({cell.width for cell in found})
-    coarse = {s: smallest_passing(found, s, WIDTHS if scale == "paper" else finer) for s in subsets}
+    paper = [s for s in subsets if s.seed == 0]  # the paper's grid has one seed, the finer search has more
+    coarse = {s: smallest_passing(found, s, WIDTHS if scale == "paper" else finer) for s in paper}
     fine = {s: smallest_passing(found, s, finer) for s in subsets}
     stored = madden_2024()
     curve = _curve(coarse)
-    line = fitted(curve, "linear")
+    line, fine_line = fitted(curve, "linear"), fitted(_curve(fine), "linear")
     same = [
         (coarse[s], row.min_hidden_width)
-        for s in subsets
+        for s in paper
         for row in stored
-        if s.seed == 0 and row.n_stories == s.n_stories and coarse[s] is not None
+        if row.n_stories == s.n_stories and coarse[s] is not None
     ]
     checks = _checks(line, same, subsets) if curve and scale == "paper" else []
     widths = sorted({width for width in coarse.values() if width is not None})
     built = closed_forms(samples, subsets)
-    flat = [s for s in subsets if s.n_stories >= 400 and s.seed == 0]
+    flat = [s for s in paper if s.n_stories >= 400]
     panel = Panel(
         "Fewest parameters within 1% of the entropy",
         "distinct contexts n",
@@ -79,11 +80,14 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None) ->
             + ("" if line is None else f" (R² {line.r_squared:.3f})")
             + f". For 400 stories and more the width is {_span(coarse, flat)} on that grid"
             + (f", {_span(fine, flat)} on the finer one" if fine != coarse else "")
-            + f". {_growth(coarse)}",
-            is_complete=all(coarse[s] is not None for s in subsets) and len(subsets) >= len(stored),
+            + f". {_growth(coarse)}"
+            + (f" {_finer(fine, fine_line)}" if fine != coarse else ""),
+            is_complete=all(width is not None for width in coarse.values()) and len(paper) >= len(stored),
         ),
         {
             "line": fit_numbers(line),
+            "line, finer": fit_numbers(fine_line),
+            "smallest width, finer, by stories": _by_stories(fine),
             "closed form": [asdict(one) for one in built],
             "subsets": [
                 {
@@ -92,7 +96,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None) ->
                     "contexts": s.n_contexts,
                     "vocabulary": s.vocab,
                     "entropy in nats": s.entropy,
-                    "smallest width": coarse[s],
+                    "smallest width": coarse.get(s),
                     "smallest width, finer": fine[s],
                     "tried": [cell.width for cell in found if cell.subset == s],
                 }
@@ -137,6 +141,26 @@ def _curve(widths: dict[Subset, int | None]) -> Points:
     ]
     pairs.sort()
     return Points(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
+
+
+def _by_stories(widths: dict[Subset, int | None]) -> dict[str, list[int | None]]:
+    """The smallest width of every seed, by number of stories."""
+    found: dict[str, list[int | None]] = {}
+    for subset, width in sorted(widths.items(), key=lambda pair: (pair[0].n_stories, pair[0].seed)):
+        found.setdefault(str(subset.n_stories), []).append(width)
+    return found
+
+
+def _finer(widths: dict[Subset, int | None], line: Fit | None) -> str:
+    """The finer search over seeds in words."""
+    said = ", ".join(
+        f"{stories}: {'/'.join('none' if width is None else str(width) for width in found)}"
+        for stories, found in _by_stories(widths).items()
+    )
+    fitting = (
+        "" if line is None else f", {spoken(line, 'slope')} parameters per context, R² {line.r_squared:.3f}"
+    )
+    return f"Finer search, smallest width by stories and seed: {said}{fitting}."
 
 
 def _bound(subsets: Sequence[Subset]) -> Series:
