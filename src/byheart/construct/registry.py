@@ -131,6 +131,8 @@ _MODULES = {
     "madden-2024-averaging": "byheart.construct.madden_2024.averaging",
     "dana-2024": "byheart.construct.dana_2024",
     "mahdavi-2023": "byheart.construct.mahdavi_2023",
+    "linear-memory": "byheart.construct.linear_memory",
+    "attention-as-mlp": "byheart.construct.attention_as_mlp",
 }
 
 

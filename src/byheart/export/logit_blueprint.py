@@ -45,6 +45,7 @@ class LogitBlueprint:
     skip: bool = True
     sees_itself: bool = True
     ragged: bool = False
+    zero_token: bool = False
 
     def size(self, name: str) -> int:
         """One of the sizes by name."""
@@ -129,6 +130,7 @@ class LogitBlueprint:
                 skip=self.skip,
                 sees_itself=self.sees_itself,
                 ragged=self.ragged,
+                zero_token=self.zero_token,
             )
         assert embedding is not None
         assert self.activation is not None
@@ -182,6 +184,7 @@ class LogitBlueprint:
             fields.boolean("skip"),
             fields.boolean("sees_itself"),
             fields.boolean("ragged"),
+            "zero_token" in fields.values and fields.boolean("zero_token"),  # absent from older folders
         )
         if sum(prod(shape) for _, shape in plan.matrices()) > MAX_ENTRIES:
             raise corrupt(fields.where, "the sizes of the architecture are impossible")
@@ -208,6 +211,7 @@ def logit_blueprint(network: LogitNetwork) -> LogitBlueprint:
             network.skip,
             network.sees_itself,
             network.ragged,
+            network.zero_token,
         )
     sizes |= {"n_tokens": network.pad, "hidden_width": network.hidden_width}
     family = "averaging-decoder"

@@ -26,6 +26,7 @@ class AttentionOnlyModule(nn.Module):
         *,
         skip: bool,
         sees_itself: bool,
+        zero_token: bool = False,
     ) -> None:
         """Wrap (tokens, positions), (query, key, value, output) and the unembedding."""
         super().__init__()
@@ -37,7 +38,7 @@ class AttentionOnlyModule(nn.Module):
             self.positions = nn.Parameter(positions)
         self.query, self.key, self.value, self.output = map(nn.Parameter, heads)
         self.unembedding = nn.Parameter(unembedding)
-        self.skip, self.sees_itself = skip, sees_itself
+        self.skip, self.sees_itself, self.zero_token = skip, sees_itself, zero_token
 
     def vectors(self, inputs: torch.Tensor) -> torch.Tensor:
         """Ids (batch, S) or vectors (batch, S, d) to x (batch, S, d)."""
@@ -56,7 +57,10 @@ class AttentionOnlyModule(nn.Module):
         if self.tokens is not None:
             filling = inputs[:, : others.shape[1]] >= self.tokens.num_embeddings
             scores = scores.masked_fill(filling.unsqueeze(1), -torch.inf)
-        return torch.softmax(scores, dim=-1) @ others
+        if not self.zero_token:
+            return torch.softmax(scores, dim=-1) @ others
+        shares = torch.softmax(torch.nn.functional.pad(scores, (0, 1)), dim=-1)
+        return shares[..., :-1] @ others
 
     def features(self, inputs: torch.Tensor) -> torch.Tensor:
         """[x_S; W_V A]: the last token and what every head makes of the sequence, (batch, d + H·d_v)."""
@@ -86,6 +90,7 @@ def to_attention_only_module(network: AttentionOnly) -> AttentionOnlyModule:
         tensor(network.unembedding),
         skip=network.skip,
         sees_itself=network.sees_itself,
+        zero_token=network.zero_token,
     )
 
 

@@ -37,7 +37,8 @@ def _kinds(network: Network) -> list[str]:
         return ["decoder", type(network.mixing).__name__, network.activation]
     seen = "all" if network.sees_itself else "others"
     lengths = "ragged" if network.ragged else "one-length"
-    return ["attention-only", "skip" if network.skip else "no-skip", seen, lengths]
+    zero = ["zero-token"] if network.zero_token else []
+    return ["attention-only", "skip" if network.skip else "no-skip", seen, lengths, *zero]
 
 
 def _kind(layer: Layer) -> str:

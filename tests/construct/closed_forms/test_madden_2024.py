@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import byheart as bh
-from byheart.construct.madden_2024.convex import regress, smallest_width
+from byheart.construct.madden_2024.associations import associate
+from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
 from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
+from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_shaped, hopeless
 from byheart.construct.madden_2024.targets import targets_of
 from byheart.construct.registry import get
 from byheart.data.documents import story_openings
@@ -60,12 +62,12 @@ def test_random_features_reach_every_distribution(
 
 @checks("MFT24-L2")
 def test_regression_comes_to_the_entropy_with_fewer_neurons_than_contexts() -> None:
-    targets = document_targets(n_documents=150, n_vocab=12)
+    targets = document_targets(n_documents=60, n_vocab=12)
     rng = np.random.default_rng(0)
     front = draw_mixing("attention", 12, targets.contexts.max_len, 16, 12, rng, activation="gelu")
     encoded = targets.contexts.padded(front.pad, front.seq_len)
-    hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), 128, rng)
-    features = features_of(with_neurons(front, hidden, bias, np.zeros((128, 12))), encoded)
+    hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), 64, rng)
+    features = features_of(with_neurons(front, hidden, bias, np.zeros((64, 12))), encoded)
     goal = 0.01 * targets.entropy_nats
     found = smallest_width(features, targets, goal, max_evaluations=800)
     assert found is not None
@@ -74,8 +76,18 @@ def test_regression_comes_to_the_entropy_with_fewer_neurons_than_contexts() -> N
     assert 0 <= targets.gap_nats(divergence) == pytest.approx(found.fit.gap_nats, rel=1e-6)
     assert found.fit.gap_nats <= goal
     assert (found.n_neurons - 1, False) in [(width, reached) for width, _, reached in found.tried]
-    # too few neurons are found to be too few
-    assert not regress(features[:, :4], targets, goal_nats=goal, max_evaluations=200).reached
+    # too few neurons are found to be too few, and convexity says so of all output matrices up to twice the size
+    few = regress(features[:, :4], targets, goal_nats=goal, max_evaluations=200)
+    assert not few.reached
+    assert few.excluded_norm > 2 * few.norm
+    assert found.narrower is not None
+    assert found.narrower.gap_nats > goal
+    # what is excluded is excluded: no output matrix of that size, drawn at random or fitted, has a smaller gap
+    other = regress(features[:, :4], targets, goal_nats=0.0, max_evaluations=400)
+    assert other.norm < few.excluded_norm
+    assert other.gap_nats > goal
+    # and a goal that can be met is not excluded
+    assert regress(features[:, :4], targets, goal_nats=1.01 * other.gap_nats, max_evaluations=400).reached
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -162,11 +174,91 @@ def test_facts_are_labels_with_a_margin() -> None:
         assert model.predict(["capital of Peru", "capital of France"]) == ["Lima", "Paris"]
 
 
-def test_convex_models_are_judged_by_their_gap() -> None:
-    data = documents(150, 12, 6, seed=0)
-    model = bh.compile(
-        data, method="madden-2024", precision="float64", solver="convex", activation="gelu", gap=0.005
+def test_few_shaped_neurons_do_what_many_random_ones_do() -> None:
+    targets = document_targets(n_documents=60, n_vocab=12)
+    front = draw_mixing(
+        "attention", 12, targets.contexts.max_len, 16, 12, np.random.default_rng(0), activation="gelu"
     )
+    encoded = targets.contexts.padded(front.pad, front.seq_len)
+    goal = 0.01 * targets.entropy_nats
+
+    def fit(n_neurons: int) -> ShapedFit:
+        return fit_shaped(
+            front,
+            encoded,
+            targets,
+            n_neurons,
+            np.random.default_rng(1),
+            goal_nats=goal,
+            max_evaluations=600,
+        )
+
+    found = fewest_shaped(fit, 8, 4, most=32)
+    assert found is not None
+    assert (found.n_neurons - 1, False) in [(width, reached) for width, _, reached in found.tried]
+    shaped = found.found
+    decoder = with_neurons(front, shaped.hidden, shaped.bias, shaped.fit.coefficients)
+    gap = targets.gap_nats(targets.divergences(decoder_logits(decoder, encoded)))
+    assert 0 < gap <= goal * (1 + 1e-6)
+    hidden, bias = draw_neurons(
+        front, mixed_contexts(front, encoded), found.n_neurons, np.random.default_rng(1)
+    )
+    random = features_of(with_neurons(front, hidden, bias, np.zeros((found.n_neurons, 12))), encoded)
+    assert regress(random, targets, goal_nats=goal, max_evaluations=300).gap_nats > 5 * goal
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most"), [(0, 1, 64), (3, 5, 64), (20, 40, 64), (30, 31, 64), (5, 13, 13)]
+)
+@pytest.mark.parametrize("least", [1, 4, 13, 33])
+def test_a_search_ends_where_one_fewer_fails(low: int, high: int, most: int, least: int) -> None:
+    none = np.zeros((0, 0))
+
+    def fit(width: int) -> ShapedFit:
+        return ShapedFit(
+            none, np.zeros(0), Regression(none, none, 1.0 / width, 1, width >= least, 0.0, 0.0), 1
+        )
+
+    found = fewest_shaped(fit, high, low, most=most)
+    if least > most:
+        assert found is None
+        return
+    assert found is not None
+    assert found.n_neurons == least
+    fitted = {width for width, _, _ in found.tried}
+    assert least in fitted
+    assert least - 1 in fitted or least == 1
+
+
+def test_a_loss_that_falls_fast_enough_is_not_given_up() -> None:
+    falling = [0.9**k for k in range(20)]
+    assert not hopeless(falling, falling[-1] * 0.9**10, 11.0)
+    assert hopeless(falling, falling[-1] * 0.9**10, 9.0)
+    assert hopeless([1.0] * 20, 0.5, 1000.0)
+    assert not hopeless([1.0] * 5, 0.5, 1.0)  # too early to tell
+
+
+def test_associations_are_stored_by_fewer_neurons_and_all_of_them_settle() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(30**3)[:1500]
+    rows = np.stack([rows // 900, rows // 30 % 30, rows % 30], axis=1)
+    labels = rng.integers(0, 40, len(rows))
+    front = draw_mixing("attention", 30, 3, 16, 40, rng, precision="float32")
+    hidden, bias = draw_neurons(front, mixed_contexts(front, rows), 300, rng)
+    features = features_of(with_neurons(front, hidden, bias, np.zeros((300, 40))), rows)
+    fit = associate(features, labels, 40, rng)
+    assert fit.unsettled == 0
+    logits = decoder_logits(with_neurons(front, hidden, bias, fit.coefficients), rows)
+    assert (logits.argmax(axis=1) == labels).all()
+    # ten neurons cannot, and say so
+    few = associate(features[:, :10], labels, 40, rng, max_passes=5.0)
+    assert few.unsettled > 0
+
+
+def test_convex_models_are_judged_by_their_gap() -> None:
+    data = documents(60, 12, 6, seed=0)
+    given = {"method": "madden-2024", "precision": "float64", "solver": "convex", "activation": "gelu"}
+    model = bh.compile(data, hidden_width=16, gap=0.005, **given)  # type: ignore[arg-type]
     assert model.certificate is not None
     assert model.certificate.distribution is not None
     found = model.certificate.distribution

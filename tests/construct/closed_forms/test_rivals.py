@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import byheart as bh
-from byheart.construct.attention_as_mlp import GELU_SLOPE, RELU_ERROR, heads_for_layer, with_flag
-from byheart.construct.linear_memory import hebbian, pseudo_inverse, random_embeddings, regression
+from byheart.construct.attention_as_mlp.heads import GELU_SLOPE, RELU_ERROR, heads_for_layer, with_flag
+from byheart.construct.linear_memory.memories import hebbian, pseudo_inverse, random_embeddings, regression
 from byheart.construct.mahdavi_2023.size import capacity, heads_for, shared_context_capacity
 from byheart.construct.mahdavi_2023.theorem import patterns
 from byheart.construct.registry import get

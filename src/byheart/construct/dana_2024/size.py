@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from byheart.construct.float_sizes import count_of, float_size
 from byheart.construct.registry import Method, Statistics, deferred
 from byheart.errors import AssumptionViolated
-from byheart.network.counting import FLOAT_BITS, Size
+from byheart.network.counting import Size
 
 NAME = "dana-2024"
 HEAD_DIM = 4
@@ -27,7 +28,10 @@ def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int |
 
 
 def size_of(statistics: Statistics) -> Size:
-    """The size of mode `theorem` by default, if there are as many different last tokens as dimensions."""
+    """The size of mode `theorem` by default, if there are as many different last tokens as dimensions.
+
+    Where building has settled otherwise (`Construction.statistics`), the size of what it built.
+    """
     if statistics.vocab is None:
         raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
     is_distribution = statistics.task == "distribution"
@@ -35,12 +39,11 @@ def size_of(statistics: Statistics) -> Size:
     n_sequences = statistics.n_contexts
     if n_sequences is None:
         n_sequences = statistics.n_samples * (seq_len if is_distribution else 1)
-    dim = default_dim(statistics.task, statistics.n_classes)
-    head_dim = min(dim, HEAD_DIM)
-    n_heads = heads_needed(n_sequences, dim, head_dim)
+    dim = count_of(statistics, "dim", default_dim(statistics.task, statistics.n_classes))
+    head_dim = count_of(statistics, "head_dim", min(dim, HEAD_DIM))
+    n_heads = count_of(statistics, "heads", heads_needed(n_sequences, dim, head_dim))
     dense = dim * (seq_len + statistics.vocab + statistics.n_classes + 4 * head_dim * n_heads)
-    word = FLOAT_BITS["float64"]
-    return Size(dense, dense, 1, max(dim, head_dim * n_heads), word, word * dense)
+    return float_size(statistics, dense, 1, max(dim, head_dim * n_heads))
 
 
 METHOD = Method(

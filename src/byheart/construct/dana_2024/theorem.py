@@ -15,6 +15,7 @@ from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_co
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
 from byheart.construct.dana_2024.size import HEAD_DIM, NAME, default_dim, heads_needed
 from byheart.construct.dana_2024.solving import interpolate
+from byheart.construct.float_sizes import measured
 from byheart.construct.madden_2024.targets import Targets, targets_of
 from byheart.construct.madden_2024.theorem import ALLOWED_DIVERGENCE, MARGIN
 from byheart.construct.registry import Assumption, Construction, statistics_of
@@ -113,7 +114,13 @@ def memorise(
         ),
         theorem_size=_theorem_size(data, network, n_sequences),
         notes={**notes, "n_contexts": n_sequences},
-        statistics=replace(statistics_of(data), n_contexts=n_sequences),
+        statistics=measured(
+            replace(statistics_of(data), n_contexts=n_sequences),
+            network,
+            dim=network.dim,
+            head_dim=network.head_dim,
+            heads=network.n_heads,
+        ),
     )
 
 

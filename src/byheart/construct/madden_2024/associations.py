@@ -99,7 +99,7 @@ def _sweep(
 ) -> torch.Tensor:
     """One pass over `rows` in batches, changing `matrix` in place; the share of the label of each row, 1 for other rows."""
     shares = torch.ones(len(phi), device=phi.device)
-    for batch in torch.split(rows, BATCH if rate else 16 * BATCH):  # type: ignore[no-untyped-call]
+    for batch in torch.split(rows, BATCH if rate else 16 * BATCH):
         x, labels = phi[batch], wanted[batch].unsqueeze(1)
         error = torch.softmax(x @ matrix, dim=1)
         shares[batch] = error.gather(1, labels).squeeze(1)

@@ -16,6 +16,7 @@ from byheart.theorems import realises
 HISTORY = 20
 EVALUATIONS_A_ROUND = 25
 DEFAULT_EVALUATIONS = 3000
+EXCLUDED = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class Regression:
     whitened      the same in those of the orthonormal features, to start a wider fit from
     gap_nats      loss minus entropy, a total over all predictions
     reached       whether the goal was met
+    norm          Frobenius norm of `whitened`: the root mean square, over contexts, of the length of the logits
+    excluded_norm by convexity no output matrix of a norm below this meets the goal; 0 where it was met
     """
 
     coefficients: Float[np.ndarray, "n_neurons n_outputs"]
@@ -33,6 +36,8 @@ class Regression:
     gap_nats: float
     evaluations: int
     reached: bool
+    norm: float
+    excluded_norm: float
 
 
 class _Loss:
@@ -75,6 +80,7 @@ def regress(
     goal_nats: float,
     max_evaluations: int = DEFAULT_EVALUATIONS,
     start: Float[np.ndarray, "n_started n_outputs"] | None = None,
+    start_from: Float[np.ndarray, "n_neurons n_outputs"] | None = None,
     until_right: bool = False,
     device: str = "cpu",
     dtype: torch.dtype = torch.float64,
@@ -83,7 +89,8 @@ def regress(
 
     Convex, so there is one minimum; L-BFGS on orthonormal features (QR), where it is best conditioned. With
     `until_right` it stops once the likeliest token of every context is one that follows it.
-    `start` begins from a fit with the first few of these features.
+    `start` begins from the whitened fit with the first few of these features, `start_from` from an output matrix.
+    It ends early once the goal is excluded for every output matrix up to `EXCLUDED` times the norm it has.
     """
     q, r = torch.linalg.qr(torch.from_numpy(features).to(device, dtype))
     scale = float(len(features)) ** 0.5
@@ -93,17 +100,33 @@ def regress(
     point = torch.zeros(features.shape[1], targets.n_outputs, device=device, dtype=dtype)
     if start is not None:
         point[: len(start)] = torch.from_numpy(start).to(device, dtype)
+    elif start_from is not None:
+        point = r @ torch.from_numpy(start_from).to(device, dtype)
     goal = goal_nats / loss.total
     best, spent, reached = point.clone(), 0, False
-    for value, current, evaluations in _descent(loss, point, max_evaluations):
-        best, spent = current, evaluations
-        reached = loss.all_right if until_right else value <= goal
-        if reached:
-            break
-    final = float(loss(best)[0]) * loss.total
+    with single_thread(loss.features.numel() * point.shape[1]):
+        for value, current, evaluations in _descent(loss, point, max_evaluations):
+            best, spent = current, evaluations
+            reached = loss.all_right if until_right else value <= goal
+            if reached or (
+                not until_right and _excluded(loss, current, goal) > EXCLUDED * float(current.norm())
+            ):
+                break
+        final = float(loss(best)[0]) * loss.total
+        excluded = 0.0 if reached or until_right else _excluded(loss, best, goal)
+    norm = float(best.norm())
     whitened = best.cpu().double()
     coefficients = torch.linalg.lstsq(r.cpu().double(), whitened, driver="gelsd").solution
-    return Regression(coefficients.numpy(), whitened.numpy(), final, spent, bool(reached))
+    return Regression(
+        coefficients.numpy(), whitened.numpy(), final, spent, bool(reached), norm, max(excluded, 0.0)
+    )
+
+
+def _excluded(loss: _Loss, point: torch.Tensor, goal: float) -> float:
+    """The norm below which no V' meets the goal: f(V') >= f(V) + ⟨g, V' - V⟩ >= f(V) - ⟨g, V⟩ - |g||V'|."""
+    value, gradient = loss(point)
+    size = float(gradient.norm())
+    return (float(value) - float((gradient * point).sum()) - goal) / size if size else float("inf")
 
 
 def _descent(
@@ -131,8 +154,7 @@ def _descent(
         return value
 
     while spent < max_evaluations:
-        with single_thread(loss.features.numel() * point.shape[1]):
-            optimiser.step(closure)  # type: ignore[no-untyped-call]
+        optimiser.step(closure)  # type: ignore[no-untyped-call]
         with torch.no_grad():
             current = variable.detach().clone()
             value = float(loss(current)[0])
@@ -144,10 +166,11 @@ def _descent(
 
 @dataclass(frozen=True, eq=False)
 class SmallestWidth:
-    """The result of a bisection: `fit` has `n_neurons`; one neuron fewer was not found to be enough."""
+    """The result of a bisection: `fit` has `n_neurons`; `narrower` has one fewer and misses the goal (None for 0)."""
 
     n_neurons: int
     fit: Regression
+    narrower: Regression | None
     tried: tuple[tuple[int, float, bool], ...]  # (neurons, gap in nats, reached)
 
 
@@ -162,11 +185,13 @@ def smallest_width(
 ) -> SmallestWidth | None:
     """The fewest of the first features that reach the goal, by bisection; None if all of them do not.
 
-    More features never hurt, so bisection is right up to what `max_evaluations` can reach: a width counts as too
-    small when the fit runs out of them. A wider fit starts from the best narrower one.
+    More features never hurt, so bisection is right up to what `max_evaluations` can reach: a width counts as too small
+    when the goal is excluded (`Regression.excluded_norm`) or the fit runs out of evaluations. A wider fit starts from
+    the best narrower one.
     """
     low, high = 0, features.shape[1]
     best: Regression | None = None
+    failed: Regression | None = None
     start: np.ndarray | None = None
     tried: list[tuple[int, float, bool]] = []
     width = high
@@ -185,11 +210,11 @@ def smallest_width(
         elif width == features.shape[1]:
             return None
         else:
-            low, start = width, fit.whitened
+            low, start, failed = width, fit.whitened, fit
         if progress is not None:
             progress(len(tried), len(tried) + max(high - low, 1).bit_length())
         if high - low <= 1:
             break
         width = (low + high) // 2
     assert best is not None
-    return SmallestWidth(high, best, tuple(tried))
+    return SmallestWidth(high, best, failed, tuple(tried))

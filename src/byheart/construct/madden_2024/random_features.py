@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from byheart.construct.madden_2024.mixing import mixed_contexts, with_neurons
+from byheart.construct.madden_2024.size import neurons_for
 from byheart.network.decoder import Decoder
 from byheart.network.decoder_module import run_in_batches, to_decoder_module
 from byheart.network.floats import DTYPES
@@ -16,10 +17,6 @@ from byheart.theorems import realises
 SPREAD = 10.0
 """Standard deviation of pre-activations. Small ones, as in the printed recipe, make the features nearly polynomial and
 the matrix singular in floats; at 10 neurons are nearly steps in random directions."""
-
-OVERSAMPLING = {"float64": 1.0, "float32": 1.25}
-"""Neurons per context: as the theorem has it, and with a quarter more, which keeps the output matrix small enough
-for float32."""
 
 REFINEMENTS = 2
 
@@ -84,14 +81,14 @@ def solve_by_random_features(
     """Give every context its row of `logits` by solving for the output matrix.
 
     Source:     MFT24, the algorithm after Theorem 5: sample, scale, solve for V.
-    Assumes:    at least as many neurons as contexts (default: `OVERSAMPLING` times as many).
+    Assumes:    at least as many neurons as contexts (default: `neurons_for`).
     Guarantee:  up to the residual that is returned. For float32 the system is that of the rounded hidden weights.
     Departs:    pre-activations of standard deviation `spread` with free biases, instead of a small ε and b = η·1.
                 Square systems by LU, others by QR for the solution of least norm; each refined.
     """
     n_contexts = len(encoded)
     if n_neurons is None:
-        n_neurons = int(np.ceil(OVERSAMPLING[front.precision] * n_contexts))
+        n_neurons = neurons_for(n_contexts, front.precision)
     assert n_neurons >= n_contexts
     hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng, spread=spread)
     neurons = with_neurons(front, hidden, bias, np.zeros((n_neurons, logits.shape[1])))

@@ -10,14 +10,16 @@ import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
-from byheart.construct.madden_2024.convex import regress, smallest_width
+from byheart.construct.float_sizes import measured
+from byheart.construct.madden_2024.convex import Regression, SmallestWidth, regress, smallest_width
 from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.random_features import (
     draw_neurons,
     features_of,
     solve_by_random_features,
 )
-from byheart.construct.madden_2024.size import METHOD_NAMES, Kind
+from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_shaped
+from byheart.construct.madden_2024.size import DIM, METHOD_NAMES, Kind
 from byheart.construct.madden_2024.steps import solve_by_steps
 from byheart.construct.madden_2024.targets import Targets, targets_of
 from byheart.construct.registry import Assumption, Construction, statistics_of
@@ -37,8 +39,9 @@ ALLOWED_DIVERGENCE = 1e-3
 ALLOWED_GAP = 0.01
 """Share of the entropy that MFT24's experiment allows as gap; the convex solver's default goal."""
 
-DIM = 16
 DRAWS = 8
+FIRST_WIDTH = 64
+"""Where the search for the fewest neurons begins."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Choices:
     dim, n_heads  embedding dimension and heads; steps have one of each
     hidden_width  neurons; None for as many as contexts, or for the convex solver the fewest that reach the goal
     gap           convex: the share of the entropy that may be left
+    neurons       convex: `shaped` to the data before the convex fit, or left as `random` as they are drawn
     """
 
     precision: Literal["float64", "float32"] = "float64"
@@ -60,6 +64,7 @@ class Choices:
     hidden_width: int | None = None
     margin: float | None = None
     gap: float = ALLOWED_GAP
+    neurons: Literal["shaped", "random"] = "shaped"
 
     @staticmethod
     def of(method: str, options: Mapping[str, object]) -> Choices:
@@ -71,7 +76,11 @@ class Choices:
                 f"{method} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}."
             )
         given: dict[str, Any] = dict(options)
-        for name, allowed in (("solver", get_args(Solver)), ("activation", get_args(Activation))):
+        for name, allowed in (
+            ("solver", get_args(Solver)),
+            ("activation", get_args(Activation)),
+            ("neurons", ("shaped", "random")),
+        ):
             if name in given and given[name] not in allowed:
                 raise UsageError(f"{name} is {given[name]!r}; choose one of {', '.join(allowed)}.")
         choices = Choices(**given)
@@ -128,7 +137,13 @@ def memorise(
         ),
         theorem_size=_theorem_size(kind, decoder, n_contexts),
         notes={**notes, "n_contexts": n_contexts, "margin": margin},
-        statistics=replace(statistics_of(data), n_contexts=n_contexts),
+        statistics=measured(
+            replace(statistics_of(data), n_contexts=n_contexts),
+            decoder,
+            dim=decoder.dim,
+            neurons=decoder.hidden_width,
+            heads=choices.n_heads if decoder.dim > 1 else 1,
+        ),
     )
 
 
@@ -222,28 +237,93 @@ def _by_regression(
     goal = choices.gap * targets.entropy_nats
     if goal <= 0:  # one continuation each: what guessing costs stands in for the entropy
         goal = choices.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
-    n_neurons = choices.hidden_width or 64
+    solve = _with_shaped_neurons if choices.neurons == "shaped" else _with_random_neurons
+    decoder, fit, notes = solve(front, encoded, choices.hidden_width, targets, goal, rng, progress)
+    if not fit.reached:
+        raise AssumptionViolated(
+            f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, above the {goal:.4g} asked for.\n"
+            "  Give a larger hidden_width or gap, or leave hidden_width out.",
+            gap=fit.gap_nats,
+            goal=goal,
+        )
+    return decoder, {"solver": "convex", "neurons": choices.neurons, "gap_nats": fit.gap_nats, **notes}
+
+
+Regressed = tuple[Decoder, Regression, dict[str, Any]]
+
+
+def _with_shaped_neurons(
+    front: Decoder,
+    encoded: np.ndarray,
+    hidden_width: int | None,
+    targets: Targets,
+    goal: float,
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> Regressed:
+    seed = int(rng.integers(2**63))
+    done = 0
+
+    def fit(n_neurons: int) -> ShapedFit:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, done + 1)
+        return fit_shaped(front, encoded, targets, n_neurons, np.random.default_rng(seed), goal_nats=goal)
+
+    notes: dict[str, Any] = {}
+    if hidden_width is not None:
+        found = fit(hidden_width)
+    else:
+        search = fewest_shaped(fit, min(FIRST_WIDTH, len(targets)), most=2 * len(targets) + 2)
+        if search is None:
+            raise AssumptionViolated(
+                f"{2 * len(targets) + 2} neurons do not reach a gap of {goal:.4g} nats.\n  Give a larger gap, or another solver."
+            )
+        found = search.found
+        # each width with the gap it left: the one below the least misses the goal for this seed and this solver
+        notes["tried"] = [[width, gap, reached] for width, gap, reached in search.tried]
+    decoder = with_neurons(front, found.hidden, found.bias, found.fit.coefficients)
+    return decoder, found.fit, {**notes, "evaluations": found.evaluations}
+
+
+def _with_random_neurons(
+    front: Decoder,
+    encoded: np.ndarray,
+    hidden_width: int | None,
+    targets: Targets,
+    goal: float,
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> Regressed:
+    n_neurons = hidden_width or FIRST_WIDTH
+    notes: dict[str, Any] = {}
     while True:
         hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng)
-        neurons = with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs)))
-        features = features_of(neurons, encoded)
-        if choices.hidden_width is not None:
+        features = features_of(
+            with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs))), encoded
+        )
+        if hidden_width is not None:
             fit = regress(features, targets, goal_nats=goal)
             break
         found = smallest_width(features, targets, goal, progress=progress)
         if found is not None:
             fit, n_neurons = found.fit, found.n_neurons
+            notes = {"tried": [list(row) for row in found.tried], **_narrower(found)}
             break
         n_neurons *= 2
-    if not fit.reached:
-        raise AssumptionViolated(
-            f"{n_neurons} neurons leave a gap of {fit.gap_nats:.4g} nats, above the {goal:.4g} asked for.\n"
-            "  Give a larger hidden_width or gap, or leave hidden_width out.",
-            gap=fit.gap_nats,
-            goal=goal,
-        )
     decoder = with_neurons(front, hidden[:, :n_neurons], bias[:n_neurons], fit.coefficients)
-    return decoder, {"solver": "convex", "gap_nats": fit.gap_nats, "evaluations": fit.evaluations}
+    return decoder, fit, {**notes, "evaluations": fit.evaluations}
+
+
+def _narrower(found: SmallestWidth) -> dict[str, Any]:
+    """What is known of one neuron fewer: no output matrix with logits below a size reaches the goal."""
+    if found.narrower is None:
+        return {}
+    return {
+        "narrower_gap_nats": found.narrower.gap_nats,
+        "narrower_excluded_norm": found.narrower.excluded_norm,
+    }
 
 
 def _theorem_size(kind: Kind, decoder: Decoder, n_contexts: int) -> TheoremSize:

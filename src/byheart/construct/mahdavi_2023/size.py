@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from byheart.construct.float_sizes import count_of, float_size
 from byheart.construct.registry import Method, Statistics, deferred
 from byheart.errors import AssumptionViolated
-from byheart.network.counting import FLOAT_BITS, Size
+from byheart.network.counting import Size
 
 NAME = "mahdavi-2023"
 LABEL_DIM = 2
@@ -32,17 +33,16 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
 
 
 def size_of(statistics: Statistics) -> Size:
-    """The size for d_h = min(n, d)."""
+    """The size for d_h = min(n, d), or for what building has settled (`Construction.statistics`)."""
     if statistics.dim is None or statistics.seq_len < 3 or statistics.seq_len - 1 >= statistics.dim:
         raise AssumptionViolated(
             f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label a sequence."
         )
     n_context, dim = statistics.seq_len - 1, statistics.dim
-    head_dim = min(n_context, dim)
-    n_heads = heads_for(statistics.n_samples, n_context, head_dim)
+    head_dim = count_of(statistics, "head_dim", min(n_context, dim))
+    n_heads = count_of(statistics, "heads", heads_for(statistics.n_samples, n_context, head_dim))
     dense = n_heads * (2 * head_dim * dim + LABEL_DIM * dim + LABEL_DIM**2) + LABEL_DIM * statistics.n_classes
-    word = FLOAT_BITS["float64"]
-    return Size(dense, dense, 1, max(dim, n_heads * head_dim), word, word * dense)
+    return float_size(statistics, dense, 1, max(dim, n_heads * max(head_dim, LABEL_DIM)))
 
 
 METHOD = Method(

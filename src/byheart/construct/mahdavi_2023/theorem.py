@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.encoders import circle
+from byheart.construct.float_sizes import measured
 from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, capacity, heads_for
 from byheart.construct.registry import Assumption, Construction, statistics_of
 from byheart.data.dataset import Dataset
@@ -125,7 +126,7 @@ def memorise(
             source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
         ),
         notes={"rank": found.rank, "condition": found.condition, "n_heads": n_heads, "head_dim": head_dim},
-        statistics=statistics_of(data),
+        statistics=measured(statistics_of(data), network, head_dim=head_dim, heads=n_heads),
     )
 
 

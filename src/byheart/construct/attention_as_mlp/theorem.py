@@ -1,0 +1,111 @@
+"""A hidden layer that interpolates tokens on a line, with one attention head a neuron."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.construct.attention_as_mlp.heads import HeadsAsNeurons, heads_for_layer
+from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
+from byheart.construct.dana_2024.encoders import circle
+from byheart.construct.float_sizes import measured
+from byheart.construct.madden_2024.targets import targets_of
+from byheart.construct.registry import Assumption, Construction, statistics_of
+from byheart.construct.single_items import require_one_token
+from byheart.construct.single_vectors import refuse_options
+from byheart.data.dataset import Dataset
+from byheart.errors import AssumptionViolated
+from byheart.network.architecture import Embedding
+from byheart.network.attention_only import AttentionOnly
+from byheart.network.attention_only_module import attention_only_logits
+from byheart.network.memory import Memory, Progress
+
+SLOPE = 40.0
+"""β: on whole numbers SiLU(βx)/β is ReLU(x) to the last bit of float64, since sigmoid(40) rounds to 1 and e^-40·x is lost."""
+
+
+def memorise(
+    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
+) -> Construction:
+    """Compile associations of single tokens into one layer of attention, one head a token.
+
+    Source:     Huben & Morris (2023): a head of size 1 that sees its own token and a zero vector computes
+                sigmoid(v·x)·(v·x) = SiLU(v·x), so a hidden layer of m neurons is m heads.
+    Assumes:    one token a sample. Token i stands at i on a line.
+    Guarantee:  the broken line through the labels' points on a circle (Proposition 3 of DPC24), up to rounding; the native forward
+                pass decides, and what is wrong is refused.
+    Size:       `size_of`: n heads for n tokens.
+    Departs:    the zero vector is the one attention adds itself (`zero_token`), not a token of the sequence.
+    """
+    refuse_options(NAME, {name: value for name, value in options.items() if name != "precision"})
+    statistics = statistics_of(data)
+    require_one_token(NAME, statistics)
+    targets = targets_of(data)
+    tokens, n_items = targets.contexts.ids, len(targets)
+    points = circle(targets.n_outputs)
+    network = _network(broken_line(tokens, points[targets.next_tokens]), targets.contexts.n_vocab, points)
+    logits = attention_only_logits(network, tokens[:, None])
+    n_wrong = int((logits.argmax(axis=1) != targets.next_tokens).sum())
+    if n_wrong:
+        raise AssumptionViolated(
+            f"{n_items} neurons on a line leave {n_wrong} labels wrong: {targets.n_outputs} labels on a circle lie closer than "
+            "the rounding of so long a sum.\n  Choose madden-2024, whose steps do not add up.",
+            wrong=n_wrong,
+        )
+    if progress is not None:
+        progress(1, 1)
+    return Construction(
+        memory=Memory(network, data.task, data.label_names, data.tokenizer, True),
+        method=NAME,
+        theorem="Huben & Morris 2023",
+        assumptions=(Assumption("one token a sample", True, f"{n_items} tokens"),),
+        theorem_size=TheoremSize(
+            name="one head a neuron",
+            statement="3 d + d_out numbers a head, n heads",
+            width=n_items,
+            depth=1,
+            parameters=n_items * (3 * DIM + LABEL_DIM),
+            weight_bits=0,
+            assumptions=("a zero vector that every token sees",),
+            source="Huben & Morris 2023",
+        ),
+        notes={"n_contexts": n_items, "n_heads": network.n_heads, "slope": SLOPE},
+        statistics=measured(replace(statistics, n_contexts=n_items), network),
+    )
+
+
+def broken_line(
+    tokens: Int[np.ndarray, " n_items"], values: Float[np.ndarray, "n_items label_dim"]
+) -> HeadsAsNeurons:
+    """Heads whose sum passes through `values` at the whole numbers `tokens`: a constant one, and one where each piece begins."""
+    order = np.argsort(tokens)
+    x, y = tokens[order].astype(np.float64), values[order]
+    slopes = np.diff(y, axis=0) / np.diff(x)[:, None]
+    turns = np.diff(slopes, axis=0, prepend=0.0) if len(slopes) else slopes
+    hidden = np.concatenate([[0.0], np.ones(len(turns))])[None, :]
+    bias = np.concatenate([[1.0], -x[:-1]])
+    return heads_for_layer(hidden, bias, np.concatenate([y[:1], turns]), slope=SLOPE)
+
+
+def _network(
+    heads: HeadsAsNeurons, n_vocab: int, points: Float[np.ndarray, "n_outputs label_dim"]
+) -> AttentionOnly:
+    """Token t is (t, 1); a head asks v·x of the constant 1, so its own score is v·x, and that of the zero vector 0."""
+    n_heads = len(heads.directions)
+    places = np.stack([np.arange(n_vocab, dtype=np.float64), np.ones(n_vocab)], axis=1)
+    constant = np.tile(np.array([[[0.0, 1.0]]]), (n_heads, 1, 1))
+    return AttentionOnly(
+        Embedding(places, np.zeros((1, DIM))),
+        heads.directions[:, None, :].copy(),
+        constant,
+        heads.directions[:, None, :].copy(),
+        heads.outputs[:, :, None].copy(),
+        points,
+        1,
+        skip=False,
+        zero_token=True,
+    )

@@ -1,0 +1,5 @@
+"""Linear associative memories (Cabannes et al. 2024): argmax_y u_y·W e_x, with one d × d matrix for N associations."""
+
+from byheart.construct.linear_memory.size import METHOD
+
+__all__ = ["METHOD"]
