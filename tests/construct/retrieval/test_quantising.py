@@ -72,3 +72,9 @@ def test_vectors_too_close_for_floats_are_refused() -> None:
     data = Dataset.from_arrays(near, np.arange(20) % 3)
     with pytest.raises(AssumptionViolated, match="quantiser"):
         memorise(data, {"precision": "float32"}, np.random.default_rng(0))
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_whose_projections_overflow_have_no_quantiser() -> None:
+    values = np.array([[[1e308, -1e308]], [[1.0, 2.0]]])
+    assert draw_quantiser(values, 8, 53, np.random.default_rng(0)) is None

@@ -48,7 +48,20 @@ def draw_quantiser(
     mantissa_bits: int,
     rng: np.random.Generator,
 ) -> Quantiser | None:
-    """A random quantiser whose cell borders keep away from all `values`; None if this draw has a border too near."""
+    """A random quantiser whose cell borders keep away from all `values`; None if this draw has a border too near.
+
+    Values so large that a projection overflows have none.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return _draw(values, n_bits, mantissa_bits, rng)
+
+
+def _draw(
+    values: Float[np.ndarray, "n_samples seq_len dim"],
+    n_bits: int,
+    mantissa_bits: int,
+    rng: np.random.Generator,
+) -> Quantiser | None:
     dim = values.shape[-1]
     scale = max(float(np.abs(values).max(initial=0.0)), 2.0**-500)
     directions = rng.integers(1, 1 << _DIRECTION_BITS, size=(N_PROJECTIONS, dim)).astype(np.float64)
@@ -66,7 +79,11 @@ def draw_quantiser(
     error = size * (dim + 4) * 2.0**-mantissa_bits
     sharpness = 2.0 ** np.floor(np.log2(1 / (4 * error)))
     inside = projected - lowest
-    if sharpness < 4 or float(np.abs(inside - np.rint(inside)).min()) < 2 / sharpness + error:
+    if (
+        not np.isfinite(size)
+        or sharpness < 4
+        or float(np.abs(inside - np.rint(inside)).min()) < 2 / sharpness + error
+    ):
         return None
     return Quantiser(directions, lowest, n_bits, float(sharpness))
 
