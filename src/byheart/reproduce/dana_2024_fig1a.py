@@ -56,7 +56,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             scale,
             checks,
             f"{_because(fits)} {dana.in_words(free)}",
-            is_complete=coded is not None and len(coded.x) == len(runs.HEADS),
+            is_complete=coded is not None and len(coded.x) == len(runs.thinned(runs.HEADS, scale)),
         ),
         {
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},

@@ -70,7 +70,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             scale,
             checks,
             f"Accuracy against d_h². {'; '.join(words)}. {dana.in_words(free)}",
-            is_complete=coded is not None and len(coded.x) == len(HEAD_DIMS),
+            is_complete=coded is not None and len(coded.x) == len(runs.thinned(HEAD_DIMS, scale)),
         ),
         {
             "held-out points": free,

@@ -62,7 +62,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             scale,
             checks,
             f"Slopes of accuracy in d. {'; '.join(words)}. {dana.in_words(free)}",
-            is_complete=coded is not None and len(coded.x) == len(DIMS),
+            is_complete=coded is not None and len(coded.x) == len(runs.thinned(DIMS, scale)),
         ),
         {
             "held-out points": free,

@@ -24,7 +24,7 @@ KINDS: tuple[tuple[runs.Variant, runs.How], ...] = (
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     """Heads 1, 6, ..., 26 for every d = d_h from 3 to 13, in both readings of the model."""
-    heads = runs.thinned(runs.HEADS, scale)
+    heads = runs.thinned(runs.HEADS, scale, 3)
     return runs.stages(
         "fig2b",
         scale,

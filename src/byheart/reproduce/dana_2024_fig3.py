@@ -27,7 +27,7 @@ def matched_width(dim: int, n_heads: int) -> int:
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     """Heads 1, 6, ..., 26 and MLPs of the same size, d = d_h = 7, 10, 13; at d = 10 for longer too."""
-    heads = runs.thinned(runs.HEADS, scale)
+    heads = runs.thinned(runs.HEADS, scale, 3)
 
     def both(variant: runs.Variant, seed: int, how: runs.How) -> list[runs.Run]:
         dims = DIMS[scale] if how == "adam" else (10,)

@@ -75,7 +75,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             scale,
             checks,
             "Associations gained per head, up to the first accuracy above 0.95. " + "; ".join(words) + ".",
-            is_complete=coded is not None and len(coded.x) == len(HEADS),
+            is_complete=coded is not None and len(coded.x) == len(runs.thinned(HEADS, scale)),
         ),
         {"fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()}},
         (

@@ -73,16 +73,21 @@ def run(
     )
 
 
-def thinned(values: Iterable[int], scale: Scale, keep: int = 3) -> tuple[int, ...]:
-    """All values at paper and laptop scale, at most `keep` of them, ends included, at smoke scale."""
+KEPT: dict[Scale, int] = {"smoke": 3, "laptop": 6}
+
+
+def thinned(values: Iterable[int], scale: Scale, keep: int | None = None) -> tuple[int, ...]:
+    """All values at the paper's scale; below it at most `keep` or as many as usual, ends included, evenly spread."""
     chosen = tuple(values)
-    if scale != "smoke" or len(chosen) <= keep:
+    keep = keep or KEPT.get(scale, len(chosen))
+    if scale == "paper" or len(chosen) <= keep:
         return chosen
     places = [round(i * (len(chosen) - 1) / (keep - 1)) for i in range(keep)]
     return tuple(chosen[place] for place in places)
 
 
 PRIORITIES: dict[How, int] = {"adam": 1, "one-hot": 3, "lbfgs": 5, "longer": 8}
+LEFT_OUT: dict[How, tuple[Scale, ...]] = {"longer": ("smoke", "laptop"), "one-hot": ("laptop",)}
 AS_CODED_ALONE: tuple[How, ...] = ("one-hot", "longer")  # what these show, the one reading shows
 
 
@@ -96,7 +101,7 @@ def stages(
 ) -> list[Stage]:
     """A stage for each reading of the model, trained as in the paper, then those trained in other ways."""
     ways: list[tuple[How, int]] = [("adam", priority)]
-    ways += [(how, PRIORITIES[how]) for how in others if how != "longer" or scale == "paper"]
+    ways += [(how, PRIORITIES[how]) for how in others if scale not in LEFT_OUT.get(how, ())]
     return [
         Stage(
             f"DPC24 {name}, {variant}, {how}",

@@ -116,7 +116,8 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
     for row, line in enumerate(panel.cells):
         for column, value in enumerate(line):
             if math.isfinite(value):
-                word = f"{100 * value:.2g}%" if value >= 0.001 else "<0.1%"
+                share = f"{100 * value:.0f}%" if value >= 1 else f"{100 * value:.2g}%"
+                word = share if value >= 0.001 else "<0.1%"
                 colour = "white" if value > 0.05 else "black"
                 axes.text(column, row, word, ha="center", va="center", fontsize=6, color=colour)
     figure.colorbar(image, ax=axes, shrink=0.85)

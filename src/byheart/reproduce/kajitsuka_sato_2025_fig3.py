@@ -148,7 +148,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         ),
     ]
     return Computed(
-        tuple(panels[0 if answers else 1 :]),
+        tuple(panels[0 if any(len(one.x) > 1 for one in answers) else 1 :]),
         judged(
             scale,
             checks,

@@ -168,7 +168,7 @@ def _bound(subsets: Sequence[Subset]) -> Series:
 
     chosen = [s for s in subsets if s.seed == 0]
     return Series(
-        "fewest by MFT24 Theorem 1",
+        "fewest for arbitrary next-token laws (Theorem 1)",
         "bound",
         tuple(float(s.n_contexts) for s in chosen),
         tuple(float(theorem_1_parameters(s.n_contexts, s.vocab).value) for s in chosen),
