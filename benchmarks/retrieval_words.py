@@ -61,8 +61,8 @@ def main() -> int:
                 f"{time.perf_counter() - start:.1f} s\n"
             )
             sys.stdout.flush()
-    if chosen.store is not None:
-        write_points(points, chosen.store)
+            if chosen.store is not None:
+                write_points(points, chosen.store)
     return 1 if any(point.wrong for point in points) else 0
 
 
