@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from byheart.measure.fits import Fit, between
 from byheart.measure.records import Record
 from byheart.reproduce import kajitsuka_sato_2025_runs as runs
-from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Stage
+from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Stage
 from byheart.reproduce.kajitsuka_sato_2025_trials import (
     CHOICES,
     CURVE_STYLES,
@@ -118,6 +119,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
                 for loose in [_points(fewest_blocks(mine, size_of, nearly_all_right))]
                 for x, values in zip(loose.x, loose.values, strict=True)
             },
+            "largest N up to which every seed memorised": _surely(found),
             "seeds that never memorised": n_open,
             "searches": len(found),
             "exponent, 600 to 1400": fit_numbers(small),
@@ -131,17 +133,21 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         }
         style = CURVE_STYLES[number % len(CURVE_STYLES)]
         if at:
-            answers.append(series(f"table {table}", style, at))
+            answers.append(_with_range(series(f"table {table}", style, at), at))
         losses.append(series(f"table {table}", style, least))
         words.append(
             f"table {table}: {len(found) - n_open} of {len(found)} searches ended in memorisation,"
-            f" exponent over 600 to 1400 {spoken(small, 'exponent')}, over all {spoken(whole, 'exponent')}"
+            f" of every N up to {_surely(found)}; exponent over 600 to 1400 {spoken(small, 'exponent')}, over all"
+            f" {spoken(whole, 'exponent')}"
         )
         if table != "learned":
             checks += _checks(table, small, n_open, len(found))
     panels = [
         Panel(
-            "Fewest blocks that memorise MultiNLI", "samples N", "#blocks, mean over seeds", tuple(answers)
+            "Fewest blocks that memorise MultiNLI",
+            "samples N",
+            "#blocks, mean and range over seeds",
+            tuple(answers),
         ),
         Panel(
             "Least training loss over blocks and trials", "samples N", "loss", tuple(losses), y_scale="log"
@@ -152,7 +158,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         judged(
             scale,
             checks,
-            "Power laws of the fewest blocks in N. " + "; ".join(words) + ".",
+            "Fewest blocks against N. " + "; ".join(words) + f". {_limit(numbers)}",
             is_complete=_settings(scale) <= {_setting(record) for record in records},
         ),
         numbers,
@@ -160,6 +166,20 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             *CHOICES,
             _tried(records),
         ),
+    )
+
+
+def _limit(numbers: Mapping[str, Any]) -> str:
+    """What the answers have in common, in words."""
+    answers = [
+        blocks for row in numbers.values() for values in row["fewest blocks"].values() for blocks in values
+    ]
+    ones = sum(blocks == 1 for blocks in answers)
+    return (
+        f"Of {len(answers)} searches that ended in memorisation {ones} needed one block: how many samples are memorised in 1,000"
+        " epochs grows with the width of the words' table, not with the blocks."
+        if answers and ones > len(answers) / 2
+        else ""
     )
 
 
@@ -189,6 +209,22 @@ def _points(found: Mapping[tuple[object, int], int | None]) -> Points:
         if blocks is not None:
             groups.setdefault(float(str(size)), []).append(float(blocks))
     return Points(tuple(sorted(groups)), tuple(tuple(groups[size]) for size in sorted(groups)))
+
+
+def _with_range(drawn: Series, found: Points) -> Series:
+    """Least and most over seeds instead of an interval, which for a few whole numbers says nothing."""
+    return replace(
+        drawn,
+        low=tuple(min(values) for values in found.values),
+        high=tuple(max(values) for values in found.values),
+    )
+
+
+def _surely(found: Mapping[tuple[object, int], int | None]) -> int:
+    """The largest N such that every seed of it and of every smaller one memorised; 0 where there is none."""
+    open_sizes = [int(str(size)) for (size, _), blocks in found.items() if blocks is None]
+    limit = min(open_sizes, default=None)
+    return max((int(str(size)) for size, _ in found if limit is None or int(str(size)) < limit), default=0)
 
 
 def beyond(found: Points) -> float | None:
