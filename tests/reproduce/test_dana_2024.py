@@ -7,8 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from byheart.measure.records import Run
-from byheart.reproduce import dana_2024_fig1a, dana_2024_fig2b, dana_2024_fig3, dana_2024_fig4
-from byheart.reproduce.dana_2024_runs import accuracy
+from byheart.reproduce import (
+    dana_2024_curves,
+    dana_2024_fig1a,
+    dana_2024_fig2b,
+    dana_2024_fig3,
+    dana_2024_fig4,
+)
+from byheart.reproduce.dana_2024_runs import accuracy, thinned
+from byheart.reproduce.figure import Scale
+from byheart.reproduce.points import Points
 from byheart.reproduce.published import dana_2024
 from byheart.reproduce.registry import figure_of
 from byheart.theorems import checks
@@ -159,3 +167,32 @@ def test_with_runs_missing_nothing_is_settled(name: str) -> None:
     few = [r for r in records_of(name, stored) if r.config["sizes"]["n_heads"] == 1]
     computed = figure_of(name).compute("paper", few, None)
     assert computed.verdict.outcome == "not settled"
+
+
+def test_points_that_chose_nothing_are_counted_apart_for_both_initialisations() -> None:
+    def worse_from_one_hot(run: Run) -> dict[str, float]:
+        return stored(run, 0.5 if run.model.options["initial"] == "one-hot" else 1.0)
+
+    records = records_of("dana-2024-fig1a", worse_from_one_hot)
+    close = dana_2024_fig1a.compute("paper", records).numbers["held-out points"]
+    ours, other = close["as coded"], close["as coded, one-hot initialisation"]
+    assert ours["points"] == other["points"] == 5  # six, less the one it was picked by
+    assert (ours["within 0.06"], other["within 0.06"]) == (5, 1)
+    assert other["mean difference"] < -0.1 < ours["mean difference"]
+    numbers = dana_2024_fig2b.compute("paper", records_of("dana-2024-fig2b", stored)).numbers
+    assert numbers["points at d other than 10"]["as coded"]["points"] == 60
+
+
+def test_where_there_are_fewer_points_as_many_may_miss() -> None:
+    published = Points((1, 2, 3, 4), ((0.1,), (0.2,), (0.3,), (0.4,)))
+    two = Points((1, 4), ((0.1,), (0.9,)))
+    assert dana_2024_curves.agreement(two, published, 3).holds
+    assert dana_2024_curves.agreement(two, published, 3).wanted == "at least 1 of 2"
+    assert not dana_2024_curves.agreement(Points((4,), ((0.9,),)), published, 4).holds
+
+
+@pytest.mark.parametrize(("scale", "count"), [("smoke", 3), ("laptop", 6)])
+def test_smaller_scales_keep_the_ends_of_a_grid(scale: Scale, count: int) -> None:
+    found = thinned(range(1, 11), scale)
+    assert (found[0], found[-1], len(found)) == (1, 10, count)
+    assert thinned(range(1, 11), "paper") == tuple(range(1, 11))
