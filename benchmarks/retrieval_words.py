@@ -3,7 +3,7 @@
     python benchmarks/retrieval_words.py [--samples 10000 100000] [--words 24 53 64 128 256] [--check 2000] [--store FILE]
 
 A word size of 0 means any. Of up to 10,000 samples all are answered, of more only as many as --check says: exact arithmetic is
-slow. With --store the points are written for the figure of the docs (results/retrieval-words.json).
+slow. With --store the points are written for the figure of the docs (docs/retrieval-words.json).
 """
 
 from __future__ import annotations

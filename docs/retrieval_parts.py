@@ -7,14 +7,14 @@ from pathlib import Path
 from byheart.construct.registry import Statistics, get
 from byheart.report.words import draw_words, read_points
 
-RESULTS = Path(__file__).parents[1] / "results" / "retrieval-words.json"
+RESULTS = Path(__file__).with_name("retrieval-words.json")
 SAMPLES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**9)
 
 
 def write(folder: Path) -> None:
     """Write both parts into `folder`."""
     (folder / "retrieval-sizes.md").write_text(sizes(), encoding="utf-8")
-    draw_words(read_points(RESULTS) if RESULTS.exists() else (), folder / "word-size.svg")
+    draw_words(read_points(RESULTS), folder / "word-size.svg")
 
 
 def sizes() -> str:
