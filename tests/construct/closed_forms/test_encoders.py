@@ -81,9 +81,9 @@ def test_the_best_encoder_lies_above_the_lower_bound_and_below_every_start() -> 
     p = distributions(60, 8, 0.4, 1)
     rng = np.random.default_rng(0)
     before = np.inf
-    for dim in (1, 3, 5, 7):
-        found = best_encoder(p, uniform(60), dim, rng, n_random_starts=2, max_evaluations=600)
-        assert found.divergence == min(found.by_start)
+    for dim in (1, 4, 7):
+        found = best_encoder(p, uniform(60), dim, rng, n_random_starts=1, max_evaluations=300)
+        assert found.divergence <= min(found.by_start)  # hops never lose
         assert np.linalg.matrix_rank(found.encoder.logits) <= dim
         assert rank_lower_bound(p, uniform(60), dim) <= found.divergence + 1e-12
         assert found.divergence < before

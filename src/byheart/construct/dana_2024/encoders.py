@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
-from byheart.construct.single_thread import single_thread
 from byheart.network.divergence import divergences
 from byheart.theorems import realises
 
@@ -77,9 +75,14 @@ def encoder_divergence(
     return float(weights @ found)
 
 
+HOPS = 3
+HOP_SIZE = 0.1
+"""How far a hop goes, in standard deviations of the weights."""
+
+
 @dataclass(frozen=True, eq=False)
 class BestEncoder:
-    """The best encoder found, its divergence, and that of every start (real local minima exist)."""
+    """The best encoder found, its divergence, and that of every start before any hop (real local minima exist)."""
 
     encoder: SequenceEncoder
     divergence: float
@@ -100,7 +103,8 @@ def best_encoder(
 
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  an upper bound on the least divergence; no more, since the problem is not convex. Starts: the best
-                rank-d approximation of the centred log π, and random ones.
+                rank-d approximation of the centred log π, and random ones; then a few short hops from the best of them, which
+                leave flat places and shallow minima.
     """
     log_p = np.log(probabilities)
     centred = log_p - log_p.mean(axis=1, keepdims=True)
@@ -118,43 +122,56 @@ def best_encoder(
         )
     found = [_descend(probabilities, weights, e, w, max_evaluations) for e, w in starts]
     values = [encoder_divergence(probabilities, weights, encoder.logits) for encoder in found]
-    best = int(np.argmin(values))
-    return BestEncoder(found[best], values[best], tuple(values))
+    best, least = found[int(np.argmin(values))], min(values)
+    for _ in range(HOPS):
+        e, w = (
+            part + HOP_SIZE * part.std() * rng.standard_normal(part.shape)
+            for part in (best.embeddings, best.unembedding)
+        )
+        hopped = _descend(probabilities, weights, e, w, max_evaluations)
+        value = encoder_divergence(probabilities, weights, hopped.logits)
+        if value < least:
+            best, least = hopped, value
+    return BestEncoder(best, least, tuple(values))
 
 
 def _descend(
     probabilities: np.ndarray, weights: np.ndarray, e: np.ndarray, w: np.ndarray, max_evaluations: int
 ) -> SequenceEncoder:
-    p = torch.from_numpy(np.array(probabilities))
-    c = torch.from_numpy(np.array(weights)).unsqueeze(1)
+    from scipy.optimize import minimize  # a second to import
+
     n_sequences, dim = e.shape
-    flat = torch.from_numpy(np.concatenate([e.ravel(), w.ravel()])).requires_grad_(True)
+    share = weights[:, None]
 
-    def parts(vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return vector[: n_sequences * dim].view(-1, dim), vector[n_sequences * dim :].view(-1, dim)
+    def parts(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return flat[: n_sequences * dim].reshape(-1, dim), flat[n_sequences * dim :].reshape(-1, dim)
 
-    def closure() -> torch.Tensor:
-        with torch.no_grad():
-            embeddings, unembedding = parts(flat)
-            logits = embeddings @ unembedding.T
-            log_q = torch.log_softmax(logits, dim=1)
-            error = c * (log_q.exp() - p)
-            flat.grad = torch.cat([(error @ unembedding).ravel(), (error.T @ embeddings).ravel()])
-            return -(c * p * log_q).sum()
+    def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        embeddings, unembedding = parts(flat)
+        logits = embeddings @ unembedding.T
+        logits -= logits.max(axis=1, keepdims=True)
+        q = np.exp(logits)
+        sums = q.sum(axis=1, keepdims=True)
+        q /= sums
+        loss = float((share * probabilities * (np.log(sums) - logits)).sum())
+        error = share * (q - probabilities)
+        return loss, np.concatenate([(error @ unembedding).ravel(), (error.T @ embeddings).ravel()])
 
-    optimiser = torch.optim.LBFGS(
-        [flat],
-        max_iter=max_evaluations,
-        max_eval=max_evaluations,
-        history_size=30,
-        line_search_fn="strong_wolfe",
-        tolerance_grad=1e-9,
-        tolerance_change=1e-14,
+    found = minimize(
+        loss_and_gradient,
+        np.concatenate([e.ravel(), w.ravel()]),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxcor": 12,
+            "maxfun": max_evaluations,
+            "maxiter": max_evaluations,
+            "ftol": 1e-15,
+            "gtol": 1e-9,
+        },
     )
-    with single_thread():
-        optimiser.step(closure)  # type: ignore[no-untyped-call]
-    embeddings, unembedding = parts(flat.detach())
-    return SequenceEncoder(unembedding.numpy().copy(), embeddings.numpy().copy())
+    embeddings, unembedding = parts(found.x)
+    return SequenceEncoder(unembedding.copy(), embeddings.copy())
 
 
 @realises("DPC24-P2")
