@@ -36,6 +36,7 @@ main { padding-bottom: 60px; }
 @media (max-width: 640px) {
   header, main { padding-left: 12px; padding-right: 12px; } section { padding: 14px; }
   .figure.wide svg { max-width: none; width: 900px; } th, td { padding: 6px 8px; }
+  .checks { font-size: .8rem; } .checks td { min-width: 5.6em; overflow-wrap: anywhere; padding: 5px 5px; }
 }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6e9ec; --soft: #9aa4ae; --line: #30363d; --paper: #161b22; --wash: #0d1117; --link: #6cb0f5;

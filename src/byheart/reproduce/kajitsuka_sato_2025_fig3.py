@@ -136,8 +136,8 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             answers.append(_with_range(series(f"table {table}", style, at), at))
         losses.append(series(f"table {table}", style, least))
         words.append(
-            f"table {table}: {len(found) - n_open} of {len(found)} searches ended in memorisation,"
-            f" of every N up to {_surely(found)}; exponent over 600 to 1400 {spoken(small, 'exponent')}, over all"
+            f"table {table}: {len(found) - n_open} of {len(found)} searches ended in memorisation"
+            f" (all of them up to N = {_surely(found)}), exponent over 600 to 1400 {spoken(small, 'exponent')}, over all"
             f" {spoken(whole, 'exponent')}"
         )
         if table != "learned":
