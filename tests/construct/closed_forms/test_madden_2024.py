@@ -16,6 +16,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_shaped, hopeless
 from byheart.construct.madden_2024.targets import targets_of
 from byheart.construct.registry import get
+from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.documents import story_openings
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.counting import size_of_network
@@ -309,3 +310,13 @@ def test_a_hundred_stories(shared_data: Path) -> None:
         encoded = targets.contexts.padded(front.pad, 9)
         fit = solve_by_random_features(front, encoded, targets.logits(margin), rng)
         assert targets.divergences(decoder_logits(fit.decoder, encoded)).max() < most
+
+
+def test_contexts_too_close_for_the_precision_are_refused() -> None:
+    """Averages of 1 to 12 equal tokens differ too little for float32; float64 keeps them apart."""
+    data = ADVERSARIAL["vocabulary-of-one"](0)
+    with pytest.raises(AssumptionViolated, match="of these 12 contexts wrongly in float32"):
+        bh.compile(data, method="madden-2024-averaging", precision="float32")
+    model = bh.compile(data, method="madden-2024-averaging", precision="float64")
+    assert model.certificate is not None
+    assert model.certificate.holds

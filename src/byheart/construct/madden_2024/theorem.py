@@ -26,6 +26,7 @@ from byheart.construct.registry import Assumption, Construction, statistics_of
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder import Activation, Decoder
+from byheart.network.decoder_module import decoder_logits
 from byheart.network.memory import Memory, Progress
 from byheart.theorems import realises
 
@@ -116,6 +117,8 @@ def memorise(
     margin = MARGIN[choices.precision] if choices.margin is None else choices.margin
     decoder, notes = _solved(kind, choices, targets, margin, rng, progress)
     n_contexts = len(targets)
+    if data.task == "next-token":
+        _require_right(name, decoder, targets, choices.precision)
     if data.task == "distribution":
         allowed = float("inf") if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
         notes |= {"allowed_divergence": None if np.isinf(allowed) else allowed, "allowed_gap": choices.gap}
@@ -145,6 +148,19 @@ def memorise(
             heads=choices.n_heads if decoder.dim > 1 else 1,
         ),
     )
+
+
+def _require_right(name: str, decoder: Decoder, targets: Targets, precision: str) -> None:
+    """Refuse data whose contexts lie too close for this precision: their logits come out of order."""
+    encoded = targets.contexts.padded(decoder.pad, decoder.seq_len)
+    wrong = int((decoder_logits(decoder, encoded).argmax(axis=1) != targets.next_tokens).sum())
+    if wrong:
+        finer = "precision float64, or " if precision == "float32" else ""
+        raise AssumptionViolated(
+            f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}: they lie too close after mixing.\n"
+            f"  Choose {finer}a construction that keeps them apart exactly, such as retrieval.",
+            wrong=wrong,
+        )
 
 
 def _solved(
