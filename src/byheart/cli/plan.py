@@ -71,9 +71,9 @@ def command(
         from byheart.bounds import curves
         from byheart.report.planning import draw_plan
 
-        numbers = sorted({facts, *(10**power for power in range(6, 13))})
-        plans = [plan(n, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len) for n in numbers]
-        draw_plan(curves(plans), f"A model for N facts of {value_bits} bits", figure)
+        others = {10**power for power in range(6, 13)} - {facts}
+        plans = [plan(n, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len) for n in others]
+        draw_plan(curves([found, *plans]), f"A model for N facts of {value_bits} bits", figure)
     if as_json:
         echo_json(found.to_json())
         return
