@@ -23,7 +23,7 @@ def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path}: a figure is written as one of {', '.join(SUFFIXES)}.", path=str(path))
     try:
-        from matplotlib.figure import Figure  # without pyplot, which takes as long to import as the rest to draw
+        from matplotlib.figure import Figure  # pyplot would take as long to import as all the rest
     except ImportError as error:
         raise MissingExtra("matplotlib", "figures", "Drawing a figure") from error
     figure = Figure(figsize=(9.6, 5.4))
