@@ -75,8 +75,8 @@ def encoder_divergence(
     return float(weights @ found)
 
 
-HOPS = 3
-HOP_SIZE = 0.1
+HOPS = 16
+HOP_SIZES = (1.0, 0.1)
 """How far a hop goes, in standard deviations of the weights."""
 
 
@@ -103,36 +103,47 @@ def best_encoder(
 
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  an upper bound on the least divergence; no more, since the problem is not convex. Starts: the best
-                rank-d approximation of the centred log π, and random ones; then a few short hops from the best of them, which
-                leave flat places and shallow minima.
+                rank-d approximation of the centred log π, and random ones; then, unless they agree, hops from the best so
+                far: long ones leave shallow minima, short ones flat places.
     """
-    log_p = np.log(probabilities)
+    merged, place = np.unique(
+        probabilities, axis=0, return_inverse=True
+    )  # equal rows have equal best embeddings
+    place = place.reshape(-1)
+    share = np.bincount(place, weights=weights, minlength=len(merged))
+    found: list[SequenceEncoder] = []
+    values: list[float] = []
+
+    def descend(e: np.ndarray, w: np.ndarray) -> None:
+        found.append(_descend(merged, share, e, w, max_evaluations))
+        values.append(encoder_divergence(merged, share, found[-1].logits))
+
+    log_p = np.log(merged)
     centred = log_p - log_p.mean(axis=1, keepdims=True)
-    scale = np.sqrt(weights)[:, None]
+    scale = np.sqrt(share)[:, None]
     left, sizes, right = np.linalg.svd(centred * scale, full_matrices=False)
     root = np.sqrt(sizes[:dim])
-    starts = [(left[:, :dim] * root / scale, right[:dim].T * root)]
+    descend(left[:, :dim] * root / scale, right[:dim].T * root)
     size = float(np.sqrt(np.abs(centred).mean()))
     for _ in range(n_random_starts):
-        starts.append(
-            (
-                size * rng.standard_normal((len(log_p), dim)),
-                size * rng.standard_normal((log_p.shape[1], dim)),
+        descend(*(size * rng.standard_normal((n, dim)) for n in log_p.shape))
+    by_start = tuple(values)
+    for hop in range(0 if _agree(values) else HOPS):
+        best = found[int(np.argmin(values))]
+        step = HOP_SIZES[hop % len(HOP_SIZES)]
+        descend(
+            *(
+                part + step * part.std() * rng.standard_normal(part.shape)
+                for part in (best.embeddings, best.unembedding)
             )
         )
-    found = [_descend(probabilities, weights, e, w, max_evaluations) for e, w in starts]
-    values = [encoder_divergence(probabilities, weights, encoder.logits) for encoder in found]
-    best, least = found[int(np.argmin(values))], min(values)
-    for _ in range(HOPS):
-        e, w = (
-            part + HOP_SIZE * part.std() * rng.standard_normal(part.shape)
-            for part in (best.embeddings, best.unembedding)
-        )
-        hopped = _descend(probabilities, weights, e, w, max_evaluations)
-        value = encoder_divergence(probabilities, weights, hopped.logits)
-        if value < least:
-            best, least = hopped, value
-    return BestEncoder(best, least, tuple(values))
+    best = found[int(np.argmin(values))]
+    return BestEncoder(SequenceEncoder(best.unembedding, best.embeddings[place]), min(values), by_start)
+
+
+def _agree(values: list[float]) -> bool:
+    """Whether three starts ended at the least value: then it is not a shallow one among many."""
+    return sum(value - min(values) < 1e-7 for value in values) >= 3
 
 
 def _descend(
