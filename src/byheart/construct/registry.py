@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 
@@ -100,6 +100,14 @@ class Method:
     precisions: tuple[Precision, ...]
     size_of: Callable[[Statistics], Size]
     build: Build
+
+
+def require_known(method: str, options: Mapping[str, object], known: Iterable[str]) -> None:
+    """Refuse options that `method` does not have."""
+    known = sorted(known)
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise UsageError(f"{method} has no option {', '.join(unknown)}; it has {', '.join(known)}.")
 
 
 def deferred(module: str, function: str = "memorise", **fixed: object) -> Build:

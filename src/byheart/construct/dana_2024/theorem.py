@@ -18,7 +18,7 @@ from byheart.construct.dana_2024.solving import interpolate
 from byheart.construct.float_sizes import measured
 from byheart.construct.madden_2024.targets import Targets, targets_of
 from byheart.construct.madden_2024.theorem import ALLOWED_DIVERGENCE, MARGIN
-from byheart.construct.registry import Assumption, Construction, statistics_of
+from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only import AttentionOnly
@@ -48,10 +48,7 @@ class Choices:
     @staticmethod
     def of(options: Mapping[str, object]) -> Choices:
         """Read options; `UsageError` names what is wrong with one."""
-        known = set(Choices.__dataclass_fields__)
-        unknown = sorted(set(options) - known)
-        if unknown:
-            raise UsageError(f"{NAME} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}.")
+        require_known(NAME, options, Choices.__dataclass_fields__)
         given: dict[str, Any] = dict(options)
         choices = Choices(**given)
         if choices.mode not in ("theorem", "compact"):

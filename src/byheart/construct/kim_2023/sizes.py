@@ -14,7 +14,7 @@ from byheart.network.counting import Size
 
 
 def size_of(statistics: Statistics) -> Size:
-    """The size `memorise_bysorting` builds, without building.
+    """The size `memorise_by_sorting` builds, without building.
 
     Everything is exact for the statistics a construction reports. Where only the shape of the data is known, the bits of
     tokens and contexts are taken as random data have them, the non-zero count takes the projections as full, and the bits

@@ -44,7 +44,7 @@ from byheart.network.memory import Memory, Progress
 NAME = "kim-2023"
 
 
-def memorise_bysorting(
+def memorise_by_sorting(
     data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
 ) -> Construction:
     """Compile a label for every token: n rounds find the largest word and its multiplicity, one lookup does the rest.
@@ -176,5 +176,5 @@ METHOD = Method(
     tasks=("seq-to-seq", "next-token"),
     precisions=("exact",),
     size_of=size_of,
-    build=memorise_bysorting,
+    build=memorise_by_sorting,
 )

@@ -19,7 +19,7 @@ from byheart.construct.linear_memory.memories import (
 )
 from byheart.construct.linear_memory.size import NAME
 from byheart.construct.madden_2024.targets import targets_of
-from byheart.construct.registry import Assumption, Construction, statistics_of
+from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
 from byheart.construct.single_items import require_one_token
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
@@ -48,10 +48,7 @@ class Choices:
     @staticmethod
     def of(options: Mapping[str, object]) -> Choices:
         """Read options; `UsageError` names what is wrong with one."""
-        known = set(Choices.__dataclass_fields__)
-        unknown = sorted(set(options) - known)
-        if unknown:
-            raise UsageError(f"{NAME} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}.")
+        require_known(NAME, options, Choices.__dataclass_fields__)
         given: dict[str, Any] = dict(options)
         choices = Choices(**given)
         if choices.rule is not None and choices.rule not in get_args(Rule):

@@ -22,7 +22,7 @@ from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_
 from byheart.construct.madden_2024.size import DIM, METHOD_NAMES, Kind
 from byheart.construct.madden_2024.steps import solve_by_steps
 from byheart.construct.madden_2024.targets import Targets, targets_of
-from byheart.construct.registry import Assumption, Construction, statistics_of
+from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder import Activation, Decoder
@@ -70,12 +70,7 @@ class Choices:
     @staticmethod
     def of(method: str, options: Mapping[str, object]) -> Choices:
         """Read options; `UsageError` names what is wrong with one."""
-        known = set(Choices.__dataclass_fields__)
-        unknown = sorted(set(options) - known)
-        if unknown:
-            raise UsageError(
-                f"{method} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}."
-            )
+        require_known(method, options, Choices.__dataclass_fields__)
         given: dict[str, Any] = dict(options)
         for name, allowed in (
             ("solver", get_args(Solver)),

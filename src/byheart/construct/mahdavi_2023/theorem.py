@@ -12,7 +12,7 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.encoders import circle
 from byheart.construct.float_sizes import measured
 from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, capacity, heads_for
-from byheart.construct.registry import Assumption, Construction, statistics_of
+from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import VectorSequences
 from byheart.errors import AssumptionViolated, UsageError
@@ -57,9 +57,7 @@ def memorise(
     Guarantee:  the largest logit is the right one, checked natively; the rank of Z is checked before.
     Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers a class.
     """
-    unknown = sorted(set(options) - {"head_dim", "n_heads"})
-    if unknown:
-        raise UsageError(f"{NAME} has no option {', '.join(unknown)}; it has head_dim, n_heads.")
+    require_known(NAME, options, ("head_dim", "n_heads"))
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
             f"{NAME} is for vectors with one label a sequence: its queries must be independent, and tokens repeat."
