@@ -9,16 +9,31 @@ import pytest
 from byheart.errors import MalformedFile
 from byheart.measure.store import Store
 from byheart.reproduce.forecasting import estimates
-from byheart.reproduce.passes import Pass, beside, in_words, note, read
+from byheart.reproduce.passes import Pass, beside, in_words, note, read, wall_clock
 from byheart.reproduce.working import stages_of, work
+
+
+def at(second: int) -> str:
+    return f"2026-01-01T00:{second // 60:02}:{second % 60:02}+00:00"
+
+
+def test_passes_side_by_side_count_once() -> None:
+    beside_each_other = [
+        Pass(at(10), 50.0, "GPU", 1),
+        Pass(at(0), 20.0, "GPU", 1),
+        Pass(at(15), 5.0, "GPU", 1),
+    ]
+    assert wall_clock(beside_each_other) == 60
+    assert wall_clock([*beside_each_other, Pass(at(90), 7.0, "GPU", 1)]) == 67
+    assert wall_clock([]) == 0
 
 
 def test_passes_add_up_device_by_device(tmp_path: Path) -> None:
     path = beside(tmp_path / "runs.sqlite")
     assert read(path) == []
-    for one in (Pass("a", 10.0, "GPU", 5), Pass("b", 2.5, "CPU", 1), Pass("c", 20.0, "GPU", 6)):
+    for one in (Pass(at(0), 10.0, "GPU", 5), Pass(at(5), 2.5, "CPU", 1), Pass(at(30), 20.0, "GPU", 6)):
         note(path, one)
-    note(path, Pass("d", 9.0, "GPU", 0))  # trained nothing
+    note(path, Pass(at(99), 9.0, "GPU", 0))  # trained nothing
     assert in_words(read(path)) == (
         "Wall-clock of all training: 30 s on GPU (2 passes, 11 runs); 2 s on CPU (one pass, 1 runs)."
     )

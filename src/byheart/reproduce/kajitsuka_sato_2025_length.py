@@ -125,14 +125,16 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             f"loss at {ASKED} blocks": {str(n): value for n, value in at_four.items()},
             "least loss": {str(n): min(loss(r) for r in best if length(r) == n) for n in lengths},
         }
+        tried = {n: sorted({n_blocks(r) for r in mine if length(r) == n}) for n in lengths}
+        said = ", ".join(f"n = {n:,}: {_spoken(answers[n], tried[n])}" for n in lengths)
         words.append(
-            f"m = {width}, {steps:,} epochs: fewest blocks "
-            + ", ".join(f"n = {n:,}: {_spoken(blocks)}" for n, blocks in answers.items())
+            f"m = {width}, {steps:,} epochs: fewest blocks {said}"
             + (f"; mean squared error at {ASKED} blocks " if at_four else "")
             + ", ".join(f"{value:.3f} (n = {n:,})" for n, value in at_four.items())
+            + _like_with_like(mine, lengths)
         )
         if longer == 1:
-            checks += _checks(width, answers, at_four)
+            checks += _checks(width, answers, said, at_four)
     return Computed(
         tuple(panels),
         judged(
@@ -169,13 +171,27 @@ def length(record: Record) -> int:
     return int(record.config["data"]["seq_len"])
 
 
-def _spoken(blocks: Sequence[int]) -> str:
-    return "none of those tried" if not blocks else "/".join(str(b) for b in blocks)
+def _spoken(blocks: Sequence[int], tried: Sequence[int]) -> str:
+    return "/".join(map(str, blocks)) or f"none of {', '.join(map(str, tried))}"
 
 
-def _checks(width: int, answers: dict[int, list[int]], at_four: dict[int, float]) -> list[Check]:
+def _like_with_like(records: Sequence[Record], lengths: Sequence[int]) -> str:
+    """What the trials reach that every length has; long sequences have fewer of them, so fewest blocks favour the short."""
+
+    def trial(record: Record) -> tuple[int, float, int]:
+        return n_blocks(record), record.config["training"]["learning_rate"], record.config["seed"]
+
+    shared = set.intersection(*({trial(r) for r in records if length(r) == n} for n in lengths))
+    if len(lengths) < 2 or not shared or shared == {trial(record) for record in records}:
+        return ""
+    least = [min(loss(r) for r in records if length(r) == n and trial(r) in shared) for n in lengths]
+    return f"; least error over the trials that every length has ({len(shared)} a length) " + ", ".join(
+        f"{value:.3f} (n = {n:,})" for n, value in zip(lengths, least, strict=True)
+    )
+
+
+def _checks(width: int, answers: dict[int, list[int]], said: str, at_four: dict[int, float]) -> list[Check]:
     spread = max(at_four.values()) / min(at_four.values()) if len(at_four) > 1 else float("nan")
-    said = ", ".join(f"n = {n:,}: {_spoken(blocks)}" for n, blocks in answers.items())
     fewest = [min(blocks) for blocks in answers.values() if blocks]
     same = len(fewest) == len(answers) and max(fewest) - min(fewest) <= 1
     if not fewest:

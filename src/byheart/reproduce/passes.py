@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 
 from byheart.errors import MalformedFile
@@ -45,12 +46,25 @@ def read(path: Path) -> list[Pass]:
         raise MalformedFile(f"{path} holds a line that is no pass: {error}", path=str(path)) from error
 
 
+def wall_clock(passes: Sequence[Pass]) -> float:
+    """Seconds during which at least one of the passes was at work: what ran side by side counts once."""
+    seconds, until = 0.0, 0.0
+    for began, end in sorted((start, start + one.seconds) for one in passes for start in [_moment(one)]):
+        seconds += max(0.0, end - max(began, until))
+        until = max(until, end)
+    return seconds
+
+
+def _moment(one: Pass) -> float:
+    return datetime.fromisoformat(one.began).timestamp()
+
+
 def in_words(passes: Sequence[Pass]) -> str:
     """The wall-clock of all passes, device by device."""
     parts = []
     for device in dict.fromkeys(one.device for one in passes):
         mine = [one for one in passes if one.device == device]
-        seconds, trained = sum(one.seconds for one in mine), sum(one.n_trained for one in mine)
+        seconds, trained = wall_clock(mine), sum(one.n_trained for one in mine)
         count = "one pass" if len(mine) == 1 else f"{len(mine)} passes"
         parts.append(f"{seconds:,.0f} s on {device} ({count}, {trained:,} runs)")
     return f"Wall-clock of all training: {'; '.join(parts)}." if parts else "No pass was noted."
