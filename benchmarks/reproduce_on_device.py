@@ -6,6 +6,9 @@
 The first line cuts the texts into a small file of token ids, where the texts are; the second trains, anywhere. Records go into
 OUT/runs.sqlite as they are made: the same command again goes on. `byheart reproduce --store OUT/runs.sqlite` draws them. A
 compressed copy, OUT/runs.sqlite.gz, a fifth of its size, is left for the way home.
+
+Small models leave a large GPU mostly idle. Several of these commands, each with --figures of its own and the same --out, may run
+side by side; start `nvidia-cuda-mps-control -d` before them, or they take turns.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def measure(row: Row) -> dict[str, object]:
     memory = built.memory
     chosen = np.arange(data.n_samples)[: row.check or data.n_samples]
     encoded = memory.encode(data.inputs.take(chosen))
-    outputs = run_module(memory.transformer, encoded, last_only=True, batch_size=256)  # what caches like best
+    outputs = run_module(memory.transformer, encoded, last_only=True)
     done = time.perf_counter()
     size = size_of_network(memory.network)
     assert built.statistics is not None

@@ -1,20 +1,40 @@
-"""The generated parts of the page on `retrieval`: its sizes, as `size_of` tells them, and the figure of word sizes."""
+"""The generated parts of the page on `retrieval`: its sizes, as measured and as foretold, and the figure of word sizes."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from byheart.construct.registry import Statistics, get
 from byheart.report.words import draw_words, read_points
 
 RESULTS = Path(__file__).with_name("retrieval-words.json")
+MEASURED = Path(__file__).parents[1] / "benchmarks" / "records" / "retrieval_two_cores.json"
 SAMPLES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**9)
 
 
 def write(folder: Path) -> None:
-    """Write both parts into `folder`."""
+    """Write the parts into `folder`."""
+    (folder / "retrieval-measured.md").write_text(measured(), encoding="utf-8")
     (folder / "retrieval-sizes.md").write_text(sizes(), encoding="utf-8")
     draw_words(read_points(RESULTS), folder / "word-size.svg")
+
+
+def measured() -> str:
+    """The stored rows of `benchmarks/retrieval.py`: built, then every sample answered by PyTorch."""
+    document = json.loads(MEASURED.read_text(encoding="utf-8"))
+    lines = [
+        "| facts | data | classes | precision | seed | parameters | bits per parameter | compiled in | answered | wrong |",
+        "| --- " * 10 + "|",
+    ]
+    lines += [
+        f"| {row['n_samples']:,} | {row['data']} | {row['n_classes']:,} | {row['precision']} | {row['seed']} "
+        f"| {row['parameters']:,} | {row['bits_per_parameter']:.2f} | {row['compile_s']:.2f} s, {row['compile_gb']:.2f} GB "
+        f"| {row['checked']:,} in {row['verify_s']:.0f} s | {row['wrong']} |"
+        for row in document["rows"]
+    ]
+    growth = f"From 10⁴ to 10⁶ facts the time to compile grows as N^{document['compile_growth']:.2f} (float64, grid, 16 classes)."
+    return "\n".join(lines) + f"\n\n{growth}\n"
 
 
 def sizes() -> str:

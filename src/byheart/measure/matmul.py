@@ -30,17 +30,18 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 def in_pieces(left: Tensor, right: Tensor) -> Tensor:
     """The same product as a sum over pieces of the inner dimension, all of them in one batch, and what is left over."""
-    n_batch, _, n_inner = left.shape
-    whole = n_inner // PIECE * PIECE
+    n_pieces = left.shape[2] // PIECE
+    whole = n_pieces * PIECE
 
     def cut(matrix: Tensor) -> Tensor:
-        pieces = matrix[:, :, :whole].unflatten(2, (-1, PIECE)).transpose(1, 2)
-        return pieces.reshape(-1, matrix.shape[1], PIECE)
+        n_batch, n_rows, _ = matrix.shape
+        pieces = matrix[:, :, :whole].reshape(n_batch, n_rows, n_pieces, PIECE).transpose(1, 2)
+        return pieces.reshape(n_batch * n_pieces, n_rows, PIECE)
 
     across = right.transpose(1, 2)
     products = torch.bmm(cut(left), cut(across).transpose(1, 2))
     rest = torch.bmm(left[:, :, whole:], right[:, whole:])
-    return products.unflatten(0, (n_batch, -1)).sum(1) + rest
+    return products.view(left.shape[0], n_pieces, *rest.shape[1:]).sum(1) + rest
 
 
 class _Product(torch.autograd.Function):

@@ -27,7 +27,7 @@ class FeedForwardModule(nn.Module):
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         """(batch, seq, m) to (batch, seq, m)."""
-        hidden = torch.relu(nn.functional.linear(stream, self.w1, self.b1))
+        hidden = torch.relu_(nn.functional.linear(stream, self.w1, self.b1))
         return stream + nn.functional.linear(hidden, self.w2, self.b2)
 
 
@@ -209,21 +209,27 @@ def run_module(
 ) -> np.ndarray:
     """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
 
-    batch_size: samples at a time; unless given, as many as keep the widest layer's values below 256 MB.
+    batch_size: samples at a time; unless given, as many as keep the widest layer's values below 256 MB, on a CPU 24 MB, where
+    larger blocks of memory are fetched anew for every layer.
     """
     if batch_size is None:
         widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
         widest = max([network.model_width, *widths])
-        batch_size = max(1, min(4096, (1 << 25) // (network.seq_len * widest)))
+        most = 3 << 20 if device == "cpu" else 1 << 25
+        batch_size = max(16, min(4096, most // (network.seq_len * widest)))
     module = to_module(network).to(device).eval()
-    pieces = []
+    found = np.zeros((0,))
     with torch.no_grad():
         for start in range(0, len(encoded), batch_size):
             batch = torch.from_numpy(np.array(encoded[start : start + batch_size])).to(device)
             if network.embedding is None:
                 batch = batch.to(module.w_in.dtype)
             outputs = module(batch, last_only=last_only)[:, :, 0]
-            pieces.append((outputs[:, -1] if last_only else outputs).cpu().numpy())
+            answers = (outputs[:, -1] if last_only else outputs).cpu().numpy()
+            if start == 0:
+                # One array for all: small ones kept between the large blocks that come and go make the heap grow without end.
+                found = np.empty((len(encoded), *answers.shape[1:]), dtype=answers.dtype)
+            found[start : start + batch_size] = answers
             if progress is not None:
                 progress(min(start + batch_size, len(encoded)), len(encoded))
-    return np.concatenate(pieces) if pieces else np.zeros((0,))
+    return found

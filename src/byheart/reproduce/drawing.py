@@ -92,8 +92,22 @@ def _lines(axes: Any, panel: Panel) -> None:
         axes.set_xscale("log")
     if panel.y_scale == "log":
         axes.set_yscale("log")
+    for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
+        if scale == "log":
+            _ticks(axis)
     axes.grid(alpha=0.2)
     axes.legend(frameon=False, fontsize=7.5)
+
+
+def _ticks(axis: Any) -> None:
+    """On a short logarithmic axis plain numbers at 1, 2 and 5; matplotlib's own would run into each other."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _series(axes: Any, one: Series) -> None:
