@@ -14,7 +14,7 @@ import torch
 from closed_forms_shared import SHARED, Row, random_targets, story_targets, timed
 
 from byheart.construct.madden_2024.associations import associate
-from byheart.construct.madden_2024.convex import smallest_width
+from byheart.construct.madden_2024.convex import regress, smallest_width
 from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_shaped
@@ -141,7 +141,8 @@ def training(long: bool) -> Iterator[Row]:
     for way, dim, n_neurons in (
         ("steps", 1, n_contexts),
         ("random features", 16, n_contexts),
-        ("convex, shaped", 16, 64),
+        ("convex, random neurons", 16, 384),
+        ("convex, shaped neurons", 16, 64),
     ):
         solved, seconds = timed(lambda: _solve(way, targets, vocab, n_neurons))  # noqa: B023
         gap = targets.gap_nats(
@@ -185,7 +186,14 @@ def _solve(way: str, targets: Targets, vocab: int, n_neurons: int) -> Decoder:
     front, encoded = _front(targets, vocab, rng)
     if way == "random features":
         return solve_by_random_features(front, encoded, targets.logits(40.0), rng).decoder
-    found = fit_shaped(front, encoded, targets, n_neurons, rng, goal_nats=0.01 * targets.entropy_nats)
+    goal = 0.01 * targets.entropy_nats
+    if way == "convex, random neurons":
+        hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng)
+        features = features_of(
+            with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs))), encoded
+        )
+        return with_neurons(front, hidden, bias, regress(features, targets, goal_nats=goal).coefficients)
+    found = fit_shaped(front, encoded, targets, n_neurons, rng, goal_nats=goal)
     return with_neurons(front, found.hidden, found.bias, found.fit.coefficients)
 
 

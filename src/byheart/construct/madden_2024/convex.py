@@ -17,6 +17,10 @@ HISTORY = 20
 EVALUATIONS_A_ROUND = 25
 DEFAULT_EVALUATIONS = 3000
 EXCLUDED = 2.0
+MARGIN = 12.0
+"""Logits of what follows a context, above all others, that the fit begins near."""
+
+SCALES = (0.7, 1.0, 1.4, 2.0, 2.8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +28,10 @@ class Regression:
     """Where the regression stopped.
 
     coefficients  V in the coordinates of the features
-    whitened      the same in those of the orthonormal features, to start a wider fit from
+    whitened      the same for features that are orthonormal over all predictions, to start a wider fit from
     gap_nats      loss minus entropy, a total over all predictions
     reached       whether the goal was met
-    norm          Frobenius norm of `whitened`: the root mean square, over contexts, of the length of the logits
+    norm          Frobenius norm of `whitened`: the root mean square, over predictions, of the length of the logits
     excluded_norm by convexity no output matrix of a norm below this meets the goal; 0 where it was met
     """
 
@@ -54,15 +58,12 @@ class _Loss:
         probabilities = torch.from_numpy(np.array(targets.probabilities)).to(device, dtype)
         self.mass = self.weights[self.rows] * probabilities
         self.entropy = float(-(self.mass * probabilities.log()).sum())
-        flat = self.rows * targets.n_outputs + self.columns
-        self.flat = flat
-        self.all_right = False
+        self.flat = self.rows * targets.n_outputs + self.columns
 
     def __call__(self, coefficients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         logits = self.features @ coefficients
         chosen = logits.view(-1)[self.flat]
-        largest, best = logits.max(dim=1, keepdim=True)
-        self.all_right = bool((best[self.rows, 0] == self.columns).all())
+        largest = logits.amax(dim=1, keepdim=True)
         logits -= largest
         logits.exp_()
         sums = logits.sum(dim=1, keepdim=True)
@@ -81,45 +82,64 @@ def regress(
     max_evaluations: int = DEFAULT_EVALUATIONS,
     start: Float[np.ndarray, "n_started n_outputs"] | None = None,
     start_from: Float[np.ndarray, "n_neurons n_outputs"] | None = None,
-    until_right: bool = False,
     device: str = "cpu",
-    dtype: torch.dtype = torch.float64,
 ) -> Regression:
     """Minimise the loss over the output matrix until it is within `goal_nats` of the entropy (MFT24 Lemma 2).
 
-    Convex, so there is one minimum; L-BFGS on orthonormal features (QR), where it is best conditioned. With
-    `until_right` it stops once the likeliest token of every context is one that follows it.
-    `start` begins from the whitened fit with the first few of these features, `start_from` from an output matrix.
-    It ends early once the goal is excluded for every output matrix up to `EXCLUDED` times the norm it has.
+    Convex, so there is one minimum; L-BFGS in float32, then, where that does not do, in float64. A context counts as often as it
+    occurs, so features are made orthonormal (QR) in that weighting: the curvature at equal probabilities is then the same in
+    all directions.
+    `start` begins from the whitened fit with the first few of these features, `start_from` from an output matrix, neither from
+    the least-squares fit to logits that would do. It ends early once the goal is excluded for every output matrix up to
+    `EXCLUDED` times the norm it has.
     """
-    q, r = torch.linalg.qr(torch.from_numpy(features).to(device, dtype))
+    counts = torch.from_numpy(np.array(targets.counts)).to(device, torch.float64)
+    heavy = (counts / counts.mean()).sqrt().unsqueeze(1)
+    q, r = torch.linalg.qr(heavy * torch.from_numpy(features).to(device))
     scale = float(len(features)) ** 0.5
-    q, r = q * scale, r / scale
-    loss = _Loss(q, targets)
+    q, r = scale * q / heavy, r / scale
     # what the features do not span (a neuron that is dead or repeated) is left out by the pseudo-inverse below
-    point = torch.zeros(features.shape[1], targets.n_outputs, device=device, dtype=dtype)
+    loss = _Loss(q, targets)
     if start is not None:
-        point[: len(start)] = torch.from_numpy(start).to(device, dtype)
+        point = torch.zeros(features.shape[1], targets.n_outputs, device=device, dtype=torch.float64)
+        point[: len(start)] = torch.from_numpy(start).to(device)
     elif start_from is not None:
-        point = r @ torch.from_numpy(start_from).to(device, dtype)
-    goal = goal_nats / loss.total
-    best, spent, reached = point.clone(), 0, False
+        point = r @ torch.from_numpy(start_from).to(device)
+    else:
+        point = _least_squares(loss, targets)
+    goal, spent = goal_nats / loss.total, 0
     with single_thread(loss.features.numel() * point.shape[1]):
-        for value, current, evaluations in _descent(loss, point, max_evaluations):
-            best, spent = current, evaluations
-            reached = loss.all_right if until_right else value <= goal
-            if reached or (
-                not until_right and _excluded(loss, current, goal) > EXCLUDED * float(current.norm())
+        for each in (_Loss(q.float(), targets), loss):
+            before = spent
+            for current, evaluations in _descent(
+                each, point.to(each.features.dtype), max_evaluations - before, goal
             ):
+                point, spent = current.double(), before + evaluations
+                if _excluded(each, current, goal) > EXCLUDED * float(current.norm()):
+                    break
+            value = float(loss(point)[0])
+            excluded = 0.0 if value <= goal else _excluded(loss, point, goal)
+            norm = float(point.norm())
+            if value <= goal or excluded > EXCLUDED * norm:
                 break
-        final = float(loss(best)[0]) * loss.total
-        excluded = 0.0 if reached or until_right else _excluded(loss, best, goal)
-    norm = float(best.norm())
-    whitened = best.cpu().double()
-    coefficients = torch.linalg.lstsq(r.cpu().double(), whitened, driver="gelsd").solution
+    whitened = point.cpu()
+    coefficients = torch.linalg.lstsq(r.cpu(), whitened, driver="gelsd").solution
     return Regression(
-        coefficients.numpy(), whitened.numpy(), final, spent, bool(reached), norm, max(excluded, 0.0)
+        coefficients.numpy(),
+        whitened.numpy(),
+        value * loss.total,
+        spent,
+        value <= goal,
+        norm,
+        max(excluded, 0.0),
     )
+
+
+def _least_squares(loss: _Loss, targets: Targets) -> torch.Tensor:
+    """V of the least squares Σ_i c_i |Q_i V - logits_i|², at the best of a few scales; Q is orthonormal in these weights."""
+    logits = torch.from_numpy(targets.logits(MARGIN)).to(loss.features)
+    point = loss.features.T @ (loss.weights.unsqueeze(1) * logits)
+    return min((scale * point for scale in SCALES), key=lambda each: float(loss(each)[0]))
 
 
 def _excluded(loss: _Loss, point: torch.Tensor, goal: float) -> float:
@@ -129,10 +149,14 @@ def _excluded(loss: _Loss, point: torch.Tensor, goal: float) -> float:
     return (float(value) - float((gradient * point).sum()) - goal) / size if size else float("inf")
 
 
+class _Reached(Exception):
+    """The goal is met at the point just evaluated."""
+
+
 def _descent(
-    loss: _Loss, point: torch.Tensor, max_evaluations: int
-) -> Iterator[tuple[float, torch.Tensor, int]]:
-    """L-BFGS with a strong Wolfe line search: (loss, point, evaluations so far) after every few evaluations."""
+    loss: _Loss, point: torch.Tensor, max_evaluations: int, goal: float
+) -> Iterator[tuple[torch.Tensor, int]]:
+    """L-BFGS with a strong Wolfe line search: (point, evaluations so far) every few evaluations, and where the goal is met."""
     variable = point.clone().requires_grad_(True)
     optimiser = torch.optim.LBFGS(
         [variable],
@@ -151,14 +175,19 @@ def _descent(
         with torch.no_grad():
             value, gradient = loss(variable)
             variable.grad = gradient
+        if float(value) <= goal:
+            raise _Reached
         return value
 
     while spent < max_evaluations:
-        optimiser.step(closure)  # type: ignore[no-untyped-call]
-        with torch.no_grad():
-            current = variable.detach().clone()
-            value = float(loss(current)[0])
-        yield value, current, spent
+        try:
+            optimiser.step(closure)  # type: ignore[no-untyped-call]
+        except _Reached:
+            yield variable.detach().clone(), spent
+            return
+        current = variable.detach().clone()
+        value = float(loss(current)[0])
+        yield current, spent
         if not value < last:  # no progress left in floats
             return
         last = value
