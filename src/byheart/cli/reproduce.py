@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 
 from byheart.cli.options import output_options
 from byheart.cli.output import echo_json, show_table
+from byheart.cli.progress import watched
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
 if TYPE_CHECKING:
@@ -178,11 +180,9 @@ def _forecast(
     from byheart.measure.store import Store
     from byheart.reproduce.forecasting import estimates
 
-    if path.exists():
-        with Store(path) as store:
-            found = estimates(names, scale, samples, store, device=device)
-    else:
-        found = estimates(names, scale, samples, None, device=device)
+    with watched() as report, ExitStack() as stack:
+        store = stack.enter_context(Store(path)) if path.exists() else None
+        found = estimates(names, scale, samples, store, device=device, progress=report)
     if as_json:
         echo_json({"scale": scale, "figures": [asdict(one) for one in found]})
         return

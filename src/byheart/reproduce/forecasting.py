@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from byheart.measure.devices import BEST_STACK, choose_device, device_name, free_bytes
@@ -27,13 +27,21 @@ class Estimate:
 
 
 def estimates(
-    names: Sequence[str], scale: Scale, samples: Samples | None, store: Store | None, *, device: str = "auto"
+    names: Sequence[str],
+    scale: Scale,
+    samples: Samples | None,
+    store: Store | None,
+    *,
+    device: str = "auto",
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Estimate]:
     """One estimate per figure, from a few steps of every stack; runs shared with an earlier figure count once."""
     chosen = choose_device(device)
     seen: set[str] = set()
     found = []
-    for name in names:
+    for done, name in enumerate(names):
+        if progress is not None:
+            progress("timing a few steps of every stack", done, len(names))
         n_runs = n_stored = n_stacks = 0
         seconds = 0.0
         for _, group in grouped(stages_of([name], scale, samples)):
