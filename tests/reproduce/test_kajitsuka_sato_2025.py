@@ -105,6 +105,17 @@ def test_the_length_study_asks_for_four_blocks_at_every_length() -> None:
     assert kajitsuka_sato_2025_length.compute("paper", records).verdict.outcome == "does not hold"
 
 
+def test_lengths_are_also_compared_on_the_trials_that_all_of_them_have() -> None:
+    def by_rate(run: Run) -> dict[str, float]:  # at m = 6 the longest sequences have the slow rate alone
+        return {"loss": 0.001 if run.training.learning_rate == 0.03 else 0.25}
+
+    records = records_of("kajitsuka-sato-2025-length", by_rate)
+    because = kajitsuka_sato_2025_length.compute("paper", records).verdict.because
+    m_6 = because[because.index("m = 6") :]
+    assert "n = 1,000: 1, n = 10,000: none of 2, 3" in m_6
+    assert "0.250 (n = 10), 0.250 (n = 100), 0.250 (n = 1,000), 0.250 (n = 10,000)" in m_6
+
+
 def test_the_best_trial_of_each_seed_counts_and_divergence_never_does() -> None:
     runs = [run for run in runs_of("kajitsuka-sato-2025-length", "paper") if run.data["seq_len"] == 10][:4]
     records = [

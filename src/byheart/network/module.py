@@ -209,14 +209,15 @@ def run_module(
 ) -> np.ndarray:
     """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
 
-    batch_size: samples at a time; unless given, as many as keep the widest layer's values below 256 MB, on a CPU 24 MB, where
-    larger blocks of memory are fetched anew for every layer.
+    batch_size: samples at a time; unless given, as many as keep the widest layer's values below 256 MB. On a CPU below 24 MB,
+    since larger blocks of memory are fetched anew for every layer, unless that leaves fewer than 16 samples.
     """
     if batch_size is None:
         widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
-        widest = max([network.model_width, *widths])
-        most = 3 << 20 if device == "cpu" else 1 << 25
-        batch_size = max(16, min(4096, most // (network.seq_len * widest)))
+        values = network.seq_len * max([network.model_width, *widths])
+        batch_size = max(1, min(4096, (1 << 25) // values))
+        if device == "cpu":
+            batch_size = min(batch_size, max(16, (3 << 20) // values))
     module = to_module(network).to(device).eval()
     found = np.zeros((0,))
     with torch.no_grad():
