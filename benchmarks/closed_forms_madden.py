@@ -14,15 +14,15 @@ import torch
 from closed_forms_shared import SHARED, Row, random_targets, story_targets, timed
 
 from byheart.construct.madden_2024.associations import associate
+from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.convex import regress, smallest_width
-from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
-from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_shaped
-from byheart.construct.madden_2024.steps import solve_by_steps, step_logits
-from byheart.construct.madden_2024.targets import Targets
+from byheart.construct.madden_2024.step_solution import solve_by_steps, step_logits
 from byheart.errors import AssumptionViolated
-from byheart.network.decoder import Decoder
-from byheart.network.decoder_module import decoder_logits, to_decoder_module
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.decoder.module import decoder_logits, to_decoder_module
+from byheart.program.targets import Targets
 
 PAPER_STEPS = 50_000
 """Steps of MFT24's training."""

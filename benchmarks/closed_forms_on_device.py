@@ -22,12 +22,12 @@ from bare_machine import ROOT
 
 from byheart.construct.dana_2024.compact import fit_compact
 from byheart.construct.madden_2024.associations import associate
-from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of
-from byheart.construct.madden_2024.steps import solve_by_steps
-from byheart.construct.madden_2024.targets import Targets, sequences_from_rows
+from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.errors import AssumptionViolated
-from byheart.network.decoder_module import decoder_logits, run_in_batches, to_decoder_module
+from byheart.network.decoder.module import decoder_logits, run_in_batches, to_decoder_module
+from byheart.program.targets import Targets, sequences_from_rows
 
 FILE = ROOT / "out" / "closed_forms_device" / "stories.npz"
 Row = dict[str, Any]
@@ -35,8 +35,8 @@ Row = dict[str, Any]
 
 def prepare() -> None:
     """Write contexts of 1,000 stories and what follows them, as arrays."""
-    from byheart.construct.madden_2024.targets import targets_of
     from byheart.data.documents import story_openings
+    from byheart.program.targets import targets_of
 
     lines = (ROOT.parent / "shared" / "data" / "tinystories.jsonl").read_text(encoding="utf-8").splitlines()
     targets = targets_of(story_openings([json.loads(line)["text"] for line in lines], 1000))

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from closed_forms_shared import Row, timed
 
-from byheart.construct.ranks import certified_determinant, polynomial_rank
+from byheart.construct.madden_2024.ranks import certified_determinant, polynomial_rank
 
 
 def ranks(long: bool) -> Iterator[Row]:

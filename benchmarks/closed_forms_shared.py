@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from byheart.construct.madden_2024.targets import Targets, sequences_from_rows, targets_of
 from byheart.data.documents import story_openings
+from byheart.program.targets import Targets, sequences_from_rows, targets_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

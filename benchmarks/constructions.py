@@ -26,10 +26,11 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
-from byheart.construct.registry import Construction, get
+from byheart.construct.registry import get
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.network import size_of_network
+from byheart.program.construction import Construction
 from byheart.report.growth import Shape, growth
 from byheart.report.growth_figure import draw_growth
 from byheart.verify.verifier import verify

@@ -27,7 +27,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from byheart.network.module import TransformerModule, to_module
+from byheart.network.transformer.module import TransformerModule, to_module
 
 CASES = ("tokens", "grid", "sets", "labels-per-token")
 BATCHES = (2000, 768)

@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from byheart.measure.devices import bytes_per_model
 from byheart.measure.families import Model
-from byheart.measure.plan import Training
-from byheart.measure.problem import Problem, problem_of_labels
+from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import make_stepper
-from byheart.measure.training import train
+from byheart.measure.trainer import train
+from byheart.measure.training_set import Problem, problem_of_labels
 
 
 def pairs(n_vocab: int, seed: int) -> Problem:

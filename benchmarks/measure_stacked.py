@@ -32,10 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from byheart.measure import objective
 from byheart.measure.families import Model
-from byheart.measure.plan import Training
-from byheart.measure.problem import Problem, problem_of_documents, problem_of_labels
+from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import make_stepper
+from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels
 
 TIME_LIMIT = 300.0  # seconds after which no further variant is begun
 

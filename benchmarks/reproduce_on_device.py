@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from byheart.measure.devices import choose_device, device_name
 from byheart.measure.store import Store
-from byheart.reproduce.passes import Pass, beside, in_words, note, read
 from byheart.reproduce.registry import FIGURES
+from byheart.reproduce.runner import stages_of, work
 from byheart.reproduce.samples import FILE, Samples, prepare
 from byheart.reproduce.texts import local_texts
-from byheart.reproduce.working import stages_of, work
+from byheart.reproduce.wall_clock import Pass, beside, in_words, note, read
 
 
 def main() -> None:

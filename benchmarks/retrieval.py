@@ -28,8 +28,8 @@ import numpy as np
 from byheart.construct.registry import get
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
-from byheart.network.counting import size_of_network
-from byheart.network.module import run_module
+from byheart.network.size import size_of_network
+from byheart.network.transformer.module import run_module
 
 COLUMNS = (
     "data",

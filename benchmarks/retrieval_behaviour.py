@@ -28,8 +28,8 @@ from byheart.construct.retrieval.documents import END, recitation
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.generators import random_tokens
 from byheart.errors import ByheartError
-from byheart.network.counting import size_of_network
 from byheart.network.memory import UNKNOWN, Memory
+from byheart.network.size import size_of_network
 
 Part = dict[str, object]
 

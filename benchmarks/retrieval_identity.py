@@ -27,7 +27,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from byheart.network.module import to_module
+from byheart.network.transformer.module import to_module
 
 # n = 6 and 49 tokens: 1/n is no float, so an average must not be taken by a rounded reciprocal
 CASES: dict[str, dict[str, Any]] = {

@@ -17,8 +17,8 @@ import numpy as np
 
 from byheart.construct.registry import get
 from byheart.data.generators import grid_vectors
-from byheart.network.counting import size_of_network
-from byheart.report.words import Point, planned, write_points
+from byheart.network.size import size_of_network
+from byheart.report.word_length import Point, planned, write_points
 
 
 def measure(n_samples: int, word_bits: int | None, n_checked: int, seed: int) -> Point:

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from byheart.construct.kajitsuka_sato_2025 import METHOD
-from byheart.construct.kajitsuka_sato_2025.mapping import ContextualMapping, contextual_mapping
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping, contextual_mapping
 from byheart.construct.kajitsuka_sato_2025.registers import REGISTERS
-from byheart.construct.registry import Construction
 from byheart.data.dataset import Dataset, TokenSequences
 from byheart.network import Attention, FeedForward, SparseMatrix, Transformer
-from byheart.network.dyadic import as_sparse
-from byheart.network.interpreter import interpret
+from byheart.network.exact.dyadic import as_sparse
+from byheart.network.transformer.interpreter import interpret
+from byheart.program.construction import Construction
 
 ROOT = Path(__file__).resolve().parents[1]
 CAPITALS = ROOT / "examples" / "capitals.csv"

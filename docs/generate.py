@@ -13,6 +13,7 @@ from pathlib import Path
 from byheart import errors, theorems
 from byheart.bounds.kajitsuka_sato_2025 import theorem_4_1
 from byheart.construct import registry
+from byheart.program.construction import Statistics
 
 PACKAGE = Path(theorems.__file__).parent
 
@@ -49,11 +50,11 @@ def draw_plan(path: Path) -> None:
     """The figure of `byheart plan`."""
     from byheart.bounds import curves, plan
     from byheart.cli.constructions import construction_sizes
-    from byheart.report import planning
+    from byheart.report import plan_figure
 
     sizes = construction_sizes()
     plans = [plan(10**power, 10, constructions=sizes) for power in range(6, 13)]
-    planning.draw_plan(curves(plans), "A model for N facts of 10 bits", path)
+    plan_figure.draw_plan(curves(plans), "A model for N facts of 10 bits", path)
 
 
 def theorem_index() -> str:
@@ -134,7 +135,7 @@ def size_table() -> str:
     lines = [f"| {' | '.join(heads)} |", "| ---: " * len(heads) + "|"]
     for power in range(2, 7):
         n_samples = 10**power
-        built = size_of(registry.Statistics(n_samples, seq_len=8, n_classes=16, dim=4))
+        built = size_of(Statistics(n_samples, seq_len=8, n_classes=16, dim=4))
         # 8 N random points of the unit cube: norm at most 2, and closest pairs about (8 N)^(-1/2) apart
         promised = theorem_4_1(n_samples, 8, 16, 4, 2, Fraction(1, isqrt(8 * n_samples)))
         cells = (

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from byheart.report.page import PAPERS, read_passes, read_results
-from byheart.reproduce.drawing import draw
 from byheart.reproduce.figure import FigureRecord
-from byheart.reproduce.making import run_sentence
-from byheart.reproduce.passes import Pass, in_words
+from byheart.reproduce.figure_files import run_sentence
+from byheart.reproduce.plots import draw
+from byheart.reproduce.wall_clock import Pass, in_words
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from byheart.construct.registry import Statistics, get
-from byheart.report.words import draw_words, read_points
+from byheart.construct.registry import get
+from byheart.program.construction import Statistics
+from byheart.report.word_length import draw_words, read_points
 
 RESULTS = Path(__file__).with_name("retrieval-words.json")
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "records" / "retrieval_two_cores.json"

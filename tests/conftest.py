@@ -16,7 +16,7 @@ from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Every call into these packages has its array shapes and types checked. byheart.network.limbs holds numba
+# Every call into these packages has its array shapes and types checked. byheart.network.exact.limbs holds numba
 # kernels, which a wrapper would keep from compiling, so byheart.network is left out.
 CHECKED_PACKAGES = ["byheart.data", "byheart.construct", "byheart.bounds", "byheart.verify"]
 

@@ -19,8 +19,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("theorems",),
     ("data", "network"),
-    ("construct", "bounds"),
-    ("verify", "export"),
+    ("program", "bounds"),
+    ("construct",),
+    ("verify", "storage", "export"),
     ("model", "pipeline", "compare"),
     ("measure",),
     ("reproduce", "report"),
@@ -30,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 
 # Whatever their lines: the verifier judges the constructions, so it shares no code with them.
-FORBIDDEN = {("verify", "construct")}
+FORBIDDEN = {("verify", "construct"), ("verify", "program")}
 
 HEAVY = ("torch", "numba", "matplotlib", "scipy", "click", "rich")
 IMPORT_SECONDS = 1.0

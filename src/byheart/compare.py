@@ -13,13 +13,14 @@ from typing import Any, Literal
 
 from byheart.bounds import BoundTable, Problem, table
 from byheart.bounds.orders import Order, park_2021, table_1
-from byheart.construct.registry import Method, get, names, statistics_of
+from byheart.construct.registry import Method, get, names
 from byheart.data.dataset import Dataset
 from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.model import Model
-from byheart.network.architecture import Precision
-from byheart.network.counting import Size
+from byheart.network.size import Size
+from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import StageProgress, compile
+from byheart.program.construction import statistics_of
 from byheart.theorems import realises
 from byheart.verify.certificate import DatasetNumbers
 from byheart.verify.verifier import dataset_numbers

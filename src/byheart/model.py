@@ -13,13 +13,13 @@ import numpy as np
 
 from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
 from byheart.errors import UnknownToken, UsageError
-from byheart.export.folder import save_folder
-from byheart.network.architecture import Transformer
-from byheart.network.counting import Size, size_of_network
 from byheart.network.families import Network, logit_module
 from byheart.network.memory import UNKNOWN, Memory
+from byheart.network.size import Size, size_of_network
+from byheart.network.transformer.architecture import Transformer
+from byheart.storage.folder import save_folder
 from byheart.verify.certificate import Certificate
-from byheart.verify.questions import questions
+from byheart.verify.encoded_inputs import questions
 
 if TYPE_CHECKING:
     from torch import nn
@@ -126,7 +126,7 @@ class Model:
 
         `InexactWeights` if a weight has no exact value in floats: a rounded weight is another network.
         """
-        from byheart.network.module import to_module
+        from byheart.network.transformer.module import to_module
 
         network = self.network
         return to_module(network) if isinstance(network, Transformer) else logit_module(network)

@@ -9,15 +9,16 @@ from typing import Any, get_args
 
 import numpy as np
 
-from byheart.construct.registry import Construction, candidates, get, statistics_of
+from byheart.construct.registry import candidates, get
 from byheart.data.dataset import Dataset, OnConflict, Task
 from byheart.data.sequences import TokenSequences
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, CorruptModel, DoesNotHold, UsageError
-from byheart.export.folder import load_folder
 from byheart.model import Model
-from byheart.network.architecture import Precision
 from byheart.network.memory import Progress
+from byheart.network.transformer.architecture import Precision
+from byheart.program.construction import Construction, statistics_of
+from byheart.storage.folder import load_folder
 from byheart.verify.digest import weights_digest
 from byheart.verify.fields import Fields
 from byheart.verify.origin import optional_text

@@ -7,9 +7,10 @@ from collections import Counter
 import numpy as np
 from hypothesis import strategies as st
 
-from byheart.construct.registry import Construction, get
+from byheart.construct.registry import get
 from byheart.data import Dataset, TokenSequences, VectorSequences
 from byheart.data.options import Task
+from byheart.program.construction import Construction
 
 
 def compiled(method: str, data: Dataset, seed: int = 0, **options: object) -> Construction:

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2023.context_ids import boltzmann
-from byheart.construct.kajitsuka_sato_2023.rounding import round_to_whole
+from byheart.construct.kajitsuka_sato_2023.staircase import round_to_whole
 from byheart.data import Dataset, VectorSequences
 from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network import Attention
-from byheart.network.module import run_module, to_module
+from byheart.network.transformer.module import run_module, to_module
 
 from .programs import run
 from .rival_data import answers, compiled, token_sequences, vector_sequences

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2025.limited_bits import METHOD, fields_per_word, plan_short_words
-from byheart.construct.registry import Construction
 from byheart.data import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network import size_of_network
-from byheart.network.float_exactness import float_exactness
-from byheart.network.module import to_module
+from byheart.network.transformer.float_exactness import float_exactness
+from byheart.network.transformer.module import to_module
+from byheart.program.construction import Construction
 from byheart.theorems import checks
 
 from .test_theorem import answers, token_data

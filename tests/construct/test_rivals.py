@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from byheart.construct.registry import candidates, statistics_of
+from byheart.construct.registry import candidates
 from byheart.data import ADVERSARIAL, Dataset, VectorSequences
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError
+from byheart.program.construction import statistics_of
 
 from .rival_data import answers, compiled, flattened
 

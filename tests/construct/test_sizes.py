@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.registry import Construction, get, statistics_of
-from byheart.construct.tally import Tally, tally, tally_of_range
+from byheart.construct.registry import get
 from byheart.data import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated
 from byheart.network import size_of_network
+from byheart.program.construction import Construction, statistics_of
+from byheart.program.weight_count import Tally, tally, tally_of_range
 from byheart.theorems import checks
 
 from .rival_data import answers, compiled, single_vectors

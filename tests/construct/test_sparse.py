@@ -8,13 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2025.assembly import measured_statistics
-from byheart.construct.kajitsuka_sato_2025.mapping import contextual_mapping
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
 from byheart.construct.kajitsuka_sato_2025.sparse import METHOD, size_of
 from byheart.data import Dataset
 from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.errors import UsageError
-from byheart.export.folder import load_folder, save_folder
 from byheart.network import size_of_network
+from byheart.storage.folder import load_folder, save_folder
 from byheart.theorems import checks
 
 from .test_theorem import answers, token_data, vector_data

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2025.assembly import measured_statistics
-from byheart.construct.kajitsuka_sato_2025.mapping import contextual_mapping
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
 from byheart.construct.kajitsuka_sato_2025.sizes import size_of
 from byheart.construct.kajitsuka_sato_2025.theorem import METHOD
-from byheart.construct.registry import Construction
 from byheart.data import Dataset, TokenSequences, VectorSequences
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, ConflictingLabels, DataError, UsageError
 from byheart.network import size_of_network
+from byheart.program.construction import Construction
 from byheart.theorems import checks
 
 

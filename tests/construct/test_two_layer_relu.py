@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.two_layer_relu import interpolating_knots
+from byheart.construct.two_layer_relu.theorem import interpolating_knots
 from byheart.data import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError

@@ -13,7 +13,9 @@ from byheart.data import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import InexactWeights, MissingExtra, UsageError
 from byheart.export import onnx as export
-from byheart.network.architecture import (
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.exact.dyadic import Dyadic, SparseMatrix
+from byheart.network.transformer.architecture import (
     Attention,
     Embedding,
     FeedForward,
@@ -22,9 +24,7 @@ from byheart.network.architecture import (
     SumPool,
     Transformer,
 )
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.dyadic import Dyadic, SparseMatrix
-from byheart.network.module import run_module
+from byheart.network.transformer.module import run_module
 
 onnx = pytest.importorskip("onnx", reason="needs byheart[onnx]")
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs byheart[onnx]")

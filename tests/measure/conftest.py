@@ -1,4 +1,4 @@
-"""Small products run on one thread: a second only waits (see byheart.measure.training.train)."""
+"""Small products run on one thread: a second only waits (see byheart.measure.trainer.train)."""
 
 from __future__ import annotations
 

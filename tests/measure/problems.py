@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from byheart.measure.families import Model
-from byheart.measure.problem import Problem, problem_of_documents, problem_of_labels, problem_of_values
+from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels, problem_of_values
 
 
 def pairs(n_vocab: int, seed: int) -> Problem:

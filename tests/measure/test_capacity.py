@@ -17,7 +17,7 @@ from byheart.measure.measurement import measure
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import specification_of
 from byheart.measure.store import Store
-from byheart.measure.tuning import best, tune
+from byheart.measure.tuner import best, tune
 from byheart.measure.workers import train_here
 
 

@@ -16,7 +16,7 @@ from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
 from byheart.measure.progress import cells, duration, seconds_left, watched
 from byheart.measure.sweep import Progress
-from byheart.measure.training import Moment
+from byheart.measure.trainer import Moment
 
 SPEC = """
 seeds = 2

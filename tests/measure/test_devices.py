@@ -14,10 +14,10 @@ from byheart.errors import UsageError
 from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
 from byheart.measure.families import Model
 from byheart.measure.matmul import bmm
-from byheart.measure.plan import Training
+from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import make_stepper
-from byheart.measure.training import train
+from byheart.measure.trainer import train
 from tests.measure.problems import pairs
 
 MODEL = Model("attention-only", {"dim": 6, "head_dim": 5, "n_heads": 8})
@@ -68,7 +68,7 @@ def test_compiled_steps_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
 
 WITHOUT_A_COMPILER = """
 import torch
-from byheart.measure.plan import Training
+from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import COMPILE_FROM_STEPS, AdamStepper, make_stepper
 from tests.measure.problems import pairs

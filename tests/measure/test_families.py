@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from byheart.errors import UsageError
 from byheart.measure.families import FAMILIES, Model, checked, family_of
 from byheart.measure.objective import answers, batch_losses, measured, total_losses
-from byheart.measure.problem import problem_of_documents
 from byheart.measure.stack import Stack, make_stack
+from byheart.measure.training_set import problem_of_documents
 from tests.measure.problems import clouds, pairs, sentences, stories
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 
 from byheart.measure.families import Model
-from byheart.measure.plan import Training
+from byheart.measure.recipe import Training
 from byheart.measure.sources import problem_of
 from byheart.measure.stack import make_stack
-from byheart.measure.training import take, train
+from byheart.measure.trainer import take, train
 
 DATA = {
     "kind": "random-tokens",

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from byheart.measure.families import Model
 from byheart.measure.lbfgs import StackedLBFGS
-from byheart.measure.plan import PassRule, Training
+from byheart.measure.recipe import PassRule, Training
 from byheart.measure.stack import make_stack
-from byheart.measure.training import train
+from byheart.measure.trainer import train
 from tests.measure.problems import pairs
 
 

@@ -15,10 +15,10 @@ import torch
 
 from byheart.errors import UsageError
 from byheart.measure.families import Model
-from byheart.measure.layout import Layout
-from byheart.measure.plan import PassRule, Training
+from byheart.measure.parameter_block import Layout
+from byheart.measure.recipe import PassRule, Training
 from byheart.measure.stack import make_stack
-from byheart.measure.training import Outcome, train
+from byheart.measure.trainer import Outcome, train
 from tests.measure.problems import CASES, Case, pairs
 
 TOLERANCE = 1e-9

@@ -15,10 +15,10 @@ import pytest
 from byheart.errors import ExitStatus, UsageError
 from byheart.measure import schema
 from byheart.measure.families import Model
-from byheart.measure.plan import PassRule, Training
+from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Record, Run, packed_curve, record_of, unpacked_curve
 from byheart.measure.store import CorruptStore, NewerStore, Store, StoreStopped, this_process
-from byheart.measure.training import Outcome
+from byheart.measure.trainer import Outcome
 
 
 def run_of(seed: int = 0, **training: object) -> Run:

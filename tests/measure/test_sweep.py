@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from byheart.measure.packing import pack
 from byheart.measure.records import Run
 from byheart.measure.specification import specification_of
+from byheart.measure.stack_plan import pack
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress, run_sweep
 from byheart.measure.workers import train_here

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.bounds.madden_2024 import DecoderShape
-from byheart.network.architecture import Embedding, ShapeMismatch
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.attention_only_module import attention_only_logits, to_attention_only_module
-from byheart.network.counting import size_of_network
-from byheart.network.decoder import Decoder, SelfAttention, TokenAveraging
-from byheart.network.decoder_module import decoder_logits, to_decoder_module
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import attention_only_logits, to_attention_only_module
+from byheart.network.decoder.architecture import Decoder, SelfAttention, TokenAveraging
+from byheart.network.decoder.module import decoder_logits, to_decoder_module
 from byheart.network.divergence import divergences, log_softmax
+from byheart.network.size import size_of_network
+from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import checks
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.errors import ByheartError
-from byheart.network.counting import size_of_network
-from byheart.network.dyadic import ZERO, Dyadic, SparseMatrix, as_sparse
+from byheart.network.exact.dyadic import ZERO, Dyadic, SparseMatrix, as_sparse
+from byheart.network.size import size_of_network
 from byheart.theorems import checks
 
 from .networks import exact_networks

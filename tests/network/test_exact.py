@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
-from byheart.network.dyadic import Dyadic
-from byheart.network.exact import evaluate
-from byheart.network.interpreter import NotExact, interpret
-from byheart.network.limbs import Fixed, divided, linear_combination, segment_sums
+from byheart.network.exact.dyadic import Dyadic
+from byheart.network.exact.limbs import Fixed, divided, linear_combination, segment_sums
+from byheart.network.transformer.evaluator import evaluate
+from byheart.network.transformer.interpreter import NotExact, interpret
 from byheart.theorems import checks
 
 from .networks import exact_networks, inputs_for

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from byheart.errors import UsageError
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
-from byheart.network.exact import evaluate
-from byheart.network.float_exactness import float_exactness
-from byheart.network.floats import as_floats
-from byheart.network.module import run_module
+from byheart.network.transformer.evaluator import evaluate
+from byheart.network.transformer.float_exactness import float_exactness
+from byheart.network.transformer.floats import as_floats
+from byheart.network.transformer.module import run_module
 
 from .networks import exact_networks, inputs_for
 

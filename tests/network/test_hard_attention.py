@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer, exact
-from byheart.network.exact import evaluate
-from byheart.network.interpreter import interpret
-from byheart.network.limbs import Fixed
+from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
+from byheart.network.exact.limbs import Fixed
+from byheart.network.transformer import evaluator
+from byheart.network.transformer.evaluator import evaluate
+from byheart.network.transformer.interpreter import interpret
 from byheart.theorems import checks
 
 from .networks import sparse
@@ -71,7 +72,7 @@ def test_no_interpreter_is_needed_for_equal_ties(monkeypatch: pytest.MonkeyPatch
     def refuse(*_: object) -> None:
         raise AssertionError("the interpreter was asked")
 
-    monkeypatch.setattr(exact, "interpret", refuse)
+    monkeypatch.setattr(evaluator, "interpret", refuse)
     tied = np.array([[[2.0], [2.0], [1.0]]])
     assert evaluate(one_head(), tied).all() == [2, 2, 2]
     with pytest.raises(AssertionError, match="was asked"):

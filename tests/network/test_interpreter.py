@@ -17,7 +17,7 @@ from byheart.network import (
     SumPool,
     Transformer,
 )
-from byheart.network.interpreter import NotExact, hardmax, interpret, relu, softmax
+from byheart.network.transformer.interpreter import NotExact, hardmax, interpret, relu, softmax
 from byheart.theorems import checks
 
 

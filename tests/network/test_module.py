@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from byheart.errors import InexactWeights
 from byheart.network import Attention, Head, SparseMatrix, Transformer, size_of_network
-from byheart.network.exact import evaluate
-from byheart.network.floats import as_floats
-from byheart.network.interpreter import interpret
-from byheart.network.module import run_module, to_module
+from byheart.network.transformer.evaluator import evaluate
+from byheart.network.transformer.floats import as_floats
+from byheart.network.transformer.interpreter import interpret
+from byheart.network.transformer.module import run_module, to_module
 from byheart.theorems import checks
 
 from .networks import exact_networks, inputs_for

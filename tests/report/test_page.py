@@ -11,7 +11,7 @@ import pytest
 from byheart.errors import UsageError
 from byheart.report.page import page, read_results, write_page
 from byheart.reproduce.figure import Check, FigureRecord, Panel, Series, Verdict
-from byheart.reproduce.making import to_json
+from byheart.reproduce.figure_files import to_json
 
 RECORD = FigureRecord(
     figure="dana-2024-fig1a",

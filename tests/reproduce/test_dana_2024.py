@@ -7,14 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from byheart.measure.records import Run
-from byheart.reproduce import (
-    dana_2024_curves,
-    dana_2024_fig1a,
-    dana_2024_fig2b,
-    dana_2024_fig3,
-    dana_2024_fig4,
-)
-from byheart.reproduce.dana_2024_runs import accuracy, thinned
+from byheart.reproduce.dana_2024 import curves, fig1a, fig2b, fig3, fig4
+from byheart.reproduce.dana_2024.runs import accuracy, thinned
 from byheart.reproduce.figure import Scale
 from byheart.reproduce.points import Points
 from byheart.reproduce.published import dana_2024
@@ -48,7 +42,7 @@ def outcome(name: str, measured: Callable[[Run], dict[str, float]]) -> str:
 @checks("DPC24-F1a")
 def test_fig1a_recovers_the_stored_slope_and_refuses_another() -> None:
     records = records_of("dana-2024-fig1a", stored)
-    computed = dana_2024_fig1a.compute("paper", records)
+    computed = fig1a.compute("paper", records)
     assert computed.verdict.outcome == "holds"
     slope, low, high = computed.numbers["fits"]["as-coded adam"]["slope"]
     assert slope == pytest.approx(0.0292, abs=0.0001)
@@ -59,7 +53,7 @@ def test_fig1a_recovers_the_stored_slope_and_refuses_another() -> None:
 
 @checks("DPC24-F1a")
 def test_fig1a_draws_every_way_of_training_and_both_bounds() -> None:
-    (panel,) = dana_2024_fig1a.compute("paper", records_of("dana-2024-fig1a", stored)).panels
+    (panel,) = fig1a.compute("paper", records_of("dana-2024-fig1a", stored)).panels
     labels = [series.label for series in panel.series]
     assert len(labels) == 6 + 1 + 2
     bound = next(series for series in panel.series if series.label == "DPC24 Corollary 2")
@@ -95,7 +89,7 @@ def test_fig2b_recovers_a_planted_exponent(power: int, holds: list[bool]) -> Non
         slope = 2e-5 * sizes["dim"] ** power * (1 + 0.02 * (run.seed - 2))
         return {"accuracy_tail": slope * sizes["n_heads"]}
 
-    computed = dana_2024_fig2b.compute("paper", records_of("dana-2024-fig2b", law))
+    computed = fig2b.compute("paper", records_of("dana-2024-fig2b", law))
     exponent, low, high = computed.numbers["fits"]["as-coded adam"]["exponent"]
     assert exponent == pytest.approx(power, abs=0.05)
     assert low <= power <= high
@@ -105,7 +99,7 @@ def test_fig2b_recovers_a_planted_exponent(power: int, holds: list[bool]) -> Non
 def test_the_stored_points_have_exponent_3_4() -> None:
     from byheart.reproduce.points import fitted
 
-    law = fitted(dana_2024_fig2b.published_slopes(), "power")
+    law = fitted(fig2b.published_slopes(), "power")
     assert law is not None
     assert law.coefficients["exponent"].value == pytest.approx(3.4, abs=0.1)
 
@@ -117,12 +111,12 @@ def test_fig3_measures_the_lead_of_the_mlp(lead: float, expected: str) -> None:
         sizes = run.model.sizes
         heads = sizes["n_heads"]
         for count in (6, 11, 16, 21, 26):
-            if sizes["mlp_width"] == dana_2024_fig3.matched_width(sizes["dim"], count):
+            if sizes["mlp_width"] == fig3.matched_width(sizes["dim"], count):
                 heads = count
         bonus = lead if sizes["mlp_width"] else 0.0
         return {"accuracy_tail": 0.02 * heads + bonus + wiggle(run)}
 
-    computed = dana_2024_fig3.compute("paper", records_of("dana-2024-fig3", equal))
+    computed = fig3.compute("paper", records_of("dana-2024-fig3", equal))
     assert computed.verdict.outcome == expected
     mean, _, _ = computed.numbers["as coded, d = 7"]["MLP less attention"]
     assert mean == pytest.approx(lead)
@@ -130,7 +124,7 @@ def test_fig3_measures_the_lead_of_the_mlp(lead: float, expected: str) -> None:
 
 def test_matched_widths_have_as_many_parameters_as_the_heads_they_stand_for() -> None:
     for dim in (7, 10, 13):
-        width = dana_2024_fig3.matched_width(dim, 11)
+        width = fig3.matched_width(dim, 11)
         assert abs(width * (2 * dim + 1) - 10 * 4 * dim * dim) <= (2 * dim + 1) / 2
 
 
@@ -140,16 +134,16 @@ def test_fig4_counts_associations_per_head() -> None:
         memorised = min(100, 1.7 * 5 * run.model.sizes["n_heads"] + 4)
         return {"accuracy_tail": 0.1 + 0.9 * memorised / 100}
 
-    computed = dana_2024_fig4.compute("paper", records_of("dana-2024-fig4", law))
+    computed = fig4.compute("paper", records_of("dana-2024-fig4", law))
     assert computed.verdict.outcome == "holds"
     slope = computed.numbers["fits"]["as-coded adam"]["slope"][0]
     # the paper's rule keeps the first point above 0.95, which is cut off at 1, so the slope is a little low
-    assert dana_2024_fig4.associations_per_head(slope, 10) / 5 == pytest.approx(1.7, abs=0.25)
+    assert fig4.associations_per_head(slope, 10) / 5 == pytest.approx(1.7, abs=0.25)
     assert outcome("dana-2024-fig4", lambda run: {"accuracy_tail": 0.1}) == "does not hold"
 
 
 def test_the_repaired_bound_counts_the_rank_a_narrow_stream_allows() -> None:
-    (panel,) = dana_2024_fig4.compute("paper", records_of("dana-2024-fig4", stored)).panels
+    (panel,) = fig4.compute("paper", records_of("dana-2024-fig4", stored)).panels
     repaired, printed = panel.series[-2:]
     assert repaired.y[-1] == pytest.approx(0.1 + 0.9 * 44 / 100)  # 21 heads of rank 2, and d
     assert printed.y[-1] == 1.0
@@ -174,21 +168,21 @@ def test_points_that_chose_nothing_are_counted_apart_for_both_initialisations() 
         return stored(run, 0.5 if run.model.options["initial"] == "one-hot" else 1.0)
 
     records = records_of("dana-2024-fig1a", worse_from_one_hot)
-    close = dana_2024_fig1a.compute("paper", records).numbers["held-out points"]
+    close = fig1a.compute("paper", records).numbers["held-out points"]
     ours, other = close["as coded"], close["as coded, one-hot initialisation"]
     assert ours["points"] == other["points"] == 5  # six, less the one it was picked by
     assert (ours["within 0.06"], other["within 0.06"]) == (5, 1)
     assert other["mean difference"] < -0.1 < ours["mean difference"]
-    numbers = dana_2024_fig2b.compute("paper", records_of("dana-2024-fig2b", stored)).numbers
+    numbers = fig2b.compute("paper", records_of("dana-2024-fig2b", stored)).numbers
     assert numbers["points at d other than 10"]["as coded"]["points"] == 60
 
 
 def test_where_there_are_fewer_points_as_many_may_miss() -> None:
     published = Points((1, 2, 3, 4), ((0.1,), (0.2,), (0.3,), (0.4,)))
     two = Points((1, 4), ((0.1,), (0.9,)))
-    assert dana_2024_curves.agreement(two, published, 3).holds
-    assert dana_2024_curves.agreement(two, published, 3).wanted == "at least 1 of 2"
-    assert not dana_2024_curves.agreement(Points((4,), ((0.9,),)), published, 4).holds
+    assert curves.agreement(two, published, 3).holds
+    assert curves.agreement(two, published, 3).wanted == "at least 1 of 2"
+    assert not curves.agreement(Points((4,), ((0.9,),)), published, 4).holds
 
 
 @pytest.mark.parametrize(("scale", "count"), [("smoke", 3), ("laptop", 6)])

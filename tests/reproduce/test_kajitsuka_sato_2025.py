@@ -7,8 +7,8 @@ import math
 import pytest
 
 from byheart.measure.records import Run
-from byheart.reproduce import kajitsuka_sato_2025_fig3, kajitsuka_sato_2025_length
-from byheart.reproduce.kajitsuka_sato_2025_trials import best_trials, fewest_blocks, loss, n_blocks
+from byheart.reproduce.kajitsuka_sato_2025 import fig3, length
+from byheart.reproduce.kajitsuka_sato_2025.trials import best_trials, fewest_blocks, loss, n_blocks
 from byheart.reproduce.points import Points
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.samples import Samples
@@ -38,7 +38,7 @@ def test_training_holds_where_accuracy_nears_one_with_blocks(name: str, samples:
     )
 
 
-def fig3(samples: Samples, power: float, factor: float) -> tuple[str, dict[str, bool], float]:
+def planted_fig3(samples: Samples, power: float, factor: float) -> tuple[str, dict[str, bool], float]:
     """The verdict, what holds, and the exponent where the table is 512 wide, from planted needs factor (N / 600)^power."""
 
     def law(run: Run) -> dict[str, float]:
@@ -46,7 +46,7 @@ def fig3(samples: Samples, power: float, factor: float) -> tuple[str, dict[str, 
         return {"loss": 0.001 if run.model.sizes["n_blocks"] >= needed else 0.5}
 
     records = records_of("kajitsuka-sato-2025-fig3", law, samples)
-    computed = kajitsuka_sato_2025_fig3.compute("paper", records, samples)
+    computed = fig3.compute("paper", records, samples)
     fit = computed.numbers["frozen, width 512"]["exponent, 600 to 1400"]
     exponent = math.nan if fit is None else fit["exponent"][0]
     holds = {check.name: check.holds for check in computed.verdict.checks}
@@ -59,12 +59,12 @@ MEMORISED = "every size is memorised by some number of blocks, table frozen, wid
 
 @checks("KS25-F3")
 def test_fig3_tells_a_square_root_from_a_square(samples: Samples) -> None:
-    _, holds, exponent = fig3(samples, 0.5, 3.6)
+    _, holds, exponent = planted_fig3(samples, 0.5, 3.6)
     # rungs are a factor of two apart; at this need their rounding evens out best
     assert exponent == pytest.approx(0.5, abs=0.25)
     assert holds[GROWTH]
     assert holds[MEMORISED]
-    _, holds, exponent = fig3(samples, 1.4, 1.5)
+    _, holds, exponent = planted_fig3(samples, 1.4, 1.5)
     assert exponent > 1
     assert not holds[GROWTH]
     assert holds[MEMORISED]
@@ -72,7 +72,7 @@ def test_fig3_tells_a_square_root_from_a_square(samples: Samples) -> None:
 
 @checks("KS25-F3")
 def test_fig3_says_so_where_nothing_memorises(samples: Samples) -> None:
-    outcome, holds, exponent = fig3(samples, 0.5, 100)
+    outcome, holds, exponent = planted_fig3(samples, 0.5, 100)
     assert outcome == "does not hold"
     assert not any(holds.values())
     assert math.isnan(exponent)
@@ -82,9 +82,9 @@ def test_beyond_the_small_sizes_growth_is_told_from_the_law() -> None:
     sizes = tuple(float(n) for n in range(600, 1701, 100))
     root = Points(sizes, tuple((math.sqrt(n),) for n in sizes))
     faster = Points(sizes, tuple((math.sqrt(n) * (2 if n > 1400 else 1),) for n in sizes))
-    assert kajitsuka_sato_2025_fig3.beyond(root) == pytest.approx(1)
-    assert kajitsuka_sato_2025_fig3.beyond(faster) == pytest.approx(2)
-    assert kajitsuka_sato_2025_fig3.beyond(Points(sizes[:3], root.values[:3])) is None
+    assert fig3.beyond(root) == pytest.approx(1)
+    assert fig3.beyond(faster) == pytest.approx(2)
+    assert fig3.beyond(Points(sizes[:3], root.values[:3])) is None
 
 
 @checks("KS25-length")
@@ -94,7 +94,7 @@ def test_the_length_study_asks_for_four_blocks_at_every_length() -> None:
         return {"loss": 0.005 if run.model.sizes["n_blocks"] >= needed else 0.5}
 
     records = records_of("kajitsuka-sato-2025-length", four)
-    computed = kajitsuka_sato_2025_length.compute("paper", records)
+    computed = length.compute("paper", records)
     assert computed.verdict.outcome == "holds"
     assert computed.numbers["m = 2, 1000 epochs"]["fewest blocks"]["10"] == [4, 4, 4]
 
@@ -102,7 +102,7 @@ def test_the_length_study_asks_for_four_blocks_at_every_length() -> None:
         return {"loss": 0.1 * math.log10(run.data["seq_len"])}
 
     records = records_of("kajitsuka-sato-2025-length", longer_is_harder)
-    assert kajitsuka_sato_2025_length.compute("paper", records).verdict.outcome == "does not hold"
+    assert length.compute("paper", records).verdict.outcome == "does not hold"
 
 
 def test_lengths_are_also_compared_on_the_trials_that_all_of_them_have() -> None:
@@ -110,7 +110,7 @@ def test_lengths_are_also_compared_on_the_trials_that_all_of_them_have() -> None
         return {"loss": 0.001 if run.training.learning_rate == 0.03 else 0.25}
 
     records = records_of("kajitsuka-sato-2025-length", by_rate)
-    because = kajitsuka_sato_2025_length.compute("paper", records).verdict.because
+    because = length.compute("paper", records).verdict.because
     m_6 = because[because.index("m = 6") :]
     assert "n = 1,000: 1, n = 10,000: none of 2, 3" in m_6
     assert "0.250 (n = 10), 0.250 (n = 100), 0.250 (n = 1,000), 0.250 (n = 10,000)" in m_6
@@ -143,7 +143,7 @@ def n_blocks_setting(record: object) -> int:
 def test_with_sizes_or_lengths_missing_nothing_is_settled(samples: Samples) -> None:
     records = records_of("kajitsuka-sato-2025-length", lambda run: {"loss": 0.5})
     some = [record for record in records if record.config["data"]["seq_len"] == 10]
-    assert kajitsuka_sato_2025_length.compute("paper", some).verdict.outcome == "not settled"
+    assert length.compute("paper", some).verdict.outcome == "not settled"
     records = records_of("kajitsuka-sato-2025-fig3", lambda run: {"loss": 0.5}, samples)
     some = [record for record in records if record.config["data"]["n_samples"] < 1000]
-    assert kajitsuka_sato_2025_fig3.compute("paper", some).verdict.outcome == "not settled"
+    assert fig3.compute("paper", some).verdict.outcome == "not settled"

@@ -8,9 +8,9 @@ import pytest
 
 from byheart.measure.records import Record, Run
 from byheart.measure.sources import problem_of
-from byheart.reproduce import madden_2024_fig1_left, madden_2024_fig1_right
-from byheart.reproduce.madden_2024_capacities import cells, parameters
-from byheart.reproduce.madden_2024_runs import WIDTHS
+from byheart.reproduce.madden_2024 import fig1_left, fig1_right
+from byheart.reproduce.madden_2024.capacities import cells, parameters
+from byheart.reproduce.madden_2024.runs import WIDTHS
 from byheart.reproduce.samples import Samples
 from byheart.theorems import checks
 from tests.reproduce.planted import records_of
@@ -29,7 +29,7 @@ def records(samples: Samples, needed: float) -> list[Record]:
 
 @checks("MFT24-F1 left")
 def test_the_heat_map_shows_every_gap_and_which_way_it_falls(samples: Samples) -> None:
-    computed = madden_2024_fig1_left.compute("paper", records(samples, 24), samples)
+    computed = fig1_left.compute("paper", records(samples, 24), samples)
     assert computed.verdict.outcome == "holds"
     panel, lines = computed.panels
     built = computed.numbers["closed form"]
@@ -42,23 +42,23 @@ def test_the_heat_map_shows_every_gap_and_which_way_it_falls(samples: Samples) -
         replace(record, measured=record.measured | {"gap": 1 / record.measured["gap"]})
         for record in records(samples, 24)
     ]
-    assert madden_2024_fig1_left.compute("paper", rising, samples).verdict.outcome == "does not hold"
+    assert fig1_left.compute("paper", rising, samples).verdict.outcome == "does not hold"
 
 
 @checks("MFT24-F1 right")
 def test_the_smallest_width_is_found_on_the_papers_grid_and_on_the_finer_one(samples: Samples) -> None:
-    computed = madden_2024_fig1_right.compute("paper", records(samples, 23), samples)
+    computed = fig1_right.compute("paper", records(samples, 23), samples)
     first = computed.numbers["subsets"][0]
     assert (first["smallest width"], first["smallest width, finer"]) == (32, 24)
     assert [check.holds for check in computed.verdict.checks][1] is True
-    too_wide = madden_2024_fig1_right.compute("paper", records(samples, 200), samples)
+    too_wide = fig1_right.compute("paper", records(samples, 200), samples)
     assert too_wide.numbers["subsets"][0]["smallest width"] == 256
     assert [check.holds for check in too_wide.verdict.checks][1] is False
 
 
 @checks("MFT24-F1 right")
 def test_a_subset_nothing_passes_on_leaves_the_verdict_open(samples: Samples) -> None:
-    computed = madden_2024_fig1_right.compute("paper", records(samples, 2000), samples)
+    computed = fig1_right.compute("paper", records(samples, 2000), samples)
     assert computed.verdict.outcome == "not settled"
 
 

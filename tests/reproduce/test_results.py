@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from byheart.report.page import read_passes
-from byheart.reproduce.making import read_record
-from byheart.reproduce.passes import wall_clock
+from byheart.reproduce.figure_files import read_record
 from byheart.reproduce.points import judged
 from byheart.reproduce.registry import FIGURES, figure_of
+from byheart.reproduce.wall_clock import wall_clock
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 STORED = sorted(RESULTS / f"{name}.json" for name in FIGURES)

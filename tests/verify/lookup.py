@@ -6,7 +6,7 @@ import numpy as np
 
 from byheart.data.dataset import Dataset
 from byheart.network import Embedding, FeedForward, SparseMatrix, Transformer
-from byheart.network.dyadic import Weights
+from byheart.network.exact.dyadic import Weights
 from byheart.network.memory import Memory
 
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima", "Chad": "N'Djamena", "Cuba": "Havana"}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.network import Attention, Head, SparseMatrix, Transformer
-from byheart.network.dyadic import Dyadic
+from byheart.network.exact.dyadic import Dyadic
 from byheart.verify import weights_digest
 
 from .lookup import capitals, lookup

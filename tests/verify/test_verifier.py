@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import byheart.network.exact
+import byheart.network.transformer.evaluator
 from byheart.data.dataset import Dataset
 from byheart.errors import CorruptModel, UsageError
 from byheart.network import Embedding, SparseMatrix, Transformer
-from byheart.network.dyadic import Dyadic
+from byheart.network.exact.dyadic import Dyadic
 from byheart.network.memory import Memory
 from byheart.verify import Certificate, verify, weights_digest
 
@@ -216,7 +216,7 @@ def test_float_networks_are_checked_natively() -> None:
 
 def test_a_disagreement_with_the_interpreter_is_never_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     data = capitals()
-    true = byheart.network.exact.evaluate
+    true = byheart.network.transformer.evaluator.evaluate
 
     def too_kind(*arguments: Any, **options: Any) -> Any:
         values = true(*arguments, **options)
@@ -225,7 +225,7 @@ def test_a_disagreement_with_the_interpreter_is_never_silent(monkeypatch: pytest
     tampered = lookup(data)
     for row in range(5):
         tampered = with_changed_weight(tampered, row)
-    monkeypatch.setattr(byheart.network.exact, "evaluate", too_kind)
+    monkeypatch.setattr(byheart.network.transformer.evaluator, "evaluate", too_kind)
     certificate = verify(tampered, data)
     assert (certificate.wrong, certificate.holds) == (0, False)
     assert len(certificate.problems) == 3

@@ -6,7 +6,6 @@ not. Each theorem is also a function of its own in the module named after its so
 
 from byheart.bounds.architecture import Architecture, Part, read_architecture
 from byheart.bounds.bound import Bound, NotApplicable
-from byheart.bounds.counting import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.bounds.empirical import PUBLISHED_LAWS, EmpiricalLaw, law_from_runs
 from byheart.bounds.kajitsuka_sato_2025 import (
     TheoremSize,
@@ -18,6 +17,7 @@ from byheart.bounds.kajitsuka_sato_2025 import (
 )
 from byheart.bounds.kajitsuka_sato_2025_lower import theorem_4_2, theorem_4_3
 from byheart.bounds.orders import Order, table_1
+from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.bounds.planner import Capacity, Curve, Plan, PlanRow, capacity_of, curves, plan
 from byheart.bounds.problem import Problem, problem_of
 from byheart.bounds.table import BoundTable, for_problem, table

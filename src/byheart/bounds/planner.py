@@ -15,8 +15,8 @@ from byheart.bounds import kajitsuka_sato_2025_lower as ks25_lower
 from byheart.bounds import madden_2024
 from byheart.bounds.architecture import Architecture
 from byheart.bounds.bound import Bound, NotApplicable, spell
-from byheart.bounds.counting import label_bits, parameter_floor
 from byheart.bounds.empirical import PUBLISHED_LAWS, EmpiricalLaw
+from byheart.bounds.pigeonhole import label_bits, parameter_floor
 from byheart.bounds.problem import Problem
 from byheart.bounds.table import SizeOf
 from byheart.errors import ByheartError, UsageError

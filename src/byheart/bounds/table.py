@@ -10,7 +10,7 @@ from byheart.bounds import dana_2024, madden_2024, predecessors
 from byheart.bounds import kajitsuka_sato_2025 as upper
 from byheart.bounds import kajitsuka_sato_2025_lower as lower
 from byheart.bounds.bound import Bound, NotApplicable, spell
-from byheart.bounds.counting import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
+from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.bounds.problem import Problem, problem_of
 from byheart.data import Dataset
 from byheart.errors import ByheartError

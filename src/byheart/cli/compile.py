@@ -84,8 +84,8 @@ def command(
     """
     from byheart.bounds import table
     from byheart.data.dataset import Dataset
-    from byheart.export.replacing import check_target
     from byheart.pipeline import compile
+    from byheart.storage.atomic_folder import check_target
 
     check_target(output)
     options = dict(_setting(text) for text in settings)

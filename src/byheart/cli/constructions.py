@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from byheart.bounds import Problem
-from byheart.construct.registry import Method, Statistics, get, names
+from byheart.construct.registry import Method, get, names
 from byheart.errors import UsageError
-from byheart.network.counting import Size
+from byheart.network.size import Size
+from byheart.program.construction import Statistics
 
 
 def construction_sizes() -> dict[str, Callable[[Problem], Size]]:

@@ -15,9 +15,9 @@ from byheart.cli.output import count, echo_json, one_line, ratio, show_pairs, sh
 from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
 
 if TYPE_CHECKING:
-    from byheart.export.blueprint import Blueprint, LayerRun
-    from byheart.export.logit_blueprint import LogitBlueprint
     from byheart.model import Model
+    from byheart.storage.blueprint import Blueprint, LayerRun
+    from byheart.storage.logit_blueprint import LogitBlueprint
     from byheart.verify.certificate import Certificate
 
 
@@ -41,8 +41,8 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
 
         show_fact(folder, fact, data, as_json)
         return
-    from byheart.export.folder import plan_of
     from byheart.pipeline import load
+    from byheart.storage.folder import plan_of
 
     model = load(folder)
     plan = plan_of(model.network)
@@ -99,7 +99,7 @@ def _inputs_and_labels(model: Model, plan: Blueprint | LogitBlueprint) -> list[t
 
 def _sections(plan: Blueprint | LogitBlueprint) -> list[tuple[str, str, str]]:
     """Feed-forward layers in one line between attention layers, with how many have which hidden width."""
-    from byheart.export.blueprint import Blueprint
+    from byheart.storage.blueprint import Blueprint
 
     if not isinstance(plan, Blueprint):
         return plan.sections()

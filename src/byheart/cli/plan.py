@@ -69,7 +69,7 @@ def command(
     found = plan(facts, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len)
     if figure is not None:
         from byheart.bounds import curves
-        from byheart.report.planning import draw_plan
+        from byheart.report.plan_figure import draw_plan
 
         others = {10**power for power in range(6, 13)} - {facts}
         plans = [plan(n, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len) for n in others]

@@ -145,8 +145,8 @@ def _train(
     names: list[str], scale: Scale, samples: Samples | None, store: Store, device: str, minutes: float | None
 ) -> bool:
     from byheart.measure.devices import choose_device, device_name
-    from byheart.reproduce.passes import Pass, beside, note
-    from byheart.reproduce.working import stages_of, work
+    from byheart.reproduce.runner import stages_of, work
+    from byheart.reproduce.wall_clock import Pass, beside, note
 
     def say(line: str) -> None:
         click.echo(line, file=sys.stderr)
@@ -166,7 +166,7 @@ def _train(
 
 def _passes(store: Path, output: Path) -> str:
     """What training into the store took in all, noted beside the figures too."""
-    from byheart.reproduce.passes import FILE, beside, in_words, read
+    from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 
     passes = read(beside(store))
     if passes:
@@ -178,7 +178,7 @@ def _forecast(
     names: list[str], scale: Scale, samples: Samples | None, path: Path, device: str, as_json: bool
 ) -> None:
     from byheart.measure.store import Store
-    from byheart.reproduce.forecasting import estimates
+    from byheart.reproduce.cost_estimate import estimates
 
     with watched() as report, ExitStack() as stack:
         store = stack.enter_context(Store(path)) if path.exists() else None
@@ -198,8 +198,8 @@ def _forecast(
 
 
 def _made(name: str, scale: Scale, samples: Samples | None, store: Store, output: Path) -> FigureRecord:
-    from byheart.reproduce.drawing import draw
-    from byheart.reproduce.making import make_record, to_json, verdict_text
+    from byheart.reproduce.figure_files import make_record, to_json, verdict_text
+    from byheart.reproduce.plots import draw
 
     record = make_record(name, scale, samples, store)
     (output / f"{name}.json").write_text(to_json(record), encoding="utf-8")

@@ -9,7 +9,7 @@ from byheart.cli.output import count, show_table
 
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable
-    from byheart.network.counting import Size
+    from byheart.network.size import Size
     from byheart.verify.certificate import Certificate, DatasetNumbers
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.data.consistency import Conflicts, flat_tokens
-from byheart.data.grouping import group_rows, representatives
 from byheart.data.options import Task
+from byheart.data.row_groups import group_rows, representatives
 from byheart.data.separation import Separation, separation_of
 from byheart.data.sequences import TokenSequences, VectorSequences, frozen
 

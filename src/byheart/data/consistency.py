@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from byheart.data.grouping import flat_ranges, group_rows, pair_ids, representatives, sort_within_rows
 from byheart.data.options import Rule, Task
+from byheart.data.row_groups import flat_ranges, group_rows, pair_ids, representatives, sort_within_rows
 from byheart.data.sequences import TokenSequences, VectorSequences
 from byheart.errors import UsageError
 

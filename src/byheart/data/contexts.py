@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.data.grouping import flat_ranges
+from byheart.data.row_groups import flat_ranges
 from byheart.data.sequences import TokenSequences, frozen, offsets_of
 from byheart.errors import DataError, UsageError
 from byheart.theorems import realises

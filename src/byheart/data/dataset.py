@@ -16,8 +16,8 @@ from byheart.data.check import DataReport, find_duplicates
 from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
-from byheart.data.grouping import flat_ranges
 from byheart.data.options import OnConflict, TableOptions, Task
+from byheart.data.row_groups import flat_ranges
 from byheart.data.sequences import TokenSequences, VectorSequences, frozen, offsets_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError

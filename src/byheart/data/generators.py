@@ -11,8 +11,8 @@ import numpy as np
 from byheart.data.assemble import dataset_of_documents
 from byheart.data.consistency import context_ids
 from byheart.data.dataset import Dataset
-from byheart.data.grouping import representatives
 from byheart.data.options import Task
+from byheart.data.row_groups import representatives
 from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.data.grouping import group_rows, pair_ids, representatives
+from byheart.data.row_groups import group_rows, pair_ids, representatives
 from byheart.data.sequences import TokenSequences, VectorSequences
 from byheart.errors import NonFiniteInput
 from byheart.theorems import realises

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.data.grouping import flat_ranges, group_rows, representatives
+from byheart.data.row_groups import flat_ranges, group_rows, representatives
 from byheart.errors import DataError, NonFiniteInput, UsageError
 
 MAX_VOCAB = 2**53

@@ -1,5 +1,1 @@
-"""Saved folders: networks and certificates as files."""
-
-from byheart.export.folder import load_folder, save_folder
-
-__all__ = ["load_folder", "save_folder"]
+"""Other people's formats."""

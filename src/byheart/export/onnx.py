@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from byheart.errors import MissingExtra, UsageError
-from byheart.network.architecture import Attention, FeedForward, Head, Layer, SumPool, Transformer
 from byheart.network.families import Network
-from byheart.network.floats import as_floats
+from byheart.network.transformer.architecture import Attention, FeedForward, Head, Layer, SumPool, Transformer
+from byheart.network.transformer.floats import as_floats
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -14,13 +14,13 @@ import torch
 
 from byheart.errors import ByheartError, ExitStatus, MissingExtra
 from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name
-from byheart.measure.packing import Batch, pack
 from byheart.measure.records import Record, Run, record_of
 from byheart.measure.sources import problem_of
 from byheart.measure.stack import make_stack
+from byheart.measure.stack_plan import Batch, pack
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress
-from byheart.measure.training import train
+from byheart.measure.trainer import train
 
 MOST_LOSSES = 5  # times one stack may lose its worker before the sweep gives up
 POLL_SECONDS = 1.0

@@ -12,9 +12,9 @@ from byheart.errors import UsageError
 from byheart.measure.draws import draw_places
 from byheart.measure.families import Model
 from byheart.measure.objective import training_losses, uses_counts
-from byheart.measure.plan import Training
-from byheart.measure.problem import Problem
+from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
+from byheart.measure.training_set import Problem
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 

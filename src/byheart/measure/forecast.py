@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 
 from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name, free_bytes
-from byheart.measure.packing import pack
 from byheart.measure.records import Run
 from byheart.measure.sources import problem_of
 from byheart.measure.specification import Specification
 from byheart.measure.stack import make_stack
+from byheart.measure.stack_plan import pack
 from byheart.measure.steppers import make_stepper
 from byheart.measure.store import Store
 

@@ -9,7 +9,7 @@ from typing import Any
 from byheart.measure.capacity import Bracket, Capacity, bisect, capacity_of
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification, moved
-from byheart.measure.tuning import best, tune
+from byheart.measure.tuner import best, tune
 
 Trainer = Callable[
     [Sequence[Run]], Sequence[Record]

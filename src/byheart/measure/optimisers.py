@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from byheart.measure.plan import Training
+from byheart.measure.recipe import Training
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # the framework's defaults, which all three papers use
 

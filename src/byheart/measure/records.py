@@ -17,8 +17,8 @@ import torch
 
 from byheart.errors import DataError
 from byheart.measure.families import Model, checked, family_of
-from byheart.measure.plan import PassRule, Training
-from byheart.measure.training import Outcome
+from byheart.measure.recipe import PassRule, Training
+from byheart.measure.trainer import Outcome
 
 ENGINE = (
     1  # raised whenever the same configuration would train differently, so that old records are not mistaken

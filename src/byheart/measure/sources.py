@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import DataError, MalformedFile, UsageError
-from byheart.measure.problem import Problem, problem_of_documents, problem_of_labels, problem_of_values
+from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels, problem_of_values
 
 Description = Mapping[str, Any]
 

@@ -17,7 +17,7 @@ from typing import Any
 from byheart.errors import UsageError
 from byheart.measure.capacity import Goal
 from byheart.measure.families import Model, family_of
-from byheart.measure.plan import PassRule, Training
+from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
 from byheart.measure.sources import described
 

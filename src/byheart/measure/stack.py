@@ -11,8 +11,8 @@ from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure.families import Family, Inputs, Model, checked, family_of
-from byheart.measure.layout import Layout
-from byheart.measure.problem import Problem
+from byheart.measure.parameter_block import Layout
+from byheart.measure.training_set import Problem
 
 
 @dataclass(frozen=True, eq=False)

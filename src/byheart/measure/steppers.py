@@ -12,7 +12,7 @@ from byheart.measure.draws import draw_places
 from byheart.measure.lbfgs import StackedLBFGS
 from byheart.measure.objective import total_losses, training_losses
 from byheart.measure.optimisers import Adam
-from byheart.measure.plan import Training
+from byheart.measure.recipe import Training
 from byheart.measure.stack import Stack
 
 Engine = Literal["auto", "eager", "graph", "compile"]

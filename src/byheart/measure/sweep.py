@@ -19,13 +19,13 @@ from byheart.measure.devices import (
     device_name,
     free_bytes,
 )
-from byheart.measure.packing import pack
 from byheart.measure.records import Run, record_of
 from byheart.measure.sources import problem_of
 from byheart.measure.stack import make_stack
+from byheart.measure.stack_plan import pack
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
-from byheart.measure.training import Moment, Outcome, train
+from byheart.measure.trainer import Moment, Outcome, train
 
 RENEW_SECONDS = 10.0
 WAIT_SECONDS = 0.5

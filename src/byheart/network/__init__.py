@@ -1,6 +1,8 @@
 """What weights mean: one small Transformer family, exact and in floats, and how its size is counted."""
 
-from byheart.network.architecture import (
+from byheart.network.exact.dyadic import Dyadic, SparseMatrix
+from byheart.network.size import Size, size_of_network
+from byheart.network.transformer.architecture import (
     Attention,
     Embedding,
     FeedForward,
@@ -9,8 +11,6 @@ from byheart.network.architecture import (
     SumPool,
     Transformer,
 )
-from byheart.network.counting import Size, size_of_network
-from byheart.network.dyadic import Dyadic, SparseMatrix
 
 __all__ = [
     "Attention",

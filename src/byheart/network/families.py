@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from byheart.network.architecture import Transformer
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.decoder import Decoder
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.transformer.architecture import Transformer
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,10 +27,10 @@ def logits_of(
 ) -> np.ndarray:
     """Logits (n_samples, n_outputs) of the native forward pass."""
     if isinstance(network, Decoder):
-        from byheart.network.decoder_module import decoder_logits
+        from byheart.network.decoder.module import decoder_logits
 
         return decoder_logits(network, encoded, device=device, progress=progress)
-    from byheart.network.attention_only_module import attention_only_logits
+    from byheart.network.attention_only.module import attention_only_logits
 
     return attention_only_logits(network, encoded, device=device, progress=progress)
 
@@ -38,9 +38,9 @@ def logits_of(
 def logit_module(network: LogitNetwork) -> nn.Module:
     """The network as a `torch.nn.Module` with ordinary parameters."""
     if isinstance(network, Decoder):
-        from byheart.network.decoder_module import to_decoder_module
+        from byheart.network.decoder.module import to_decoder_module
 
         return to_decoder_module(network)
-    from byheart.network.attention_only_module import to_attention_only_module
+    from byheart.network.attention_only.module import to_attention_only_module
 
     return to_attention_only_module(network)

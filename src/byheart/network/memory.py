@@ -12,8 +12,8 @@ import numpy as np
 from byheart.data.dataset import Dataset, Task, TokenSequences, VectorSequences
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError, UsageError
-from byheart.network.architecture import Transformer
 from byheart.network.families import Network, logits_of
+from byheart.network.transformer.architecture import Transformer
 
 Backend = Literal["exact", "interpreter", "module"]
 Progress = Callable[[int, int], None]
@@ -104,13 +104,13 @@ class Memory:
             logits = self.logits(encoded, device=device, progress=progress)
             return np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), UNKNOWN)
         if backend == "exact":
-            from byheart.network.exact import evaluate
+            from byheart.network.transformer.evaluator import evaluate
 
             values = evaluate(self.transformer, encoded, last_only=last_only, progress=progress)
             classes = np.array([self.class_of(value) for value in values.distinct], dtype=np.int64)
             answers = classes[values.index]
         elif backend == "interpreter":
-            from byheart.network.interpreter import interpret
+            from byheart.network.transformer.interpreter import interpret
 
             rows = [interpret(self.transformer, sequence) for sequence in encoded]
             answers = np.array(
@@ -118,7 +118,7 @@ class Memory:
                 dtype=np.int64,
             )
         else:
-            from byheart.network.module import run_module
+            from byheart.network.transformer.module import run_module
 
             outputs = run_module(
                 self.transformer, encoded, last_only=last_only, device=device, progress=progress

@@ -9,11 +9,12 @@ from itertools import combinations, pairwise
 from math import exp, log
 from typing import Any
 
-from byheart.construct.registry import Method, Statistics, get, names
+from byheart.construct.registry import Method, get, names
 from byheart.data.dataset import Dataset, Task
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import ByheartError
 from byheart.pipeline import StageProgress, compile
+from byheart.program.construction import Statistics
 
 LARGEST = 10**12
 LEVELS = 1 << 12

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from byheart.errors import UsageError
 from byheart.report.page_style import STYLE
-from byheart.reproduce.drawing import as_svg
 from byheart.reproduce.figure import FigureRecord
-from byheart.reproduce.making import read_record, run_sentence
-from byheart.reproduce.passes import FILE, Pass, in_words, read
+from byheart.reproduce.figure_files import read_record, run_sentence
+from byheart.reproduce.plots import as_svg
 from byheart.reproduce.registry import FIGURES
+from byheart.reproduce.wall_clock import FILE, Pass, in_words, read
 
 PAPERS = {
     "DPC24": "Dana, Pydi & Chevaleyre 2024, Memorization in Attention-only Transformers",

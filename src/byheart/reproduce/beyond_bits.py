@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from byheart.measure.records import Record
-from byheart.reproduce import dana_2024_fig1a, dana_2024_fig2b, dana_2024_fig3
-from byheart.reproduce import dana_2024_runs as runs
+from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Stage, Style
 from byheart.reproduce.points import judged
 from byheart.reproduce.samples import Samples
@@ -115,7 +114,8 @@ def _line(label: str, style: Style, rate: float, least: float, whole: float) -> 
 
 
 def _compiled(n_vocab: int) -> tuple[list[Series], dict[str, float]]:
-    from byheart.construct.registry import Statistics, get  # not on a bare machine
+    from byheart.construct.registry import get  # not on a bare machine
+    from byheart.program.construction import Statistics
 
     found, sizes = [], {}
     counts = [count for count in (10, 30, 100, 300, 1000, 2500) if count <= n_vocab**2]

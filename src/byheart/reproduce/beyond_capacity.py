@@ -15,9 +15,9 @@ from typing import Any
 
 from byheart.measure.capacity import Bracket, capacity_of
 from byheart.measure.families import Model
-from byheart.measure.plan import PassRule, Training
+from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Record, Run
-from byheart.reproduce import dana_2024_runs as dana
+from byheart.reproduce.dana_2024 import runs as dana
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Stage
 from byheart.reproduce.points import Points, judged, series
 from byheart.reproduce.samples import Samples
@@ -238,7 +238,8 @@ def _head_points(
 
 def _retrieval(bits: Sequence[float]) -> Series:
     """What `retrieval` needs for data of so many bits, of the GPTs' kind."""
-    from byheart.construct.registry import Statistics, get  # not on a bare machine
+    from byheart.construct.registry import get  # not on a bare machine
+    from byheart.program.construction import Statistics
 
     rates = []
     for amount in bits:

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 from byheart.errors import DataError, UsageError
-from byheart.measure.problem import Problem, problem_of_documents, problem_of_labels
 from byheart.measure.sources import SOURCES, Description, Source
+from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels
 
 FILE = "samples.npz"
 SEEDS = (0, 1, 2, 3, 4)

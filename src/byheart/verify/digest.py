@@ -6,10 +6,10 @@ import hashlib
 
 import numpy as np
 
-from byheart.network.architecture import Attention, Layer, Transformer
-from byheart.network.decoder import Decoder
-from byheart.network.dyadic import SparseMatrix, Weights
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.families import Network
+from byheart.network.transformer.architecture import Attention, Layer, Transformer
 
 
 def weights_digest(network: Network) -> str:

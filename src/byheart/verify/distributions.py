@@ -15,7 +15,7 @@ from byheart.data.dataset import Dataset
 from byheart.network.divergence import divergences
 from byheart.network.memory import UNKNOWN, Memory, Progress
 from byheart.verify.certificate import Distributional, WrongSample
-from byheart.verify.questions import Questions, questions
+from byheart.verify.encoded_inputs import Questions, questions
 
 ALLOWED_DIVERGENCE = 1e-3
 """Nats by which a context may diverge where the record of a model asks for nothing else."""

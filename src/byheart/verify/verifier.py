@@ -12,15 +12,15 @@ from jaxtyping import Int
 
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
-from byheart.network.architecture import Attention, Transformer
-from byheart.network.counting import size_of_network
 from byheart.network.families import Network
 from byheart.network.memory import UNKNOWN, Backend, Memory, Progress
+from byheart.network.size import size_of_network
+from byheart.network.transformer.architecture import Attention, Transformer
 from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
 from byheart.verify.digest import weights_digest
 from byheart.verify.distributions import check_distributions
+from byheart.verify.encoded_inputs import Questions, questions
 from byheart.verify.origin import origin_of
-from byheart.verify.questions import Questions, questions
 from byheart.verify.versions import versions
 
 MAX_WRONG_SHOWN = 5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from byheart.construct.madden_2024.targets import Targets, targets_of
 from byheart.data import Dataset
 from byheart.data.assemble import dataset_of_documents
 from byheart.data.sequences import TokenSequences, offsets_of
+from byheart.program.targets import Targets, targets_of
 
 
 def documents(n_documents: int, n_vocab: int, seq_len: int, seed: int) -> Dataset:

@@ -13,14 +13,14 @@ import byheart as bh
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.construct.dana_2024.compact import fewest_heads, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
+from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
 from byheart.construct.dana_2024.size import heads_needed
-from byheart.construct.dana_2024.solving import interpolate
 from byheart.construct.dana_2024.theorem import likeliest_sequences
 from byheart.construct.registry import get
 from byheart.errors import UsageError
-from byheart.network.attention_only_module import attention_only_logits
-from byheart.network.counting import size_of_network
+from byheart.network.attention_only.module import attention_only_logits
+from byheart.network.size import size_of_network
 from byheart.theorems import checks
 
 from .story_data import documents

@@ -10,17 +10,17 @@ import pytest
 
 import byheart as bh
 from byheart.construct.madden_2024.associations import associate
+from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
-from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped, hopeless
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
-from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_shaped, hopeless
-from byheart.construct.madden_2024.targets import targets_of
 from byheart.construct.registry import get
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.documents import story_openings
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.counting import size_of_network
-from byheart.network.decoder_module import decoder_logits
+from byheart.network.decoder.module import decoder_logits
+from byheart.network.size import size_of_network
+from byheart.program.targets import targets_of
 from byheart.theorems import checks
 
 from .story_data import document_targets, documents

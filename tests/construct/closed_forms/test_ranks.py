@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.ranks import (
+from byheart.construct.madden_2024.ranks import (
     PRIME,
     certified_determinant,
     kruskal_rank,

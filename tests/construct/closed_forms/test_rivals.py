@@ -16,8 +16,8 @@ from byheart.construct.mahdavi_2023.theorem import patterns
 from byheart.construct.registry import get
 from byheart.data.generators import uniform_vectors
 from byheart.errors import AssumptionViolated
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.counting import size_of_network
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.size import size_of_network
 
 
 def heads_without_outputs(n_heads: int, head_dim: int, dim: int, seq_len: int, seed: int) -> AttentionOnly:

@@ -7,11 +7,12 @@ import pytest
 
 import byheart as bh
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
-from byheart.construct.registry import Statistics, get
+from byheart.construct.registry import get
 from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
 from byheart.errors import AssumptionViolated
-from byheart.network.counting import size_of_network
+from byheart.network.size import size_of_network
+from byheart.program.construction import Statistics
 
 from .story_data import documents
 
@@ -129,7 +130,7 @@ def test_the_zero_token_takes_its_share() -> None:
     """A head with score s and value v gives sigmoid(s)·v, and v without the zero token."""
     from dataclasses import replace
 
-    from byheart.network.attention_only_module import attention_only_logits
+    from byheart.network.attention_only.module import attention_only_logits
 
     model = bh.compile(single_tokens(6, 3), method="attention-as-mlp", precision="float64")
     network = model.network

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.madden_2024.mixing import draw_mixing, injectivity, mixed_contexts
-from byheart.construct.madden_2024.steps import SATURATION, solve_by_steps, step_logits
-from byheart.construct.madden_2024.targets import Targets, sequences_from_rows
+from byheart.construct.madden_2024.context_vectors import draw_mixing, injectivity, mixed_contexts
+from byheart.construct.madden_2024.step_solution import SATURATION, solve_by_steps, step_logits
 from byheart.errors import AssumptionViolated
-from byheart.network.decoder import Decoder
-from byheart.network.decoder_module import decoder_logits
-from byheart.network.floats import DTYPES
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.decoder.module import decoder_logits
+from byheart.network.transformer.floats import DTYPES
+from byheart.program.targets import Targets, sequences_from_rows
 from byheart.theorems import checks
 
 from .story_data import document_targets

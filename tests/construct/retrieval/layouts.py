@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from byheart.construct.retrieval.chain import Chain
+from byheart.construct.retrieval.dual_table import Twin
 from byheart.construct.retrieval.layout import Entrance, Layout
-from byheart.construct.retrieval.twin import Twin
 
 TABLE = Entrance(
     "table", n_rows=30, dim=0, seq_len=4, ordered=True, pooled="attention", n_folds=2, n_varied=4

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from byheart.construct.registry import Construction
-from byheart.construct.retrieval import exactness, solving
+from byheart.construct.retrieval import exactness, table_solver
 from byheart.construct.retrieval.method import memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import InexactWeights, UsageError
-from byheart.network.counting import size_of_network
-from byheart.network.interpreter import interpret
-from byheart.network.module import to_module
+from byheart.network.size import size_of_network
+from byheart.network.transformer.interpreter import interpret
+from byheart.network.transformer.module import to_module
+from byheart.program.construction import Construction
 
 DATA = {
     "grid": grid_vectors(600, seed=1),
@@ -56,7 +56,7 @@ def test_words_beyond_machine_integers_are_solved_plane_by_plane() -> None:
     """Limbs: sums of words of several hundred bits carry over limb borders, and every label is read back."""
     data = grid_vectors(40_000, seed=3)
     built = _built(data, None)
-    assert int(str(built.notes["word_bits"])) > 2 * solving._LIMB_BITS
+    assert int(str(built.notes["word_bits"])) > 2 * table_solver._LIMB_BITS
     some = data.subset(np.arange(0, 40_000, 40))
     assert (built.memory.answer(built.memory.encode(some.inputs)) == some.labels).all()
 

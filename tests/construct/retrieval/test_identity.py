@@ -12,8 +12,8 @@ import torch
 from byheart.construct.retrieval.method import memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
-from byheart.network.architecture import Transformer
-from byheart.network.module import run_module, to_module
+from byheart.network.transformer.architecture import Transformer
+from byheart.network.transformer.module import run_module, to_module
 
 # six tokens: a sixth is no float, so the average may not be taken by a rounded reciprocal
 CASES = {"grid": grid_vectors(500, seed=1), "tokens": random_tokens(500, 6, 60, seed=1)}

@@ -10,16 +10,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.registry import Construction, get
+from byheart.construct.registry import get
 from byheart.construct.retrieval import search
 from byheart.construct.retrieval.method import METHOD, memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import associations, grid_vectors, random_tokens
 from byheart.errors import AssumptionViolated, ConflictingLabels, UsageError
-from byheart.network.architecture import Attention, FeedForward, Head, Transformer
-from byheart.network.interpreter import interpret
 from byheart.network.memory import UNKNOWN
-from byheart.network.module import run_module, to_module
+from byheart.network.transformer.architecture import Attention, FeedForward, Head, Transformer
+from byheart.network.transformer.interpreter import interpret
+from byheart.network.transformer.module import run_module, to_module
+from byheart.program.construction import Construction
 
 
 def _build(data: Dataset, seed: int = 0, **options: object) -> Construction:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.retrieval import emitting, exactness, hashing, solving
+from byheart.construct.retrieval import emission, exactness, key_hash, table_solver
+from byheart.construct.retrieval.label_reader import WORD_SCALE, reading_blocks
 from byheart.construct.retrieval.layout import SLOT_X, Layout, largest_digit_sum
-from byheart.construct.retrieval.reading import WORD_SCALE, reading_blocks
 from byheart.construct.retrieval.units import feed_forward
-from byheart.network.counting import size_of_network
-from byheart.network.interpreter import interpret
-from byheart.network.module import run_module
+from byheart.network.size import size_of_network
+from byheart.network.transformer.interpreter import interpret
+from byheart.network.transformer.module import run_module
 from tests.construct.retrieval.layouts import CHAIN, LAYOUTS
 
 
@@ -31,15 +31,15 @@ def _bounds(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(dim, dtype=np.int64), np.full(dim, 15, dtype=np.int64)
 
 
-def _drawn(layout: Layout, seed: int) -> hashing.Hash:
-    return hashing.draw(layout, *_bounds(layout), np.random.default_rng(seed))
+def _drawn(layout: Layout, seed: int) -> key_hash.Hash:
+    return key_hash.draw(layout, *_bounds(layout), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_words_are_within_their_bases_and_nearly_uniform(name: str) -> None:
     layout = LAYOUTS[name]
     inputs = _inputs(layout, np.random.default_rng(1), 4000)
-    words = hashing.evaluate_words(layout, _drawn(layout, 2), inputs, True)
+    words = key_hash.evaluate_words(layout, _drawn(layout, 2), inputs, True)
     for column, word in zip(words.T, layout.words, strict=True):
         assert column.min() >= 0
         assert column.max() < word.base
@@ -56,20 +56,20 @@ def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str
     rng = np.random.default_rng(3)
     hashed = _drawn(layout, 4)
     inputs = _inputs(layout, rng, 60)
-    where = layout.addresses(hashing.evaluate_words(layout, hashed, inputs, True))
+    where = layout.addresses(key_hash.evaluate_words(layout, hashed, inputs, True))
     words = rng.integers(0, 1 << layout.word_bits, size=layout.n_columns)
     ids = np.ascontiguousarray(where.rows * layout.n_segments + np.arange(layout.n_segments))
-    sums = solving.elimination.sums(ids, where.patterns, layout.n_channels, words)
+    sums = table_solver.elimination.sums(ids, where.patterns, layout.n_channels, words)
     centre = exactness.centre_of(layout, sums)
     precision = "float64" if layout.mantissa_bits == 53 else "float32"
-    network = emitting.emit(layout, hashed, words, centre, None, precision)
+    network = emission.emit(layout, hashed, words, centre, None, precision)
     found = size_of_network(network)
     assert (found.parameters_dense, found.depth, found.width) == (
         layout.parameters_dense,
         layout.depth,
         layout.width,
     )
-    expected = solving.read_labels(layout, where, sums) + 1
+    expected = table_solver.read_labels(layout, where, sums) + 1
     encoded = inputs.astype(np.float64) if layout.entrance.kind == "grid" else inputs
     assert run_module(network, encoded, last_only=True).tolist() == expected.tolist()
     for row in range(2):  # the definition, over the rationals
@@ -105,10 +105,10 @@ def test_solved_tables_read_back_as_their_labels() -> None:
     inputs = _inputs(layout, rng, 150)
     labels = rng.integers(0, 8, size=150)
     for seed in range(50):
-        where = layout.addresses(hashing.evaluate_words(layout, _drawn(layout, seed), inputs, True))
-        table = solving.solve(layout, where, labels, rng)
-        if isinstance(table, solving.Table):
-            assert (solving.read_labels(layout, where, table.sums) == labels).all()
+        where = layout.addresses(key_hash.evaluate_words(layout, _drawn(layout, seed), inputs, True))
+        table = table_solver.solve(layout, where, labels, rng)
+        if isinstance(table, table_solver.Table):
+            assert (table_solver.read_labels(layout, where, table.sums) == labels).all()
             assert table.words.max() < 1 << layout.word_bits
             return
     pytest.fail("no draw of fifty could be solved")
@@ -117,10 +117,10 @@ def test_solved_tables_read_back_as_their_labels() -> None:
 def test_dependent_equations_are_reported_with_their_plane() -> None:
     layout = CHAIN
     inputs = np.zeros((2, 4), dtype=np.int64)
-    where = layout.addresses(hashing.evaluate_words(layout, _drawn(layout, 0), inputs, True))
+    where = layout.addresses(key_hash.evaluate_words(layout, _drawn(layout, 0), inputs, True))
     assert where.n_duplicates == 1
-    found = solving.solve(layout, where, np.array([0, 1]), np.random.default_rng(0))
-    assert isinstance(found, solving.Dependent)
+    found = table_solver.solve(layout, where, np.array([0, 1]), np.random.default_rng(0))
+    assert isinstance(found, table_solver.Dependent)
     assert found.n_reduced < found.n_equations
 
 

@@ -7,14 +7,14 @@ import time
 import numpy as np
 import pytest
 
-from byheart.construct.registry import Statistics
-from byheart.construct.retrieval import hashing, ranking, search, solving
-from byheart.construct.retrieval.entry import keys_of
+from byheart.construct.retrieval import key_hash, layout_floors, search, table_solver
+from byheart.construct.retrieval.keys import keys_of
 from byheart.construct.retrieval.layout import Entrance
 from byheart.construct.retrieval.method import METHOD
 from byheart.construct.retrieval.search import find_layout
 from byheart.data.generators import grid_vectors
 from byheart.errors import AssumptionViolated
+from byheart.program.construction import Statistics
 
 GRID = Entrance("grid", 0, 4, 8, False, "attention", 2, 63, 8)
 TOKENS = Entrance("table", 1000, 0, 8, True, "attention", 2, 0, 8)
@@ -57,13 +57,13 @@ def test_the_pruned_search_answers_as_the_full_one(case: tuple[Entrance, int, in
 
 @pytest.mark.usefixtures("coarse")
 def test_a_bound_that_is_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    least_sizes = ranking._least_sizes
+    least_sizes = layout_floors._least_sizes
 
     def doubled(*arguments: object) -> tuple[np.ndarray, np.ndarray]:
         least, fits = least_sizes(*arguments)  # type: ignore[arg-type]
         return 2 * least, fits
 
-    monkeypatch.setattr(ranking, "_least_sizes", doubled)
+    monkeypatch.setattr(layout_floors, "_least_sizes", doubled)
     with pytest.raises(AssertionError, match="not the least"):
         find_layout(GRID, 3001, 4, 53)
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_built_is_left_out_only_then() -> None:
     best = find_layout(GRID, 9000, 4, 24)
     start = search._starts(GRID, 9000, 4, 24, 0, True)
     for each in start:
-        ranked = ranking.rank(each, [3, 4, 5], [5, 7, 9, 20], (2, 4, 8))
+        ranked = layout_floors.rank(each, [3, 4, 5], [5, 7, 9, 20], (2, 4, 8))
         kept = set(zip(ranked.planes.tolist(), ranked.channels.tolist(), ranked.groups.tolist(), strict=True))
         for planes in (3, 4, 5):
             for channels in (5, 7, 9, 20):
@@ -113,10 +113,10 @@ def test_keys_that_touch_one_channel_alone_have_room_there() -> None:
     n_solved = n_tried = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        hashed = hashing.draw(layout, keys.lowest, keys.highest, rng)
-        where = layout.addresses(keys.pick(hashing.evaluate_words(layout, hashed, keys.inputs, True)))
+        hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
+        where = layout.addresses(keys.pick(key_hash.evaluate_words(layout, hashed, keys.inputs, True)))
         if where.n_duplicates == 0:
             n_tried += 1
-            n_solved += isinstance(solving.solve(layout, where, keys.labels, rng), solving.Table)
+            n_solved += isinstance(table_solver.solve(layout, where, keys.labels, rng), table_solver.Table)
     assert n_tried >= 2
     assert n_solved >= n_tried / 2

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from byheart.construct.float_sizes import float_size
-from byheart.construct.registry import Method, Statistics, deferred
-from byheart.construct.single_items import require_one_token
-from byheart.network.counting import Size
+from byheart.construct.registry import Method, deferred
+from byheart.network.size import Size
+from byheart.program.construction import Statistics
+from byheart.program.float_sizes import float_size
+from byheart.program.single_tokens import require_one_token
 
 NAME = "attention-as-mlp"
 DIM = 2

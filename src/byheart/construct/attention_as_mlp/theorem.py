@@ -12,17 +12,17 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.attention_as_mlp.heads import HeadsAsNeurons, heads_for_layer
 from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
 from byheart.construct.dana_2024.encoders import circle
-from byheart.construct.float_sizes import measured
-from byheart.construct.madden_2024.targets import targets_of
-from byheart.construct.registry import Assumption, Construction, statistics_of
-from byheart.construct.single_items import require_one_token
-from byheart.construct.single_vectors import refuse_options
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated
-from byheart.network.architecture import Embedding
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.attention_only_module import attention_only_logits
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
+from byheart.network.transformer.architecture import Embedding
+from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.program.float_sizes import measured
+from byheart.program.single_tokens import require_one_token
+from byheart.program.single_vectors import refuse_options
+from byheart.program.targets import targets_of
 
 SLOPE = 40.0
 """β: on whole numbers SiLU(βx)/β is ReLU(x) to the last bit of float64, since sigmoid(40) rounds to 1 and e^-40·x is lost."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
-from byheart.network.architecture import Embedding
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.floats import DTYPES
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.transformer.architecture import Embedding
+from byheart.network.transformer.floats import DTYPES
 
 SHARPNESS = 60.0
 """Difference of the scores between the two pairs beside a threshold; a softmax share is 0 or 1 in float32 from 17 on."""

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from byheart.construct.single_thread import single_thread
-from byheart.network.architecture import Embedding
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.attention_only_module import attention_only_logits
-from byheart.network.floats import DTYPES
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import attention_only_logits
+from byheart.network.transformer.architecture import Embedding
+from byheart.network.transformer.floats import DTYPES
+from byheart.program.single_thread import single_thread
 
 NAMES = ("tokens", "positions", "query", "key", "value", "output", "unembedding")
 ROUND = 50

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import qr
 
-from byheart.network.architecture import Embedding
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.attention_only_module import to_attention_only_module
-from byheart.network.decoder_module import run_in_batches
-from byheart.network.floats import DTYPES
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import to_attention_only_module
+from byheart.network.decoder.module import run_in_batches
+from byheart.network.transformer.architecture import Embedding
+from byheart.network.transformer.floats import DTYPES
 from byheart.theorems import realises
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from byheart.construct.float_sizes import count_of, float_size
-from byheart.construct.registry import Method, Statistics, deferred
+from byheart.construct.registry import Method, deferred
 from byheart.errors import AssumptionViolated
-from byheart.network.counting import Size
+from byheart.network.size import Size
+from byheart.program.construction import Statistics
+from byheart.program.float_sizes import count_of, float_size
 
 NAME = "dana-2024"
 HEAD_DIM = 4

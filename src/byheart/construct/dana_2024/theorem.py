@@ -13,17 +13,18 @@ from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_1_parameters,
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
+from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.size import HEAD_DIM, NAME, default_dim, heads_needed
-from byheart.construct.dana_2024.solving import interpolate
-from byheart.construct.float_sizes import measured
-from byheart.construct.madden_2024.targets import Targets, targets_of
 from byheart.construct.madden_2024.theorem import ALLOWED_DIVERGENCE, MARGIN
-from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
+from byheart.construct.registry import require_known
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.attention_only_module import attention_only_logits
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
+from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.program.float_sizes import measured
+from byheart.program.targets import Targets, targets_of
 from byheart.theorems import realises
 
 ATTEMPTS = 4

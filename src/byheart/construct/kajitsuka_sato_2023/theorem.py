@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from byheart.construct.contexts import labelled_tokens
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
     ContextIds,
     ids_for,
@@ -15,8 +14,6 @@ from byheart.construct.kajitsuka_sato_2023.context_ids import (
     theorem_beta,
 )
 from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer, interpolation
-from byheart.construct.kajitsuka_sato_2023.places import places_of, table_scale
-from byheart.construct.kajitsuka_sato_2023.rounding import round_to_whole
 from byheart.construct.kajitsuka_sato_2023.sizes import (
     ANSWER,
     MODEL_WIDTH,
@@ -26,18 +23,29 @@ from byheart.construct.kajitsuka_sato_2023.sizes import (
     size_of,
     theorem_size,
 )
-from byheart.construct.kajitsuka_sato_2025.steps import Program, emit
-from byheart.construct.kajitsuka_sato_2025.words import Words, words_of
-from byheart.construct.registry import Assumption, Construction, Method, statistics_of
-from byheart.construct.tally import (
+from byheart.construct.kajitsuka_sato_2023.staircase import round_to_whole
+from byheart.construct.kajitsuka_sato_2023.token_line import places_of, table_scale
+from byheart.construct.registry import Method
+from byheart.data.dataset import Dataset
+from byheart.data.row_groups import representatives
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.memory import Memory, Progress
+from byheart.network.transformer.architecture import (
+    Attention,
+    Embedding,
+    FeedForward,
+    Head,
+    Layer,
+    Transformer,
+)
+from byheart.program.blocks import Program, emit
+from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.program.distinct_tokens import Words, words_of
+from byheart.program.labelled_tokens import labelled_tokens
+from byheart.program.weight_count import (
     tally,
 )
-from byheart.data.dataset import Dataset
-from byheart.data.grouping import representatives
-from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.architecture import Attention, Embedding, FeedForward, Head, Layer, Transformer
-from byheart.network.dyadic import SparseMatrix, Weights
-from byheart.network.memory import Memory, Progress
 
 NAME = "kajitsuka-sato-2023"
 _LEAST_GAP_IN_ERRORS = 8.0
@@ -221,7 +229,7 @@ def _measured_error(
     network: Transformer, data: Dataset, samples: np.ndarray, columns: np.ndarray, labels: np.ndarray
 ) -> float:
     """How far the native network is from the labels before it rounds."""
-    from byheart.network.module import run_module
+    from byheart.network.transformer.module import run_module
 
     n_rounding = 2 * data.n_classes.bit_length()
     w_out = _matrix((1, MODEL_WIDTH), {(0, REGISTERS.index(VALUE)): 1.0})

@@ -6,16 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
-from byheart.construct.kajitsuka_sato_2025.lookup_size import lookup_numbers
-from byheart.construct.kajitsuka_sato_2025.mapping import ContextualMapping
-from byheart.construct.kajitsuka_sato_2025.memorise import (
-    LookupPlan,
-    Planner,
-    memorise_points,
-    plan_lookup,
-    weigh_words,
-)
-from byheart.construct.kajitsuka_sato_2025.projection import Projection
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping
 from byheart.construct.kajitsuka_sato_2025.registers import (
     CHANNEL,
     LOOKUP,
@@ -25,12 +16,21 @@ from byheart.construct.kajitsuka_sato_2025.registers import (
     Entrance,
 )
 from byheart.construct.kajitsuka_sato_2025.sizes import named, plans_of
-from byheart.construct.kajitsuka_sato_2025.steps import Program, Step, Unit, clear, emit
-from byheart.construct.registry import Statistics, statistics_of
-from byheart.construct.tally import tally
 from byheart.data.dataset import Dataset
-from byheart.network.architecture import Attention, Embedding, Head, Layer, SumPool, Transformer
-from byheart.network.dyadic import Number, SparseMatrix, as_sparse
+from byheart.network.exact.dyadic import Number, SparseMatrix, as_sparse
+from byheart.network.transformer.architecture import Attention, Embedding, Head, Layer, SumPool, Transformer
+from byheart.program.blocks import Program, Step, Unit, clear, emit
+from byheart.program.construction import Statistics, statistics_of
+from byheart.program.lookup import (
+    LookupPlan,
+    Planner,
+    memorise_points,
+    plan_lookup,
+    weigh_words,
+)
+from byheart.program.lookup_size import lookup_numbers
+from byheart.program.projection import Projection
+from byheart.program.weight_count import tally
 
 
 @dataclass(frozen=True, eq=False)

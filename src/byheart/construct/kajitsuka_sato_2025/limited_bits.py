@@ -9,18 +9,19 @@ from math import ceil, isqrt, log2
 import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import theorem_f_1
-from byheart.construct.kajitsuka_sato_2025.memorise import LookupPlan, Planner, plan_lookup
 from byheart.construct.kajitsuka_sato_2025.sizes import guessed
 from byheart.construct.kajitsuka_sato_2025.sizes import size_of as size_of_unlimited
 from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, theorem_for
-from byheart.construct.kajitsuka_sato_2025.words import radius_and_separation, words_of
-from byheart.construct.registry import Construction, Method, Statistics
+from byheart.construct.registry import Method
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, InexactWeights, UsageError
-from byheart.network.counting import Size
-from byheart.network.float_exactness import MANTISSA_BITS, FloatExactness, float_exactness
-from byheart.network.floats import as_floats
 from byheart.network.memory import Progress
+from byheart.network.size import Size
+from byheart.network.transformer.float_exactness import MANTISSA_BITS, FloatExactness, float_exactness
+from byheart.network.transformer.floats import as_floats
+from byheart.program.construction import Construction, Statistics
+from byheart.program.distinct_tokens import radius_and_separation, words_of
+from byheart.program.lookup import LookupPlan, Planner, plan_lookup
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025-bits"

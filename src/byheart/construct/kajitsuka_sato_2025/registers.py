@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from byheart.construct.kajitsuka_sato_2025.memorise import LookupRegisters
+from byheart.program.lookup import LookupRegisters
 
 LOOKUP = LookupRegisters()
 SUM = "sum"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from byheart.construct.kajitsuka_sato_2025.lookup_size import expected_lookup_numbers, lookup_tally
-from byheart.construct.kajitsuka_sato_2025.memorise import LookupPlan, Planner, plan_lookup
 from byheart.construct.kajitsuka_sato_2025.registers import LOOKUP, MODEL_WIDTH, Entrance
-from byheart.construct.kajitsuka_sato_2025.words import line_table_tally
-from byheart.construct.registry import Statistics
-from byheart.construct.tally import (
+from byheart.network.size import Size
+from byheart.program.construction import Statistics
+from byheart.program.distinct_tokens import line_table_tally
+from byheart.program.lookup import LookupPlan, Planner, plan_lookup
+from byheart.program.lookup_size import expected_lookup_numbers, lookup_tally
+from byheart.program.weight_count import (
     NOTHING,
     Tally,
     alike,
@@ -20,7 +21,6 @@ from byheart.construct.tally import (
     tally,
     total,
 )
-from byheart.network.counting import Size
 
 
 @dataclass(frozen=True)

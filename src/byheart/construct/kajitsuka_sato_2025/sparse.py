@@ -9,12 +9,13 @@ import numpy as np
 
 from byheart.construct.kajitsuka_sato_2025.sizes import size_of as size_of_dense
 from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, theorem_for
-from byheart.construct.registry import Construction, Method, Statistics
+from byheart.construct.registry import Method
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
-from byheart.network.architecture import Attention
-from byheart.network.counting import Size
 from byheart.network.memory import Progress
+from byheart.network.size import Size
+from byheart.network.transformer.architecture import Attention
+from byheart.program.construction import Construction, Statistics
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025-sparse"

@@ -19,14 +19,15 @@ from byheart.construct.kajitsuka_sato_2025.assembly import (
     assemble,
     measured_statistics,
 )
-from byheart.construct.kajitsuka_sato_2025.mapping import ContextualMapping, contextual_mapping
-from byheart.construct.kajitsuka_sato_2025.memorise import Planner, plan_lookup
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping, contextual_mapping
 from byheart.construct.kajitsuka_sato_2025.sizes import size_of
-from byheart.construct.kajitsuka_sato_2025.words import radius_and_separation
-from byheart.construct.registry import Assumption, Construction, Method, Statistics
+from byheart.construct.registry import Method
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
 from byheart.network.memory import Memory, Progress
+from byheart.program.construction import Assumption, Construction, Statistics
+from byheart.program.distinct_tokens import radius_and_separation
+from byheart.program.lookup import Planner, plan_lookup
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025"

@@ -8,20 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from byheart.construct.contexts import Labelled, labelled_tokens
-from byheart.construct.kajitsuka_sato_2025.lookup_size import (
-    lookup_numbers,
-)
-from byheart.construct.kajitsuka_sato_2025.memorise import memorise_points, plan_lookup
-from byheart.construct.kajitsuka_sato_2025.projection import IntegerPoints, Projection, project_apart
-from byheart.construct.kajitsuka_sato_2025.steps import emit
-from byheart.construct.kajitsuka_sato_2025.words import (
-    Words,
-    largest_spread,
-    words_of,
-)
 from byheart.construct.kim_2023.sizes import size_of
-from byheart.construct.kim_2023.sorting import (
+from byheart.construct.kim_2023.sort_rounds import (
     LEFT,
     LOOKUP,
     MODEL_WIDTH,
@@ -31,15 +19,28 @@ from byheart.construct.kim_2023.sorting import (
     sorting,
 )
 from byheart.construct.kim_2023.string_ids import StringIds, sorted_counts, string_ids
-from byheart.construct.registry import Assumption, Construction, Method, statistics_of
-from byheart.construct.single_vectors import refuse_options
-from byheart.construct.tally import (
+from byheart.construct.registry import Method
+from byheart.data.dataset import Dataset
+from byheart.network.exact.dyadic import Number, SparseMatrix
+from byheart.network.memory import Memory, Progress
+from byheart.network.transformer.architecture import Layer, Transformer
+from byheart.program.blocks import emit
+from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.program.distinct_tokens import (
+    Words,
+    largest_spread,
+    words_of,
+)
+from byheart.program.labelled_tokens import Labelled, labelled_tokens
+from byheart.program.lookup import memorise_points, plan_lookup
+from byheart.program.lookup_size import (
+    lookup_numbers,
+)
+from byheart.program.projection import IntegerPoints, Projection, project_apart
+from byheart.program.single_vectors import refuse_options
+from byheart.program.weight_count import (
     tally,
 )
-from byheart.data.dataset import Dataset
-from byheart.network.architecture import Layer, Transformer
-from byheart.network.dyadic import Number, SparseMatrix
-from byheart.network.memory import Memory, Progress
 
 NAME = "kim-2023"
 

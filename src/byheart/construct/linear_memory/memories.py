@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from byheart.construct.single_thread import single_thread
+from byheart.program.single_thread import single_thread
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.float_sizes import measured
 from byheart.construct.linear_memory.memories import (
     LinearMemory,
     hebbian,
@@ -18,16 +17,18 @@ from byheart.construct.linear_memory.memories import (
     regression,
 )
 from byheart.construct.linear_memory.size import NAME
-from byheart.construct.madden_2024.targets import targets_of
-from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
-from byheart.construct.single_items import require_one_token
+from byheart.construct.registry import require_known
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.architecture import Embedding
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.attention_only_module import attention_only_logits
-from byheart.network.floats import DTYPES
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
+from byheart.network.transformer.architecture import Embedding
+from byheart.network.transformer.floats import DTYPES
+from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.program.float_sizes import measured
+from byheart.program.single_tokens import require_one_token
+from byheart.program.targets import targets_of
 
 Rule = Literal["pseudo-inverse", "hebbian", "regression"]
 RULES = {"pseudo-inverse": pseudo_inverse, "hebbian": hebbian, "regression": regression}

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from byheart.construct.madden_2024.targets import Targets
-from byheart.construct.single_thread import single_thread
+from byheart.program.single_thread import single_thread
+from byheart.program.targets import Targets
 from byheart.theorems import realises
 
 HISTORY = 20

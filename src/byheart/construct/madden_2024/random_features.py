@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.construct.madden_2024.mixing import mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons
 from byheart.construct.madden_2024.size import neurons_for
-from byheart.network.decoder import Decoder
-from byheart.network.decoder_module import run_in_batches, to_decoder_module
-from byheart.network.floats import DTYPES
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.decoder.module import run_in_batches, to_decoder_module
+from byheart.network.transformer.floats import DTYPES
 from byheart.theorems import realises
 
 SPREAD = 10.0

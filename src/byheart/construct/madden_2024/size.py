@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from byheart.construct.float_sizes import count_of, float_size
-from byheart.construct.registry import Method, Statistics, deferred
+from byheart.construct.registry import Method, deferred
 from byheart.errors import AssumptionViolated
-from byheart.network.counting import Size
+from byheart.network.size import Size
+from byheart.program.construction import Statistics
+from byheart.program.float_sizes import count_of, float_size
 
 Kind = Literal["attention", "averaging"]
 METHOD_NAMES: dict[Kind, str] = {"attention": "madden-2024", "averaging": "madden-2024-averaging"}

@@ -10,24 +10,25 @@ import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
-from byheart.construct.float_sizes import measured
+from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.convex import Regression, SmallestWidth, regress, smallest_width
-from byheart.construct.madden_2024.mixing import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
 from byheart.construct.madden_2024.random_features import (
     draw_neurons,
     features_of,
     solve_by_random_features,
 )
-from byheart.construct.madden_2024.shaping import ShapedFit, fewest_shaped, fit_shaped
 from byheart.construct.madden_2024.size import DIM, METHOD_NAMES, Kind
-from byheart.construct.madden_2024.steps import solve_by_steps
-from byheart.construct.madden_2024.targets import Targets, targets_of
-from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
+from byheart.construct.madden_2024.step_solution import solve_by_steps
+from byheart.construct.registry import require_known
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.decoder import Activation, Decoder
-from byheart.network.decoder_module import decoder_logits
+from byheart.network.decoder.architecture import Activation, Decoder
+from byheart.network.decoder.module import decoder_logits
 from byheart.network.memory import Memory, Progress
+from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.program.float_sizes import measured
+from byheart.program.targets import Targets, targets_of
 from byheart.theorems import realises
 
 Solver = Literal["auto", "steps", "random-features", "convex"]

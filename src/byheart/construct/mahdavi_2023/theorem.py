@@ -10,16 +10,17 @@ from jaxtyping import Float
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.encoders import circle
-from byheart.construct.float_sizes import measured
 from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, capacity, heads_for
-from byheart.construct.registry import Assumption, Construction, require_known, statistics_of
+from byheart.construct.registry import require_known
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import VectorSequences
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.attention_only import AttentionOnly
-from byheart.network.attention_only_module import to_attention_only_module
-from byheart.network.decoder_module import run_in_batches
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import to_attention_only_module
+from byheart.network.decoder.module import run_in_batches
 from byheart.network.memory import Memory, Progress
+from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.program.float_sizes import measured
 
 SCORE_SPREAD = 3.0
 """Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""

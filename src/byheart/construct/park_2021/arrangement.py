@@ -12,8 +12,8 @@ from math import isqrt
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2025.projection import IntegerPoints
 from byheart.errors import AssumptionViolated
+from byheart.program.projection import IntegerPoints
 
 _DIRECTIONS_PER_SIZE = 16
 _LONGEST_DIRECTION_BITS = 4096

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from byheart.construct.kajitsuka_sato_2025.steps import Program, Step, Unit
 from byheart.construct.park_2021.arrangement import Arrangement, Segment
-from byheart.network.dyadic import Number
+from byheart.network.exact.dyadic import Number
+from byheart.program.blocks import Program, Step, Unit
 
 PLACE, WORD, FIELD, ANSWER = "place", "word", "field", "answer"
 REGISTERS = (PLACE, WORD, FIELD, ANSWER)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.construct.park_2021.arrangement import Arrangement
-from byheart.construct.tally import NOTHING, Tally, alike, tally, total
-from byheart.network.dyadic import Number
+from byheart.network.exact.dyadic import Number
+from byheart.program.weight_count import NOTHING, Tally, alike, tally, total
 
 
 @dataclass(frozen=True)

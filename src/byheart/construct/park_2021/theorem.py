@@ -10,7 +10,6 @@ from math import log2
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2025.steps import emit
 from byheart.construct.park_2021.arrangement import Arrangement, arrange, short_direction
 from byheart.construct.park_2021.program import (
     BIT_UNITS,
@@ -28,8 +27,15 @@ from byheart.construct.park_2021.program_size import (
     program_numbers,
     program_tally,
 )
-from byheart.construct.registry import Construction, Method, Statistics
-from byheart.construct.single_vectors import (
+from byheart.construct.registry import Method
+from byheart.data.dataset import Dataset
+from byheart.network.exact.dyadic import SparseMatrix
+from byheart.network.memory import Progress
+from byheart.network.size import Size
+from byheart.network.transformer.float_exactness import MANTISSA_BITS
+from byheart.program.blocks import emit
+from byheart.program.construction import Construction, Statistics
+from byheart.program.single_vectors import (
     TASKS,
     assumptions_on,
     labelled_vectors,
@@ -39,12 +45,7 @@ from byheart.construct.single_vectors import (
     require_single,
     size_of_blocks,
 )
-from byheart.construct.tally import alike, tally
-from byheart.data.dataset import Dataset
-from byheart.network.counting import Size
-from byheart.network.dyadic import SparseMatrix
-from byheart.network.float_exactness import MANTISSA_BITS
-from byheart.network.memory import Progress
+from byheart.program.weight_count import alike, tally
 
 NAME = "park-2021"
 MODEL_WIDTH = len(REGISTERS)

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from byheart.construct.retrieval.addressing import Addresses, Patterns, reflected
+from byheart.construct.retrieval.addresses import Addresses, Patterns, reflected
 from byheart.construct.retrieval.gadgets import (
     HALF,
     pattern_blocks,
@@ -22,10 +22,10 @@ from byheart.construct.retrieval.gadgets import (
     window_blocks,
     window_shapes,
 )
+from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import SLOT_LABEL, SLOT_T, SLOT_X, SLOT_Z, Layout, Word
-from byheart.construct.retrieval.reading import WORD_SCALE
 from byheart.construct.retrieval.units import Block, Shape, Unit, exact_matrices, feed_forward
-from byheart.network.architecture import Attention, FeedForward, Head, Layer, SumPool
+from byheart.network.transformer.architecture import Attention, FeedForward, Head, Layer, SumPool
 
 SLOT_J, SLOT_G = SLOT_T, SLOT_LABEL
 """Copy and square of the row, until the reading circuit takes over their slots."""

@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Bool, Int
 
 from byheart.data.dataset import Dataset
-from byheart.data.grouping import flat_ranges, pair_ids, representatives
+from byheart.data.row_groups import flat_ranges, pair_ids, representatives
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.data.tokenizers import Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
-from byheart.network.architecture import Transformer
 from byheart.network.memory import Memory
-from byheart.network.module import to_module
+from byheart.network.transformer.architecture import Transformer
+from byheart.network.transformer.module import to_module
 
 END = ""
 """The label of a context that ends its text."""

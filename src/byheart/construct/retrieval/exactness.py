@@ -13,11 +13,11 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Shaped
 
+from byheart.construct.retrieval.dual_table import Twin
 from byheart.construct.retrieval.gadgets import HALF
-from byheart.construct.retrieval.hashing import Hash
+from byheart.construct.retrieval.key_hash import Hash
+from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import Layout, largest_digit_sum, odd_part
-from byheart.construct.retrieval.reading import WORD_SCALE
-from byheart.construct.retrieval.twin import Twin
 from byheart.errors import ByheartError
 
 

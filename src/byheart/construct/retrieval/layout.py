@@ -21,9 +21,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from byheart.construct.retrieval.addressing import Addresses
+from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.units import Block, Shape
-from byheart.network.architecture import FeedForward, Layer
+from byheart.network.transformer.architecture import FeedForward, Layer
 
 EntranceKind = Literal["table", "grid", "real"]
 

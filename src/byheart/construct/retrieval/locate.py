@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
+from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import SLOT_Z
-from byheart.construct.retrieval.reading import WORD_SCALE
 from byheart.errors import UsageError
-from byheart.network.architecture import FeedForward, Transformer
 from byheart.network.memory import Memory
-from byheart.network.module import FeedForwardModule, to_module
+from byheart.network.transformer.architecture import FeedForward, Transformer
+from byheart.network.transformer.module import FeedForwardModule, to_module
 
 _BATCH = 2048
 

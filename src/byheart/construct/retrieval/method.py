@@ -7,24 +7,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from byheart.construct.registry import Assumption, Construction, Method, Statistics
-from byheart.construct.retrieval import emitting, exactness, hashing, solving
-from byheart.construct.retrieval.addressing import Addresses
-from byheart.construct.retrieval.entry import Keys, keys_of
-from byheart.construct.retrieval.hashing import Hash
+from byheart.construct.registry import Method
+from byheart.construct.retrieval import emission, exactness, key_hash, table_solver
+from byheart.construct.retrieval.addresses import Addresses
+from byheart.construct.retrieval.key_hash import Hash
+from byheart.construct.retrieval.keys import Keys, keys_of
 from byheart.construct.retrieval.layout import Layout
-from byheart.construct.retrieval.sizing import (
+from byheart.construct.retrieval.size import (
     MANTISSA_BITS,
     layout_of,
     numbers_of,
     size_of,
     statistics_for,
 )
-from byheart.construct.retrieval.solving import Table
+from byheart.construct.retrieval.table_solver import Table
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.architecture import FeedForward, Precision, Transformer
 from byheart.network.memory import Memory, Progress
+from byheart.network.transformer.architecture import FeedForward, Precision, Transformer
+from byheart.program.construction import Assumption, Construction, Statistics
 
 NAME = "retrieval"
 MAX_REJECT_BITS = 24
@@ -72,7 +73,7 @@ def memorise(
     keys = keys_of(data, asked.quantiser_bits, rng)
     solved = _solve(data, keys, asked, rng, progress)
     layout, words, precision = solved.layout, solved.table.words, asked.precision
-    network = emitting.emit(
+    network = emission.emit(
         layout,
         solved.hashed,
         words,
@@ -136,13 +137,13 @@ def _solve(
         layout = replace(layout_of(statistics), n_keys=len(keys))
         for _ in range(_DRAWS):
             n_draws += 1
-            hashed = hashing.draw(layout, keys.lowest, keys.highest, rng)
-            words = keys.pick(hashing.evaluate_words(layout, hashed, keys.inputs, keys.last_only))
+            hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
+            words = keys.pick(key_hash.evaluate_words(layout, hashed, keys.inputs, keys.last_only))
             where = layout.addresses(words)
             if where.n_duplicates:
                 failures["equal addresses"] += 1
                 continue
-            table = solving.solve(layout, where, keys.labels, rng, progress)
+            table = table_solver.solve(layout, where, keys.labels, rng, progress)
             if not isinstance(table, Table):
                 failures["dependent equations"] += 1
                 continue
@@ -154,7 +155,7 @@ def _solve(
             except exactness.NotExactInFloats:
                 failures["headroom"] += 1
                 continue
-            assert (solving.read_labels(layout, where, table.sums) == keys.labels).all()
+            assert (table_solver.read_labels(layout, where, table.sums) == keys.labels).all()
             return Solved(layout, statistics, hashed, where, table, centre, stage, n_draws, failures)
     raise AssumptionViolated(
         f"no hash tells these {len(keys)} contexts apart: {n_draws} draws failed "

@@ -16,16 +16,16 @@ from typing import TypeVar
 import numpy as np
 
 from byheart.construct.retrieval.chain import Chain
-from byheart.construct.retrieval.layout import Entrance, Layout, shared_out
-from byheart.construct.retrieval.needs import (
+from byheart.construct.retrieval.constraints import (
     LEAST_WINDOW_BITS,
     addresses_needed,
     headroom_bits,
     is_quickly_solved,
     rows_needed,
 )
-from byheart.construct.retrieval.ranking import Ranked, rank
-from byheart.construct.retrieval.twin import Twin
+from byheart.construct.retrieval.dual_table import Twin
+from byheart.construct.retrieval.layout import Entrance, Layout, shared_out
+from byheart.construct.retrieval.layout_floors import Ranked, rank
 from byheart.errors import AssumptionViolated
 
 _SEGMENTS = (2, 3, 4, 5)

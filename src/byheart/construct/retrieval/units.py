@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from byheart.network.architecture import FeedForward
+from byheart.network.transformer.architecture import FeedForward
 
 Weight: TypeAlias = int | float | Fraction
 """An exact number; floats stand for themselves."""

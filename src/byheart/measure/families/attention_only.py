@@ -26,9 +26,9 @@ from byheart.measure.families.family import (
     per_model,
     uniform,
 )
-from byheart.measure.layout import Shapes
 from byheart.measure.matmul import bmm
-from byheart.measure.problem import Problem
+from byheart.measure.parameter_block import Shapes
+from byheart.measure.training_set import Problem
 
 # The table form computes all n_vocab² pairs; below this share of pairs asked for, sample by sample is cheaper.
 TABLE_SHARE = 0.2

@@ -28,9 +28,9 @@ from byheart.measure.families.family import (
     per_model,
     uniform,
 )
-from byheart.measure.layout import Shapes
 from byheart.measure.matmul import bmm
-from byheart.measure.problem import Problem
+from byheart.measure.parameter_block import Shapes
+from byheart.measure.training_set import Problem
 
 
 class OneLayerDecoder:

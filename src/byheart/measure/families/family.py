@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from byheart.errors import UsageError
-from byheart.measure.layout import Shapes
-from byheart.measure.problem import Problem
+from byheart.measure.parameter_block import Shapes
+from byheart.measure.training_set import Problem
 
 Tables = dict[str, Tensor]
 Weights = Mapping[str, Tensor]

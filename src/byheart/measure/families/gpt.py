@@ -19,9 +19,9 @@ from byheart.measure.families.family import (
     normal,
     per_model,
 )
-from byheart.measure.layout import Shapes
 from byheart.measure.matmul import bmm
-from byheart.measure.problem import Problem
+from byheart.measure.parameter_block import Shapes
+from byheart.measure.training_set import Problem
 
 EPSILON = 1e-5  # of the normalisation, the framework's default
 SCALE = 0.02  # standard deviation of initial weights, as in GPT-2

@@ -1,0 +1,211 @@
+"""DPC24 Theorem 1, executable: an attention-only Transformer that gives sequences the logits of an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular
+
+from byheart.construct.dana_2024.bigram_heads import SHARPNESS, bigram_heads
+from byheart.construct.dana_2024.encoders import SequenceEncoder
+from byheart.construct.dana_2024.heads import attention_features, draw_heads, select_heads, take_heads
+from byheart.construct.dana_2024.size import heads_needed
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.module import attention_only_logits
+from byheart.network.transformer.floats import DTYPES
+from byheart.theorems import realises
+
+SCORE_SPREADS = (1.0, 10.0, 100.0, 1000.0)
+"""Scales of attention scores to choose from: none is best for all dimensions and lengths."""
+
+POOL = {"float64": 1.0, "float32": 1.6}
+"""Heads drawn per head kept. float32 needs a choice; float64 takes them as they come."""
+
+PSEUDO_INVERSE = 1e-12
+"""Singular values of B below this share of the largest are those of dimensions the encoder leaves empty."""
+
+DRAWS = 5
+WELL_CONDITIONED = 1e12
+"""Heads are drawn anew above this condition number: a few heads may all look at the same token by chance."""
+
+PROBE = 400
+"""Sequences on which scales are compared before the whole system is factored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interpolant:
+    """A network and what is known of the system behind it."""
+
+    network: AttentionOnly
+    condition: float
+    residual: float
+    score_spread: float
+
+
+@realises("DPC24-T1", "DPC24-C1")
+def interpolate(
+    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    n_vocab: int,
+    encoder: SequenceEncoder,
+    rng: np.random.Generator,
+    *,
+    head_dim: int = 1,
+    precision: str = "float64",
+    score_spreads: Sequence[float] = SCORE_SPREADS,
+    ragged: bool = False,
+) -> Interpolant:
+    """An attention-only Transformer with H·d_h + d >= T whose logits are those of `encoder` on these T sequences.
+
+    Source:     DPC24 Theorem 1 with ε = 0 and γ = 0, Corollary 1; proof in Appendix A.2.
+    Assumes:    distinct sequences of one length; d_h <= d.
+    Guarantee:  logits up to the residual that is returned, in float64 for the weights as they are kept.
+    Departs:    the skip connection is solved for, not approximated by a head of large λ: with B d × d unknown, B x_S + B W_O
+                W_V A = E is linear in (B, B W_O), and W_U = W B. Heads and their scale are chosen by conditioning.
+    """
+    dim = encoder.embeddings.shape[1]
+    n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))
+    best: Interpolant | None = None
+    for _ in range(DRAWS):
+        found = _interpolated(
+            encoded, n_vocab, encoder, rng, head_dim, n_heads, precision, score_spreads, ragged
+        )
+        if best is None or found.condition < best.condition:
+            best = found
+        if best.condition < WELL_CONDITIONED:
+            break
+    assert best is not None
+    return best
+
+
+def _interpolated(
+    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    n_vocab: int,
+    encoder: SequenceEncoder,
+    rng: np.random.Generator,
+    head_dim: int,
+    n_heads: int,
+    precision: str,
+    score_spreads: Sequence[float],
+    ragged: bool,
+) -> Interpolant:
+    """One draw of heads and the solve for it."""
+    seq_len, dim = encoded.shape[1], encoder.embeddings.shape[1]
+    n_outputs = len(encoder.unembedding)
+    n_pool = int(np.ceil(POOL[precision] * n_heads)) if n_heads > 1 else n_heads
+    if (seq_len, dim, head_dim) == (2, 2, 2) and n_heads > 1 and not ragged:
+        spread, n_pool = SHARPNESS, n_heads
+        drawn = bigram_heads(encoded, n_vocab, n_outputs, rng, precision=precision)
+    else:
+        spread = _best_spread(encoded, n_vocab, dim, head_dim, score_spreads, rng, ragged)
+        drawn = draw_heads(
+            n_vocab,
+            seq_len,
+            dim,
+            head_dim,
+            n_pool,
+            n_outputs,
+            spread,
+            rng,
+            precision=precision,
+            ragged=ragged,
+        )
+    features = attention_features(drawn, encoded)
+    if n_pool > n_heads:
+        chosen = select_heads(features, dim, head_dim, n_heads)
+        drawn = take_heads(drawn, chosen)
+        columns = dim + (chosen[:, None] * head_dim + np.arange(head_dim)).ravel()
+        features = features[:, np.concatenate([np.arange(dim), columns])]
+    solution, condition = _solve(features, encoder.embeddings)
+    network = _assembled(drawn, _with_full_skip(solution, features[:, :dim], rng), encoder.unembedding)
+    residual = float(np.abs(_logits(network, features) - encoder.logits).max(initial=0.0))
+    return Interpolant(network, condition, residual, spread)
+
+
+def _best_spread(
+    encoded: np.ndarray,
+    n_vocab: int,
+    dim: int,
+    head_dim: int,
+    spreads: Sequence[float],
+    rng: np.random.Generator,
+    ragged: bool,
+) -> float:
+    """The scale whose heads are least dependent on a sample of the sequences."""
+    if len(spreads) == 1:
+        return spreads[0]
+    sample = encoded[rng.permutation(len(encoded))[:PROBE]]
+    n_heads = heads_needed(len(sample), dim, head_dim, len(np.unique(sample[:, -1])))
+    found = []
+    for spread in spreads:
+        drawn = draw_heads(n_vocab, encoded.shape[1], dim, head_dim, n_heads, 1, spread, rng, ragged=ragged)
+        sizes = np.linalg.svd(attention_features(drawn, sample), compute_uv=False)
+        found.append(sizes[-1] / sizes[0])
+    return spreads[int(np.argmax(found))]
+
+
+def _solve(features: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, float]:
+    n_sequences, n_features = features.shape
+    if n_features == n_sequences:
+        factors = lu_factor(features, check_finite=False)
+        reciprocal, _ = lapack.dgecon(factors[0], float(np.abs(features).sum(axis=0).max()))
+
+        def solve(right: np.ndarray) -> np.ndarray:
+            return np.asarray(lu_solve(factors, right, check_finite=False))
+    else:
+        q, r = qr(features.T, mode="economic", check_finite=False)
+        reciprocal, _ = lapack.dtrcon(r)
+
+        def solve(right: np.ndarray) -> np.ndarray:
+            return np.asarray(q @ solve_triangular(r, right, trans="T", check_finite=False))
+
+    if not reciprocal > 0:  # these heads do not tell the sequences apart; others may
+        return np.zeros((n_features, wanted.shape[1])), float("inf")
+    solution = solve(wanted)
+    for _ in range(2):
+        solution += solve(wanted - features @ solution)
+    return solution, float(1 / reciprocal)
+
+
+def _with_full_skip(
+    solution: Float[np.ndarray, "n_features dim"],
+    lasts: Float[np.ndarray, "n_sequences dim"],
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "n_features dim"]:
+    """The solution with B made invertible where the last tokens leave it free: on what is orthogonal to all of them."""
+    dim = lasts.shape[1]
+    _, sizes, axes = np.linalg.svd(lasts, full_matrices=True)
+    rank = int((sizes > PSEUDO_INVERSE * sizes.max(initial=0.0)).sum())
+    if rank == dim:
+        return solution
+    unseen = axes[rank:].T @ axes[rank:]
+    size = float(np.linalg.norm(solution[:dim], 2)) or 1.0
+    changed = solution.copy()
+    changed[:dim] += unseen @ np.linalg.qr(rng.standard_normal((dim, dim)))[0] * size
+    return changed
+
+
+def _assembled(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
+    """Split the solution [B; B W_O] and undo B, so that the skip connection enters with weight one."""
+    dim, head_dim = drawn.dim, int(drawn.value.shape[1])
+    dtype = DTYPES[drawn.precision]
+    skip = solution[:dim]  # Bᵀ
+    outputs = solution[dim:].reshape(-1, head_dim, dim)  # (B W_O^h)ᵀ
+    # B is singular where the encoder does not use all d dimensions; then W_O B's rows are zero there too, and B⁺ does
+    own = np.linalg.pinv(skip.T, rcond=PSEUDO_INVERSE) @ outputs.transpose(0, 2, 1)
+    return replace(drawn, output=own.astype(dtype), unembedding=(unembedding @ skip.T).astype(dtype))
+
+
+def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
+    """What the kept weights give on features that are known already, in float64."""
+    dim = network.dim
+    outputs = network.output.astype(np.float64).transpose(0, 2, 1).reshape(-1, dim)
+    stream = features[:, :dim] + features[:, dim:] @ outputs
+    return np.asarray(stream @ network.unembedding.astype(np.float64).T)
+
+
+def accuracy(network: AttentionOnly, encoded: np.ndarray, labels: np.ndarray, device: str = "cpu") -> float:
+    """Share of sequences whose largest logit is that of their label, by the native forward pass."""
+    return float((attention_only_logits(network, encoded, device=device).argmax(axis=1) == labels).mean())

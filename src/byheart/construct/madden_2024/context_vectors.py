@@ -1,0 +1,137 @@
+"""From contexts to vectors: generic embeddings under self-attention or token averaging (MFT24 Theorems 4 and 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.construct.madden_2024.size import Kind
+from byheart.network.decoder.architecture import Activation, Decoder, Mixing, SelfAttention, TokenAveraging
+from byheart.network.decoder.module import run_in_batches, to_decoder_module
+from byheart.network.transformer.architecture import Embedding
+from byheart.network.transformer.floats import DTYPES
+from byheart.theorems import realises
+
+SCORE_SPREAD = 0.7
+"""Standard deviation of attention scores. Small ones hide the order of tokens, large ones hide all but one token."""
+
+
+def without_neurons(
+    embedding: Embedding, mixing: Mixing, n_outputs: int, activation: Activation = "tanh"
+) -> Decoder:
+    """The first half of a decoder: embedding and mixing, with no neuron yet."""
+    assert isinstance(embedding.tokens, np.ndarray)
+    dtype, dim = embedding.tokens.dtype, embedding.tokens.shape[1]
+    return Decoder(
+        embedding,
+        mixing,
+        np.zeros((dim, 0), dtype),
+        np.zeros(0, dtype),
+        np.zeros((0, n_outputs), dtype),
+        activation,
+    )
+
+
+def with_neurons(
+    front: Decoder,
+    hidden: Float[np.ndarray, "dim width"],
+    bias: Float[np.ndarray, " width"],
+    logits: Float[np.ndarray, "width n_outputs"],
+) -> Decoder:
+    """`front` with its hidden layer and its output matrix, in the float type of `front`."""
+    dtype = DTYPES[front.precision]
+    return replace(front, hidden=hidden.astype(dtype), bias=bias.astype(dtype), logits=logits.astype(dtype))
+
+
+def draw_mixing(
+    kind: Kind,
+    n_vocab: int,
+    seq_len: int,
+    dim: int,
+    n_outputs: int,
+    rng: np.random.Generator,
+    *,
+    n_heads: int = 1,
+    activation: Activation = "tanh",
+    precision: str = "float64",
+) -> Decoder:
+    """Generic embeddings and mixing weights, drawn from continuous distributions.
+
+    In dimension 1 they are those of the proofs: self-attention ⟨x, softmax(x x_t)⟩ with z, u > 0, or Σ u_t z_t.
+    In higher dimension embeddings, keys and queries are Gaussian, values and outputs orthogonal: products of Gaussian
+    matrices are ill-conditioned, and what they squeeze together no later layer tells apart in floats.
+    """
+    dtype = DTYPES[precision]
+
+    def positive(*shape: int) -> np.ndarray:
+        return rng.uniform(0.5, 1.5, shape).astype(dtype)
+
+    def gaussian(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(dtype)
+
+    draw = positive if dim == 1 else gaussian
+    tokens = draw(n_vocab, dim)
+    if kind == "averaging":
+        return without_neurons(Embedding(tokens), TokenAveraging(positive(seq_len)), n_outputs, activation)
+    positions = draw(seq_len, dim)
+    if dim == 1:
+        one = np.ones((1, 1, 1), dtype)
+        mixing = SelfAttention(one, one, one, one)
+    else:
+        # a score is a sum of d² products of two embeddings (variance 2) and W_1 W_2ᵀ: standard deviation SCORE_SPREAD
+        scale = dtype((SCORE_SPREAD / 2) ** 0.5 * dim**-0.75)
+        key, query = (gaussian(n_heads, dim, dim) * scale for _ in range(2))
+        value, output = (_orthogonal(rng, n_heads, dim).astype(dtype) for _ in range(2))
+        mixing = SelfAttention(key, query, value, output)
+    return without_neurons(Embedding(tokens, positions), mixing, n_outputs, activation)
+
+
+def _orthogonal(rng: np.random.Generator, n_heads: int, dim: int) -> Float[np.ndarray, "n_heads dim dim"]:
+    return np.stack([np.linalg.qr(rng.standard_normal((dim, dim)))[0] for _ in range(n_heads)])
+
+
+def mixed_contexts(
+    front: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
+) -> Float[np.ndarray, "n_contexts dim"]:
+    """What the mixing layer gives for every context, by the deployed forward pass in the float type of `front`."""
+    module = to_decoder_module(front).eval()
+    width = front.seq_len * front.dim
+    return run_in_batches(module.mix, encoded, width).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Injectivity:
+    """How far apart the contexts lie after mixing in dimension 1, and how far from zero.
+
+    `rounding` is the largest change that the order of summation can make in the float type at hand.
+    """
+
+    min_gap: float
+    min_abs: float
+    max_abs: float
+    rounding: float
+
+    @property
+    def holds(self) -> bool:
+        """Distinct contexts have distinct images, none of them zero, beyond doubt by rounding."""
+        return self.min_gap > 2 * self.rounding and self.min_abs > self.rounding
+
+
+@realises("MFT24-T4", "MFT24-T6")
+def injectivity(front: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]) -> Injectivity:
+    """Measure Theorem 4 (attention) or Theorem 6 (averaging) on these contexts, which must be distinct.
+
+    Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
+    Guarantee:  of the measured numbers only: the theorems say when the gap is positive, not how large it is. Among n
+                generic numbers on an interval the smallest gap is about its length over n².
+    """
+    values = np.sort(mixed_contexts(front, encoded)[:, 0])
+    largest = float(np.abs(values).max(initial=0.0))
+    # a weighted average of at most seq_len terms: softmax, products and sum each round a few times
+    rounding = float(np.finfo(DTYPES[front.precision]).eps) * (front.seq_len + 4) * largest
+    gaps = np.diff(values)
+    return Injectivity(
+        float(gaps.min(initial=np.inf)), float(np.abs(values).min(initial=np.inf)), largest, rounding
+    )

@@ -1,0 +1,196 @@
+"""Neurons shaped to the data: the hidden layer fitted together with the output matrix, so that few of them suffice.
+
+Two tokens that follow some three hundred contexts each must be told apart by a hyperplane in the space of the neurons. Random
+neurons know nothing of the tokens: on 1,880 contexts of TinyStories 64 of them leave half of the entropy as gap, whatever
+the output matrix. Where the neurons bend is worth more than how many there are, and costs d + 1 parameters each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons
+from byheart.construct.madden_2024.convex import Regression, regress
+from byheart.construct.madden_2024.random_features import draw_neurons, features_of
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.decoder.module import ACTIVATIONS
+from byheart.program.single_thread import single_thread
+from byheart.program.targets import Targets
+
+SPREAD = 3.0
+"""Standard deviation of pre-activations at the start: neurons that are nearly steps have no slope to follow."""
+
+ROUND = 50
+HISTORY = 40
+SHAPING_EVALUATIONS = 3000
+FINISHING_EVALUATIONS = 1000
+SAFETY = 0.8
+"""Shaping, in float32, goes on to this share of the goal; the convex fit in float64 that follows goes beyond it or not at all."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShapedFit:
+    """Neurons and the output matrix fitted to them; `fit.reached` says whether the goal was met."""
+
+    hidden: Float[np.ndarray, "dim n_neurons"]
+    bias: Float[np.ndarray, " n_neurons"]
+    fit: Regression
+    evaluations: int
+
+
+def fit_shaped(
+    front: Decoder,
+    encoded: Int[np.ndarray, "n_contexts seq_len"],
+    targets: Targets,
+    n_neurons: int,
+    rng: np.random.Generator,
+    *,
+    goal_nats: float,
+    max_evaluations: int = SHAPING_EVALUATIONS,
+) -> ShapedFit:
+    """Draw neurons, shape them, then solve the convex problem of the output matrix for the shaped neurons.
+
+    Embeddings and attention stay as drawn. Shaping is not convex: that a width fails says so of this draw and this number of
+    evaluations. From half of them on it is given up when the loss, falling on at its present rate, would miss the goal.
+    """
+    mixed = mixed_contexts(front, encoded)
+    hidden, bias = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)
+    descent = _Descent(mixed, targets, hidden, bias, front.activation)
+    spent, left = descent.run(SAFETY * goal_nats, max_evaluations)
+    hidden, bias = descent.neurons()
+    start = with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs)))
+    hidden, bias = start.hidden.astype(np.float64), start.bias.astype(np.float64)
+    fit = regress(
+        features_of(start, encoded),
+        targets,
+        goal_nats=goal_nats,
+        max_evaluations=FINISHING_EVALUATIONS
+        if left <= 2 * goal_nats
+        else ROUND,  # it will not halve the gap
+        start_from=descent.output(),
+    )
+    return ShapedFit(hidden, bias, fit, spent + fit.evaluations)
+
+
+class _Descent:
+    """L-BFGS on (W, b, V) in float32, on all contexts at once."""
+
+    def __init__(
+        self, mixed: np.ndarray, targets: Targets, hidden: np.ndarray, bias: np.ndarray, activation: str
+    ) -> None:
+        def single(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(np.array(array, dtype=np.float32))
+
+        self.mixed, self.activation = single(mixed), ACTIVATIONS[activation]  # type: ignore[index]
+        self.total = float(targets.counts.sum())
+        mass = targets.counts[targets.rows] * targets.probabilities / self.total
+        self.mass = single(mass)
+        self.entropy = float(-(mass * np.log(targets.probabilities)).sum())
+        self.flat = torch.from_numpy(targets.rows * targets.n_outputs + targets.next_tokens)
+        features = self.activation(torch.addmm(single(bias), self.mixed, single(hidden)))
+        # one unit of V moves logits by one: otherwise the hidden layer and V differ in scale by the size of the features
+        self.scale = float(1 / features.square().mean().sqrt().clamp(min=1e-12))
+        output = torch.zeros(hidden.shape[1], targets.n_outputs)
+        self.parameters = [part.requires_grad_(True) for part in (single(hidden), single(bias), output)]
+
+    def run(self, goal_nats: float, max_evaluations: int) -> tuple[int, float]:
+        """Descend until the gap is `goal_nats`, or is not going to be; return evaluations spent and the gap left."""
+        goal = goal_nats / self.total
+        optimiser = torch.optim.LBFGS(
+            self.parameters,
+            max_iter=ROUND,
+            max_eval=ROUND,
+            history_size=HISTORY,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+        )
+        spent, values = 0, [float("inf")]
+
+        def closure() -> torch.Tensor:
+            nonlocal spent
+            spent += 1
+            optimiser.zero_grad()
+            loss = self._gap()
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        n_operations = self.mixed.shape[0] * self.parameters[2].numel()
+        while spent < max_evaluations and values[-1] > goal:
+            with single_thread(n_operations):
+                optimiser.step(closure)  # type: ignore[no-untyped-call]
+            with torch.no_grad():
+                values.append(float(self._gap()))
+            if 2 * spent > max_evaluations and hopeless(values, goal, (max_evaluations - spent) / ROUND):
+                break
+        return spent, values[-1] * self.total
+
+    def _gap(self) -> torch.Tensor:
+        hidden, bias, output = self.parameters
+        features = self.activation(torch.addmm(bias, self.mixed, hidden)) * self.scale
+        log_q = torch.log_softmax(features @ output, dim=1)
+        gap: torch.Tensor = -(self.mass * log_q.view(-1)[self.flat]).sum() - self.entropy
+        return gap
+
+    def neurons(self) -> tuple[np.ndarray, np.ndarray]:
+        hidden, bias = (part.detach().double().numpy() for part in self.parameters[:2])
+        return hidden, bias
+
+    def output(self) -> np.ndarray:
+        found: np.ndarray = (self.parameters[2].detach().double() * self.scale).numpy()
+        return found
+
+
+WINDOW = 10
+
+
+def hopeless(values: list[float], goal: float, rounds_left: float) -> bool:
+    """Whether a loss that falls on by the mean factor of its last few rounds is still above the goal at the end."""
+    if len(values) <= WINDOW + 1 or values[-1] <= goal:
+        return False
+    factor = values[-1] / values[-1 - WINDOW]
+    if not factor < 1:
+        return True
+    return float(values[-1] * factor ** (rounds_left / WINDOW)) > goal
+
+
+@dataclass(frozen=True, eq=False)
+class FewestNeurons:
+    """The result of a search: `found` reaches the goal, and with one neuron fewer the same procedure did not."""
+
+    n_neurons: int
+    found: ShapedFit
+    tried: tuple[tuple[int, float, bool], ...]  # (neurons, gap in nats, reached)
+
+
+def fewest_shaped(
+    fit: Callable[[int], ShapedFit], high: int, low: int = 0, *, most: int
+) -> FewestNeurons | None:
+    """The least width in (low, most] at which `fit` reaches its goal and one fewer does not.
+
+    A guess (low, high] is widened where it is wrong, then halved. Neither end is taken on trust: both were fitted. None if
+    `most` neurons do not do.
+    """
+    tried: dict[int, ShapedFit] = {}
+
+    def reaches(width: int) -> bool:
+        if width and width not in tried:
+            tried[width] = fit(width)
+        return width > 0 and tried[width].fit.reached
+
+    while not reaches(high):
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    while reaches(low):
+        low, high = low // 2, low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    rows = tuple((width, each.fit.gap_nats, each.fit.reached) for width, each in tried.items())
+    return FewestNeurons(high, tried[high], rows)

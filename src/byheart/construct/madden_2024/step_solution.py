@@ -1,0 +1,141 @@
+"""The step solution: in dimension 1, neurons that saturate and an output matrix that needs no solve.
+
+Sort the contexts by their image x_1 < ... < x_n under the mixing layer. Neuron k > 1 is tanh(w_k (x - midpoint_k)) with
+w_k so large that it gives exactly -1 up to x_{k-1} and exactly +1 from x_k on; neuron 1 is constantly 1. Then logits
+V_1 + Σ_{k<=i} V_k - Σ_{k>i} V_k equal Y_i for V_1 = (Y_1 + Y_n)/2 and V_k = (Y_k - Y_{k-1})/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.construct.madden_2024.context_vectors import (
+    Injectivity,
+    injectivity,
+    mixed_contexts,
+    with_neurons,
+)
+from byheart.errors import AssumptionViolated
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.transformer.floats import DTYPES
+from byheart.theorems import realises
+
+SATURATION = {"float64": 20.0, "float32": 10.0}
+"""From here on tanh is 1 to the last bit: 1 - tanh(x) = 2e^-2x is below a quarter of the rounding unit."""
+
+SHARPNESS = {"float64": 160.0, "float32": 80.0}
+"""Pre-activations run from minus to plus half of this between neighbours: far beyond saturation, to absorb rounding."""
+
+MANTISSA = {"float64": 53, "float32": 24}
+COARSEST_BITS = 20
+"""Targets are rounded to multiples of 2^-s only if s is at least this: logits off by 2^-21 cost a divergence of 1e-13."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """A decoder of n neurons and what is known of it.
+
+    order       contexts by their image, smallest first
+    grid_bits   target logits are multiples of 2^-grid_bits, so that no sum rounds in any order; None where they are not
+    """
+
+    decoder: Decoder
+    order: Int[np.ndarray, " n_contexts"]
+    targets: Float[np.ndarray, "n_contexts n_outputs"]
+    injectivity: Injectivity
+    grid_bits: int | None
+
+
+@realises("MFT24-T5", "MFT24-T7")
+def solve_by_steps(
+    front: Decoder,
+    encoded: Int[np.ndarray, "n_contexts seq_len"],
+    logits: Float[np.ndarray, "n_contexts n_outputs"],
+) -> Steps:
+    """Give every context its row of `logits`, with as many neurons as contexts.
+
+    Source:     MFT24 Theorems 5 and 7 at d = 1 with m = n neurons.
+    Assumes:    the activation tanh; images further apart than rounding can move them (`Injectivity.holds`, with room).
+    Guarantee:  every neuron is exactly ±1 on every context, because it is on its two neighbours and rounding is
+                monotone. In float64 the targets are rounded to a grid on which all partial sums are exact, so logits
+                are equal to `targets` in any order of summation.
+    Departs:    free biases and steep weights in place of b = η·1 and a small ε, which leave no rank in floats.
+    """
+    assert front.activation == "tanh"
+    assert front.dim == 1
+    precision = front.precision
+    dtype = DTYPES[precision]
+    found = injectivity(front, encoded)
+    images = mixed_contexts(front, encoded)[:, 0]
+    order = np.argsort(images)
+    x = images[order]
+    _require_room(x, found, precision)
+    gaps = np.diff(x)
+    slope = np.concatenate([[0.0], SHARPNESS[precision] / gaps]).astype(dtype)
+    middle = (x[:-1] + gaps / 2).astype(np.float64)
+    # the constant neuron has no slope and a bias that saturates
+    bias = np.concatenate([[SHARPNESS[precision]], -slope[1:].astype(np.float64) * middle]).astype(dtype)
+    targets, grid_bits = _on_a_grid(logits, order, precision)
+    ordered = targets[order]
+    output = np.concatenate([(ordered[:1] + ordered[-1:]) / 2, np.diff(ordered, axis=0) / 2])
+    _require_saturation(x.astype(dtype), slope, bias, found.rounding)
+    decoder = with_neurons(front, slope[None, :].astype(np.float64), bias.astype(np.float64), output)
+    return Steps(decoder, order, targets, found, grid_bits)
+
+
+def step_logits(steps: Steps) -> Float[np.ndarray, "n_contexts n_outputs"]:
+    """The logits of every context, by sums along the line: what the forward pass gives where it does not round.
+
+    A forward pass over n contexts and n neurons costs n² activations. Each of them is ±1, proved when the steps were
+    built, so the logits of neighbours differ by 2 V_k and a running sum gives them all.
+    """
+    output = steps.decoder.logits.astype(np.float64)
+    logits = np.empty((len(steps.order), output.shape[1]))
+    first = output[0] - output[1:].sum(axis=0)
+    logits[steps.order] = first + np.concatenate(
+        [np.zeros((1, output.shape[1])), np.cumsum(2 * output[1:], axis=0)]
+    )
+    return logits
+
+
+def _on_a_grid(
+    logits: Float[np.ndarray, "n_contexts n_outputs"], order: Int[np.ndarray, " n_contexts"], precision: str
+) -> tuple[Float[np.ndarray, "n_contexts n_outputs"], int | None]:
+    """Round targets to multiples of 2^-s such that sums of the V_k in any order are exact, if s can be large enough."""
+    ordered = logits[order]
+    ends = np.abs(ordered[0]) + np.abs(ordered[-1])
+    # every partial sum is at most Σ|V_k| (and V_k is a multiple of 2^-(s+1)); +1 for what rounding adds
+    largest = float((np.abs(np.diff(ordered, axis=0)).sum(axis=0) + ends).max(initial=1.0)) / 2 + 1
+    grid_bits = MANTISSA[precision] - 2 - int(np.ceil(np.log2(largest)))
+    if grid_bits < COARSEST_BITS:
+        return logits, None
+    return np.round(logits * 2.0**grid_bits) / 2.0**grid_bits, grid_bits
+
+
+def _require_room(x: Float[np.ndarray, " n_contexts"], found: Injectivity, precision: str) -> None:
+    # a shift of x by `rounding` moves the pre-activation by sharpness·rounding/gap, which must stay above saturation
+    room = SHARPNESS[precision] / 2 - SATURATION[precision]
+    needed = 2 * found.rounding * SHARPNESS[precision] / room
+    if len(x) > 1 and found.min_gap <= needed:
+        raise AssumptionViolated(
+            f"the images of {len(x)} contexts lie as close as {found.min_gap:.3g}; steps in {precision} need gaps above "
+            f"{needed:.3g}.\n  Use the solver random-features, another seed, or float64.",
+            min_gap=found.min_gap,
+            needed=needed,
+        )
+
+
+def _require_saturation(x: np.ndarray, slope: np.ndarray, bias: np.ndarray, rounding: float) -> None:
+    """Check each neuron on the two contexts beside its step, moved by rounding towards it.
+
+    fl(fl(w·x) + b) never decreases in x, so saturation there is saturation on all contexts beyond.
+    """
+    shift = x.dtype.type(rounding)
+    limit = SATURATION["float32" if x.dtype == np.float32 else "float64"]
+    above = slope[1:] * (x[1:] - shift) + bias[1:]
+    below = slope[1:] * (x[:-1] + shift) + bias[1:]
+    assert (above >= limit).all(), "a step is not saturated above; the room computed before is wrong"
+    assert (below <= -limit).all(), "a step is not saturated below; the room computed before is wrong"

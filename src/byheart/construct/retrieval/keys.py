@@ -1,0 +1,127 @@
+"""What enters: the inputs as whole numbers, the keys among their tokens, and the kind of entrance they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.construct.retrieval.quantiser import Quantiser, draw_quantiser
+from byheart.data.consistency import context_ids, label_places
+from byheart.data.dataset import Dataset
+from byheart.data.row_groups import representatives
+from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.errors import AssumptionViolated
+
+MAX_LEVELS_BITS = 20
+"""Vectors count as lying on a grid if every coordinate has at most 2^20 levels."""
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """The distinct labelled contexts of a data set.
+
+    inputs      all inputs as whole numbers: padded ids, or grid points
+    last_only   whether only the last token of each input carries a label
+    samples     one sample for each context
+    places      position, in the padded input, of the token that carries the label
+    labels      class numbers
+    pad         id that fills up short sequences; None if none is short
+    lowest, highest   bounds of each coordinate; empty for ids
+    grid_bits   vectors are whole multiples of 2^-grid_bits
+    quantiser   what makes whole numbers of vectors that lie on no grid
+    """
+
+    inputs: np.ndarray
+    last_only: bool
+    samples: Int[np.ndarray, " n_keys"]
+    places: Int[np.ndarray, " n_keys"]
+    labels: Int[np.ndarray, " n_keys"]
+    pad: int | None
+    lowest: Int[np.ndarray, " dim"]
+    highest: Int[np.ndarray, " dim"]
+    grid_bits: int
+    quantiser: Quantiser | None = None
+
+    def __len__(self) -> int:
+        """Return the number of contexts."""
+        return len(self.labels)
+
+    def pick(self, words: Int[np.ndarray, "n_tokens n_words"]) -> Int[np.ndarray, "n_keys n_words"]:
+        """The rows of the keys among the rows of all tokens (of all last tokens, if `last_only`)."""
+        if self.last_only:
+            return np.asarray(words[self.samples])
+        return np.asarray(words[self.samples * self.inputs.shape[1] + self.places])
+
+
+def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Keys:
+    """Number the contexts of `data` and lay out its inputs. What is off any grid is quantised at random."""
+    first = representatives(data.context_ids)
+    samples, positions = label_places(data.inputs, data.task)
+    places = positions + data.seq_len - data.inputs.lengths[samples]  # padded on the left
+    last_only = data.task != "seq-to-seq"
+    none = np.zeros(0, dtype=np.int64)
+    shared = (last_only, samples[first], places[first], data.labels[first])
+    if isinstance(data.inputs, TokenSequences):
+        is_ragged = len(data.inputs) > 0 and int(data.inputs.lengths.min()) < data.seq_len
+        padded = data.inputs.padded(data.inputs.n_vocab, data.seq_len)
+        return Keys(padded, *shared, data.inputs.n_vocab if is_ragged else None, none, none, 0)
+    if data.ordered:
+        raise AssumptionViolated(
+            "the order of vectors is invisible to averaging attention, and this data set asks for it.\n"
+            "  Append the position to every vector as one more coordinate, or pass ordered=False."
+        )
+    found = grid_points(data.inputs)
+    quantiser = None
+    if found is None:
+        quantiser = _find_quantiser(data, data.inputs, len(first), mantissa_bits, rng)
+        found = quantiser.points(data.inputs.values), 0
+    points, grid_bits = found
+    flat = points.reshape(-1, points.shape[-1])
+    return Keys(points, *shared, None, flat.min(axis=0), flat.max(axis=0), grid_bits, quantiser)
+
+
+def grid_points(
+    inputs: VectorSequences,
+) -> tuple[Int[np.ndarray, "n_samples seq_len dim"], int] | None:
+    """The vectors times 2^grid_bits as whole numbers, and grid_bits; None if they lie on no grid of few levels."""
+    values = inputs.values
+    largest = float(np.abs(values).max(initial=0.0))
+    for grid_bits in range(-8, 64):
+        if np.ldexp(largest, grid_bits) > 2.0**MAX_LEVELS_BITS:
+            break
+        scaled = np.ldexp(values, grid_bits)
+        if (scaled == np.rint(scaled)).all():
+            return scaled.astype(np.int64), grid_bits
+    return None
+
+
+def _find_quantiser(
+    data: Dataset, inputs: VectorSequences, n_contexts: int, mantissa_bits: int, rng: np.random.Generator
+) -> Quantiser:
+    """The coarsest of some random quantisers that keeps all contexts apart and its borders away from all tokens."""
+    for n_bits in range(5, 19):
+        for _ in range(16):
+            quantiser = draw_quantiser(inputs.values, n_bits, mantissa_bits, rng)
+            if quantiser is None:
+                continue
+            points = VectorSequences(quantiser.points(inputs.values).astype(np.float64))
+            if int(context_ids(points, data.task, False).max(initial=-1)) + 1 == n_contexts:
+                return quantiser
+    raise AssumptionViolated(
+        "the vectors lie on no grid, and no quantiser keeps them apart with room for the rounding of these floats.\n"
+        "  Take precision float64, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
+    )
+
+
+ROBUST_FOLDS = 6
+"""Reflections more, for inputs that are much alike."""
+
+
+def usual_folds(has_ids: bool, ordered: bool, is_quantised: bool) -> int:
+    """Reflections before pooling: none for bags of ids, whose table is random already.
+
+    Vectors that were quantised get two more: two projections are more alike than four coordinates.
+    """
+    return (2 if ordered or not has_ids else 0) + 2 * is_quantised

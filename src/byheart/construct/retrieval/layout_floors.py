@@ -1,0 +1,167 @@
+"""Ranking: how many parameters a layout has at least, for many layouts at once and without making them.
+
+The bound follows the size model block by block. It leaves out what depends on the last details: spare columns, the rounding of
+digits, and reflections of words other than the deepest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.construct.retrieval.constraints import (
+    LEAST_WINDOW_BITS,
+    MOST_SPARE,
+    SPARE_COLUMNS,
+    addresses_needed,
+    deviations,
+    fullest,
+    seconds_allowed,
+    solve_seconds,
+)
+from byheart.construct.retrieval.dual_table import Twin
+from byheart.construct.retrieval.layout import Layout
+
+_MOST_STRETCH = 4  # rows that few keys may get for each that they need
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Candidates of one kind: planes, channels and groups of each, and its least size."""
+
+    start: Layout
+    planes: Int[np.ndarray, " n_candidates"]
+    channels: Int[np.ndarray, " n_candidates"]
+    groups: Int[np.ndarray, " n_candidates"]
+    least: Float[np.ndarray, " n_candidates"]
+
+
+def rank(start: Layout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
+    """Every combination that can be built and whose words fit the mantissa, with its least size."""
+    grid = np.array(np.meshgrid(planes, channels, groups, indexing="ij"), dtype=np.int64).reshape(3, -1)
+    n_channels, n_groups = grid[1], grid[2]
+    grid = grid[:, (n_groups <= n_channels) & ((n_groups > 1) | (n_channels == 1))]
+    least, fits = _least_sizes(start, grid[0], grid[1], grid[2])
+    kept = grid[:, fits]
+    return Ranked(start, kept[0], kept[1], kept[2], least[fits])
+
+
+def _least_sizes(
+    start: Layout,
+    planes: Int[np.ndarray, " n_candidates"],
+    channels: Int[np.ndarray, " n_candidates"],
+    groups: Int[np.ndarray, " n_candidates"],
+) -> tuple[np.ndarray, np.ndarray]:
+    n, k, c = start.n_keys, start.n_segments, start.field_bits
+    small, extra = channels // groups, channels % groups
+    larger = np.maximum(0, extra - 1)  # groups behind the first with a channel more
+    others = groups - 1 - larger
+    n_words = k * (1 + larger * (small + 1) / (small + 2) + others * small / (small + 1))
+    load = np.where(n_words < 2.9, 0.35, 1 - 1.7 * np.exp(-n_words))
+    of_plane = np.array([fullest(n, int(p)) for p in np.unique(planes)])[
+        np.unique(planes, return_inverse=True)[1]
+    ]
+    columns = of_plane / load + SPARE_COLUMNS * (n > 4)
+    rows = np.maximum(1, np.ceil((columns / channels + k - 1) / k * (1 - 1e-12)))
+    headroom = _headroom(start, groups, n_words, larger, others, small)
+    word_bits = c * planes
+    patterns = np.log2(small + (extra > 0)) + larger * np.log2(small + 2) + others * np.log2(small + 1)
+    step_bits = _least_step_bits(start, planes, patterns, columns, channels)
+    cost = _Cost(start, channels)
+    cost.blocks(
+        2 + start.entrance.n_folds + c, channels + planes + 2 * c + cost.n_words * start.entrance.n_folds
+    )
+    silent = word_bits + headroom - c + 1
+    cost.blocks(silent, silent)
+    cost.blocks(step_bits + np.minimum(step_bits, k - 1), 2 * (step_bits + np.minimum(step_bits, k - 1)))
+    for_words = _least_folds(start, np.log2(rows) if cost.is_twin else np.log2(rows) + patterns)
+    cost.blocks(for_words, for_words)
+    cost.blocks(groups * (1 + cost.is_twin), 2 * (channels - 1) * (1 + cost.is_twin))
+    if isinstance(start, Twin):
+        d = start.n_digits
+        cost.blocks(d + 3, np.floor(2 * d * (rows ** (1 / d) * (1 - 1e-12) - 1)) + rows + cost.n_words + 2)
+    else:
+        squares = k * np.maximum(0, np.ceil(np.log2(rows) - 1e-9) - 1)
+        cost.blocks(squares + k, squares + k * rows)
+    for shape in start.quantising_shapes:
+        cost.blocks(1, shape.units)
+    fits = word_bits + 2 + headroom <= start.mantissa_bits
+    fits &= _row_bits(start, rows, word_bits + np.ceil(np.log2(groups))) <= start.mantissa_bits
+    return cost.total, fits & _may_be_solved(start, rows, channels, step_bits)
+
+
+def _row_bits(start: Layout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
+    """Bits that finding a row among so many takes at least, in sums before the table."""
+    if not isinstance(start, Twin):
+        return np.asarray(np.floor(3 + 2 * np.log2(rows)))
+    half = np.ceil(rows ** (1 / start.n_digits) * (1 - 1e-12)) // 2
+    return np.asarray(np.floor(np.log2(8 * (start.n_digits - 1) * half**2 + 2) + gate_bits))
+
+
+def _may_be_solved(
+    start: Layout, rows: np.ndarray, channels: np.ndarray, step_bits: np.ndarray
+) -> np.ndarray:
+    """Whether elimination with the narrowest windows is quick enough."""
+    n_steps = start.n_segments - 1
+    window_bits = np.maximum(
+        step_bits // n_steps, np.where(rows >= 2**LEAST_WINDOW_BITS, LEAST_WINDOW_BITS, 0)
+    )
+    window = np.minimum(n_steps * 2.0**window_bits, rows) * start.n_segments
+    return np.asarray(solve_seconds(start.n_keys, window * channels) <= seconds_allowed(start.n_keys))
+
+
+class _Cost:
+    """Parameters of blocks as they are added up, from those of entering and mixing."""
+
+    def __init__(self, start: Layout, channels: np.ndarray) -> None:
+        self.is_twin = isinstance(start, Twin)
+        self.n_words = 3 if self.is_twin else 2
+        entrance = start.entrance
+        slots = start.n_slots - (isinstance(start, Twin) and not start.shares_window)
+        self.m = slots + channels
+        is_table = entrance.kind == "table"
+        dim = self.n_words if is_table else entrance.dim
+        table = dim * (entrance.n_rows + entrance.seq_len * entrance.ordered) if is_table else 0
+        heads = self.n_words + 1 if self.is_twin else self.n_words * start.n_mixing_layers
+        self.total = table + self.m * (dim + 1 + 2 * heads)
+
+    def blocks(self, n_blocks: object, n_units: object) -> None:
+        self.total = self.total + np.asarray(n_units) * (2 * self.m + 1) + np.asarray(n_blocks) * self.m
+
+
+def _headroom(
+    start: Layout,
+    groups: np.ndarray,
+    n_words: np.ndarray,
+    larger: np.ndarray,
+    others: np.ndarray,
+    small: np.ndarray,
+) -> np.ndarray:
+    """As `needs.headroom_bits`; a float that is off in its last digit may not make it larger."""
+    k = start.n_segments
+    spread = k * k * (larger * (small + 1) / (small + 2) ** 2 + others * small / (small + 1) ** 2)
+    worst = (k * groups + 1) // 2
+    deviation = np.minimum(worst, deviations(start.n_keys) * np.sqrt(n_words / 12 + spread / 4) + 0.5)
+    return np.asarray(np.maximum(0, np.ceil(np.log2(deviation) - 1e-9)))
+
+
+def _least_step_bits(
+    start: Layout, planes: np.ndarray, patterns: np.ndarray, columns: np.ndarray, channels: np.ndarray
+) -> np.ndarray:
+    """Steps without which there are too few addresses, even with the most rows and no step turned back."""
+    k = start.n_segments
+    rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)
+    n_patterns = 2 * patterns if isinstance(start, Twin) else patterns
+    wanted = log2(max(1.0, addresses_needed(start.n_keys, start.reject_bits)))
+    return np.asarray(np.maximum(0, np.ceil(wanted - np.log2(rows * planes) - n_patterns - 1e-9)))
+
+
+def _least_folds(start: Layout, base_bits: np.ndarray) -> np.ndarray:
+    """Reflections of a word whose base has at least so many bits (see `Layout.make_word`)."""
+    n = start.entrance.n_varied
+    ratio = 6.0 if n == 1 else max(4.95 / (start.sum_factor * n**0.5), 0.5)
+    largest = ratio * start.sum_width - start.sum_width * 2.0**-base_bits
+    return np.asarray(np.maximum(0, np.ceil(np.log2(np.maximum(1.0, largest)) - 1e-9)))

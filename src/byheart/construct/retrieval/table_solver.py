@@ -1,0 +1,172 @@
+"""Pass `solve`: table words whose sums carry every label.
+
+Let y be the sum of the words a key touches and y_b its bit b; y_{-1} = 0. The reading circuit sees Gray bits: label bit i of
+a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `reading`). Planes are solved from the lowest bit up. When
+bit b is due, the bits below are settled, so the sum of the words so far gives y_{b-1} and the carry into bit b, and what is
+left is linear over GF(2): the parity of bit b over the touched words is label_i xor y_{b-1} xor carry.
+
+Words are kept in limbs of 52 bits while they are solved, so that words of any length add up in machine integers; those of floats
+have one limb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from byheart.construct.retrieval import elimination
+from byheart.construct.retrieval.addresses import Addresses
+from byheart.construct.retrieval.layout import Layout
+
+_THREADS = 2
+_ALIVE_BYTES = 1 << 30  # factored planes kept at once
+_LIMB_BITS = 52  # a sum of up to 2^11 limbs fits a signed 64-bit integer
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Solved words, and the sums they give.
+
+    words   (row, segment, channel) flattened: row-major with segments interleaved
+    sums    y of every key
+
+    Both are Python's own integers (dtype object) where words have more than 52 bits.
+    """
+
+    words: Shaped[np.ndarray, " n_columns"]
+    sums: Shaped[np.ndarray, " n_keys"]
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """An equation depends on the others: this draw of the hash cannot hold the labels."""
+
+    plane: int
+    n_equations: int
+    n_reduced: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Plane:
+    keys: np.ndarray
+    rows: np.ndarray
+    patterns: np.ndarray
+    n_words: int
+
+
+def solve(
+    layout: Layout,
+    where: Addresses,
+    labels: Int[np.ndarray, " n_keys"],
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None] | None = None,
+) -> Table | Dependent:
+    """Fill the tables so that every key reads its label; or say which plane's equations are dependent.
+
+    Bits no key needs are random, so that unknown inputs read random fields: reject bits rely on it.
+    """
+    limbs = np.zeros((-(-layout.word_bits // _LIMB_BITS), layout.n_columns), dtype=np.int64)
+    planes = _planes(layout, where)
+    n_free = (layout.n_columns >> 6) + 1
+    bytes_each = max((16 * len(plane.keys) * plane.n_words for plane in planes), default=0)
+    ahead = max(1, min(_THREADS, _ALIVE_BYTES // max(1, bytes_each)))
+    with ThreadPoolExecutor(ahead) as pool:
+
+        def factored(plane: _Plane) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+            found: tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] = (
+                elimination.factor(
+                    plane.rows, plane.patterns, layout.n_channels, layout.n_columns, plane.n_words
+                )
+            )
+            return found
+
+        pending = [pool.submit(factored, plane) for plane in planes[:ahead]]
+        for number, plane in enumerate(planes):
+            n_reduced, *factors = pending[number].result()
+            pending[number].cancel()
+            if n_reduced < len(plane.keys):
+                return Dependent(number, len(plane.keys), n_reduced)
+            if number + ahead < layout.n_planes:
+                pending.append(pool.submit(factored, planes[number + ahead]))
+            so_far = _Sum(plane.rows, plane.patterns, layout.n_channels, limbs)
+            for i in range(layout.field_bits):
+                bit = number * layout.field_bits + i
+                parity = ((labels[plane.keys] >> i) & 1) ^ so_far.bits_at(bit)
+                free = rng.integers(0, 2**64, size=n_free, dtype=np.uint64)
+                found = elimination.solve(parity.astype(np.uint8), *factors, free).astype(np.int64)
+                limbs[bit // _LIMB_BITS] += found << bit % _LIMB_BITS
+            if progress is not None:
+                progress(number + 1, layout.n_planes)
+    ids = _row_ids(layout, where.rows)
+    sums = [elimination.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]
+    return Table(_joined(list(limbs)), _joined(sums))
+
+
+class _Sum:
+    """Sums of the words of some keys, limb by limb from the lowest up, as the words are being solved."""
+
+    def __init__(self, rows: np.ndarray, patterns: np.ndarray, n_channels: int, limbs: np.ndarray) -> None:
+        self._equations = (rows, patterns, n_channels)
+        self._limbs = limbs
+        self._at = 0  # limbs below are settled: what they carry over, and the highest bit of the last of them
+        self._carried = np.zeros(len(rows), dtype=np.int64)
+        self._below = np.zeros(len(rows), dtype=np.int64)
+
+    def bits_at(self, bit: int) -> Int[np.ndarray, " n_keys"]:
+        """(bit - 1 of the sum) xor (bit of the sum of what lies below): all of label_i but the parity of bit `bit`."""
+        at, place = divmod(bit, _LIMB_BITS)
+        while self._at < at:
+            total = self._total()
+            self._carried, self._below = total >> _LIMB_BITS, (total >> (_LIMB_BITS - 1)) & 1
+            self._at += 1
+        total = self._total()
+        below = (total >> (place - 1)) & 1 if place else self._below
+        return np.asarray(below ^ ((total >> place) & 1))
+
+    def _total(self) -> np.ndarray:
+        return np.asarray(self._carried + elimination.sums(*self._equations, self._limbs[self._at]))
+
+
+def _joined(limbs: list[np.ndarray]) -> np.ndarray:
+    """Numbers of their limbs, the lowest first; a limb may exceed its bits, and carries over."""
+    if len(limbs) == 1:
+        return limbs[0]
+    total = np.zeros(len(limbs[0]), dtype=object)
+    for number, limb in enumerate(limbs):
+        total += limb.astype(object) << number * _LIMB_BITS
+    return total
+
+
+def _row_ids(
+    layout: Layout, rows: Int[np.ndarray, "n_keys n_segments"]
+) -> Int[np.ndarray, "n_keys n_segments"]:
+    """Rows of all segments in one order that keeps neighbours together: row · n_segments + segment."""
+    return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))
+
+
+def _planes(layout: Layout, where: Addresses) -> list[_Plane]:
+    """The equations of each plane, sorted by their first row, and how many 64-bit words the widest spans."""
+    ids = _row_ids(layout, where.rows)
+    first = ids.min(axis=1)
+    order = np.lexsort((first, where.planes))
+    bounds = np.searchsorted(where.planes[order], np.arange(layout.n_planes + 1))
+    planes = []
+    for plane in range(layout.n_planes):
+        keys = order[bounds[plane] : bounds[plane + 1]]
+        rows = ids[keys]
+        span = int((rows.max(axis=1) - rows.min(axis=1)).max(initial=0)) + 1
+        planes.append(_Plane(keys, rows, where.patterns[keys], span * layout.n_channels // 64 + 2))
+    return planes
+
+
+def read_labels(
+    layout: Layout, where: Addresses, sums: Shaped[np.ndarray, " n_keys"]
+) -> Int[np.ndarray, " n_keys"]:
+    """The labels that sums of words stand for: what the reading circuit makes of them."""
+    gray = (sums << 1) ^ sums  # bit b holds y_b xor y_{b-1}
+    places = (where.planes * layout.field_bits).astype(sums.dtype)
+    return np.asarray((gray >> places) & ((1 << layout.field_bits) - 1)).astype(np.int64)

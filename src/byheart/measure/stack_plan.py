@@ -1,0 +1,105 @@
+"""Runs into stacks: what may train together, what should, and how much fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from byheart.measure.devices import bytes_per_model
+from byheart.measure.families import family_of
+from byheart.measure.parameter_block import Layout
+from byheart.measure.records import Run
+from byheart.measure.sources import problem_of
+
+# What a step costs besides its models, in parameters: below these many in a stack, time goes into starting operations.
+OVERHEAD = {"cpu": 20_000, "cuda": 2_000_000}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs that train as one stack, and the memory they are expected to take."""
+
+    runs: tuple[Run, ...]
+    n_bytes: int
+
+
+def pack(
+    runs: Sequence[Run],
+    *,
+    memory: int,
+    most: int,
+    device: torch.device | None = None,
+    measure: Callable[[Run], int] | None = None,
+    overhead: int | None = None,
+) -> list[Batch]:
+    """Stacks of runs that agree where they must, within `memory` bytes and `most` models.
+
+    Models are padded to the largest of their stack, so like sizes go together: the cuts between sizes are those with the
+    least padded parameters and overhead in all. `overhead` says what a stack costs where the device's default is far off, as
+    for deep models with large frozen tables, whose steps are many operations on few weights that move. A run that alone
+    exceeds the memory still gets a stack of its own: it is tried, and fails by itself.
+    """
+    measure = measure or (lambda run: bytes_per_model(run.model, problem_of(run.data), run.training, device))
+    overhead = OVERHEAD["cpu" if device is None else device.type] if overhead is None else overhead
+    groups: dict[tuple[object, ...], dict[tuple[tuple[str, tuple[int, ...]], ...], list[Run]]] = {}
+    for run in runs:
+        groups.setdefault(_group(run), {}).setdefault(tuple(_shapes(run).items()), []).append(run)
+    batches = []
+    for group in groups.values():
+        kinds = sorted(group.items(), key=lambda kind: sum(math.prod(shape) for _, shape in kind[0]))
+        for segment in _segments(
+            [dict(shapes) for shapes, _ in kinds], [len(same) for _, same in kinds], most, overhead
+        ):
+            members = [run for _, same in kinds[segment] for run in same]
+            heaviest = max(
+                measure(kinds[segment][-1][1][0]), 1
+            )  # all are padded to the largest, so it stands for all
+            size = max(1, min(most, memory // heaviest))
+            for start in range(0, len(members), size):
+                chosen = tuple(members[start : start + size])
+                batches.append(Batch(chosen, heaviest * len(chosen)))
+    return batches
+
+
+def _segments(
+    shapes: list[dict[str, tuple[int, ...]]], counts: list[int], most: int, overhead: int
+) -> list[slice]:
+    """Cut a list of sizes into runs of neighbours at the least cost: padded parameters, and overhead for each stack."""
+    best: list[tuple[float, int]] = [
+        (0.0, 0)
+    ]  # of the first k sizes: their cost, and where the last segment begins
+    for end in range(1, len(shapes) + 1):
+        padded: Layout | None = None
+        n_models, choices = 0, []
+        for start in range(end - 1, -1, -1):
+            widest = (
+                [shapes[start]]
+                if padded is None
+                else [shapes[start], dict(zip(padded.names, padded.shapes, strict=True))]
+            )
+            padded = Layout.of(widest)
+            n_models += counts[start]
+            cost = n_models * padded.n_flat + math.ceil(n_models / most) * overhead
+            choices.append((best[start][0] + cost, start))
+        best.append(min(choices))
+    segments, end = [], len(shapes)
+    while end > 0:
+        start = best[end][1]
+        segments.append(slice(start, end))
+        end = start
+    return segments[::-1]
+
+
+def _group(run: Run) -> tuple[object, ...]:
+    problem = problem_of(run.data)
+    options = tuple(sorted(run.model.options.items()))
+    ends = (problem.loss, problem.read, problem.n_vocab > 0, problem.seq_len)
+    return (run.model.family, options, run.training.stack_key, ends)
+
+
+def _shapes(run: Run) -> dict[str, tuple[int, ...]]:
+    family = family_of(run.model.family)
+    return dict(family.shapes(run.model, problem_of(run.data)))

@@ -1,0 +1,242 @@
+"""Training a stack: rounds between records, early stops per model, finished models taken out.
+
+The result of a model depends on its own configuration and seed alone, up to the rounding of matrix products, whoever
+its neighbours are.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from byheart.errors import UsageError
+from byheart.measure.objective import measured
+from byheart.measure.recipe import Training
+from byheart.measure.stack import Stack, Targets
+from byheart.measure.steppers import Engine, Stepper, make_stepper
+
+Status = Literal["done", "passed", "diverged"]
+TAIL_SAMPLES = 20  # evaluations among the final `tail` steps
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What became of one model. `seconds` is its share of the stack's time."""
+
+    status: Status
+    steps: int
+    measured: dict[str, float]
+    curve_steps: np.ndarray
+    curve: dict[str, np.ndarray]
+    n_parameters: int
+    seconds: float
+    weights: dict[str, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a stack stands, for whoever watches."""
+
+    step: int
+    n_steps: int
+    n_active: int
+    n_models: int
+    best_loss: float
+    model_steps_per_second: float
+
+
+def train(
+    stack: Stack,
+    trainings: Sequence[Training],
+    *,
+    engine: Engine = "auto",
+    keep_weights: bool = False,
+    n_threads: int = 1,
+    on_finish: Callable[[int, Outcome], None] | None = None,
+    on_moment: Callable[[Moment], None] | None = None,
+) -> list[Outcome]:
+    """Train every model of `stack`; `on_finish(model, outcome)` is called as soon as each ends.
+
+    Models may differ in learning rate, warm-up, weight decay and pass rule; the rest must agree. On a CPU the step runs
+    on `n_threads`: products this small lose more to waiting than a second thread gains, and collapse when the machine is
+    busy; more cores are better used by more processes on one store.
+    """
+    if len({t.stack_key for t in trainings}) != 1:
+        raise UsageError(
+            "models of one stack must share steps, optimiser, schedule, batch, reduction and number type."
+        )
+    plan = trainings[0]
+    if plan.batch and stack.targets.labels is None:
+        raise UsageError(
+            "drawn batches need one answer per distinct input and equally frequent inputs; set batch = 0.",
+            batch=plan.batch,
+        )
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        return _Loop(stack, tuple(trainings), engine, keep_weights, on_finish, on_moment).run()
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Loop:
+    """The state of one call of `train`."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        trainings: tuple[Training, ...],
+        engine: Engine,
+        keep_weights: bool,
+        on_finish: Callable[[int, Outcome], None] | None,
+        on_moment: Callable[[Moment], None] | None,
+    ) -> None:
+        self.stack, self.trainings, self.keep_weights = stack, trainings, keep_weights
+        self.on_finish, self.on_moment = on_finish, on_moment
+        self.stepper: Stepper = make_stepper(stack, trainings, engine)
+        self.members = list(range(len(trainings)))  # models still in the stack, by their number at the start
+        self.running = set(self.members)
+        self.curves: list[list[dict[str, float]]] = [[] for _ in trainings]
+        self.tails: list[list[float]] = [[] for _ in trainings]
+        self.outcomes: dict[int, Outcome] = {}
+        self.seconds = [0.0 for _ in trainings]
+        self.clock = time.perf_counter()
+        self.last_step = 0
+
+    def run(self) -> list[Outcome]:
+        plan, done = self.trainings[0], 0
+        self._look(0)
+        for target in _milestones(plan):
+            if not self.running:
+                break
+            self.stepper.run(target - done)
+            done = target
+            self._look(done)
+        return [self.outcomes[model] for model in range(len(self.trainings))]
+
+    def _look(self, step: int) -> None:
+        """Measure, record, stop who is through, and take finished models out."""
+        plan = self.trainings[0]
+        values = {name: column.tolist() for name, column in measured(self.stack, self.stepper.flat).items()}
+        elapsed, self.clock = self._lap()
+        for slot, model in enumerate(self.members):
+            if model not in self.running:
+                continue
+            now = {name: column[slot] for name, column in values.items()}
+            self.seconds[model] += elapsed / len(self.running)
+            is_record = step % plan.record_points == 0 or step == plan.steps
+            if is_record:
+                self.curves[model].append({"step": step, **now})
+            if step > plan.steps - plan.tail:
+                self.tails[model].append(now["accuracy"])
+            rule = self.trainings[model].stop
+            if not math.isfinite(now["loss"]):
+                self._finish(slot, model, "diverged", step, now)
+            elif rule is not None and rule.holds(now):
+                self._finish(slot, model, "passed", step, now)
+            elif step == plan.steps:
+                self._finish(slot, model, "done", step, now)
+        if self.on_moment is not None and elapsed > 0:
+            losses = [loss for loss in values["loss"] if math.isfinite(loss)]
+            rate = len(self.members) * (step - self.last_step) / elapsed
+            self.on_moment(
+                Moment(
+                    step,
+                    plan.steps,
+                    len(self.running),
+                    len(self.trainings),
+                    min(losses, default=math.nan),
+                    rate,
+                )
+            )
+        self.last_step = step
+        self.running -= set(self.outcomes)
+        self._compact()
+
+    def _lap(self) -> tuple[float, float]:
+        now = time.perf_counter()
+        return now - self.clock, now
+
+    def _finish(self, slot: int, model: int, status: Status, step: int, now: dict[str, float]) -> None:
+        if self.tails[model]:
+            now = now | {"accuracy_tail": float(np.mean(self.tails[model]))}
+        points = self.curves[model]
+        if not points or points[-1]["step"] != step:
+            points.append(
+                {"step": step, **{name: now[name] for name in ("loss", "gap", "relative_gap", "accuracy")}}
+            )
+        outcome = Outcome(
+            status=status,
+            steps=step,
+            measured=now,
+            curve_steps=np.array([point["step"] for point in points], dtype=np.int64),
+            curve={name: np.array([point[name] for point in points]) for name in ("loss", "accuracy")},
+            n_parameters=self.stack.n_parameters(slot),
+            seconds=self.seconds[model],
+            weights=self.stack.layout.unpack(self.stepper.flat.detach(), slot) if self.keep_weights else None,
+        )
+        self.outcomes[model] = outcome
+        if self.on_finish is not None:
+            self.on_finish(model, outcome)
+
+    def _compact(self) -> None:
+        """Drop finished models; where a step was captured or compiled, only once half of them are through."""
+        ended = [slot for slot, model in enumerate(self.members) if model not in self.running]
+        if not ended or not self.running:
+            return
+        if self.stepper.is_fixed and len(self.running) > len(self.members) / 2:
+            self.stepper.freeze(ended)
+            return
+        kept = [slot for slot, model in enumerate(self.members) if model in self.running]
+        self.members = [self.members[slot] for slot in kept]
+        self.stack = take(self.stack, kept)
+        self.stepper = self.stepper.take(self.stack, kept)
+
+
+def take(stack: Stack, models: Sequence[int]) -> Stack:
+    """The stack of some of the models, padded as before."""
+    index = torch.tensor(models, device=stack.device)
+    n_models = len(stack.models)
+
+    def rows(tensor: Tensor) -> Tensor:
+        return tensor[index] if tensor.dim() and tensor.shape[0] == n_models else tensor
+
+    inputs = replace(
+        stack.inputs,
+        tokens=None if stack.inputs.tokens is None else rows(stack.inputs.tokens),
+        vectors=None if stack.inputs.vectors is None else rows(stack.inputs.vectors),
+        lengths=rows(stack.inputs.lengths),
+        problems=tuple(stack.problems[m] for m in models),
+    )
+    return replace(
+        stack,
+        models=tuple(stack.models[m] for m in models),
+        problems=inputs.problems,
+        seeds=tuple(stack.seeds[m] for m in models),
+        layout=stack.layout.take(models),
+        fixed={name: rows(table) for name, table in stack.fixed.items()},
+        inputs=inputs,
+        tables={name: rows(table) for name, table in stack.tables.items()},
+        targets=replace(stack.targets, **_chosen(stack.targets, rows)),
+        mask=None if stack.mask is None else rows(stack.mask),
+    )
+
+
+def _chosen(targets: Targets, rows: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    return {name: rows(value) for name, value in vars(targets).items() if value is not None}
+
+
+def _milestones(plan: Training) -> list[int]:
+    """Steps at which the stack is looked at: every record, the end, and some of the tail."""
+    points = set(range(plan.record_points, plan.steps, plan.record_points)) | {plan.steps}
+    if plan.tail:
+        start = max(plan.steps - plan.tail, 0)
+        points |= {int(point) for point in np.linspace(start, plan.steps, TAIL_SAMPLES + 1)[1:]}
+    return sorted(points)

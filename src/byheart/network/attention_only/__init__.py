@@ -1,0 +1,1 @@
+"""DPC24's attention-only Transformer."""

@@ -1,0 +1,123 @@
+"""DPC24's attention-only Transformer: one layer of heads at the last token, a skip connection, an unembedding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from byheart.network.decoder.architecture import expect_one_float_type, expect_shape
+from byheart.network.transformer.architecture import Embedding, Precision, ShapeMismatch
+from byheart.theorems import realises
+
+
+@realises("DPC24-eq1", "DPC24-eq2")
+@dataclass(frozen=True, eq=False)
+class AttentionOnly:
+    """W_U (x_S + Σ_h W_O^h W_V^h Σ_s softmax_s(x_Sᵀ W_Q^hᵀ W_K^h x_s) x_s), x_s = e(t_s) + pos_s (DPC24 eqs. 1-2; no 1/√d_h).
+
+    `embedding` is None where the inputs are vectors already.
+    skip         whether x_S is added (DPC24) or not (MLT23)
+    sees_itself  whether the last token is among those it looks at (DPC24) or only asks (MLT23)
+    zero_token   whether a zero vector, which has score and value 0, is seen as well (PyTorch's `add_zero_attn`)
+    ragged       whether sequences may be shorter than `seq_len`; they are filled up on the left with the id `pad`, one beyond
+                 the vocabulary, which is seen by nothing. Positions count from the end, so the last token is at S.
+    """
+
+    embedding: Embedding | None  # tokens (N, d), positions (S, d)
+    query: np.ndarray  # (H, d_h, d)
+    key: np.ndarray  # (H, d_h, d)
+    value: np.ndarray  # (H, d_v, d)
+    output: np.ndarray  # (H, d_out, d_v)
+    unembedding: np.ndarray  # (n_outputs, d_out); d_out = d with a skip connection
+    seq_len: int
+    skip: bool = True
+    sees_itself: bool = True
+    ragged: bool = False
+    zero_token: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit."""
+        n_heads, head_dim, dim = self.query.shape
+        expect_shape("key", self.key, (n_heads, head_dim, dim))
+        value_dim, out = self.value.shape[1], self.unembedding.shape[1]
+        expect_shape("value", self.value, (n_heads, value_dim, dim))
+        expect_shape("output", self.output, (n_heads, out, value_dim))
+        if self.skip and out != dim:
+            raise ShapeMismatch(f"a skip connection needs outputs of dimension {dim}, not {out}.")
+        if self.ragged and (self.embedding is None or not self.sees_itself):
+            raise ShapeMismatch("shorter sequences need token ids, and a last token that sees itself.")
+        if not self.sees_itself and self.seq_len < 2:
+            raise ShapeMismatch("a token that does not see itself needs another one to look at.")
+        if self.embedding is not None:
+            expect_shape("the token embedding", self.tokens, (self.tokens.shape[0], dim))
+            expect_shape("the positions", self.positions, (self.seq_len, dim))
+        expect_one_float_type(self.parameters())
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The token embedding (N, d)."""
+        assert self.embedding is not None
+        assert isinstance(self.embedding.tokens, np.ndarray)
+        return self.embedding.tokens
+
+    @property
+    def positions(self) -> np.ndarray:
+        """The position embedding (S, d)."""
+        assert self.embedding is not None
+        assert isinstance(self.embedding.positions, np.ndarray)
+        return self.embedding.positions
+
+    @property
+    def precision(self) -> Precision:
+        """What the weights are kept in."""
+        return "float32" if self.unembedding.dtype == "float32" else "float64"
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.query.shape[2])
+
+    @property
+    def head_dim(self) -> int:
+        """d_h of queries and keys."""
+        return int(self.query.shape[1])
+
+    @property
+    def n_heads(self) -> int:
+        """H."""
+        return int(self.query.shape[0])
+
+    @property
+    def n_outputs(self) -> int:
+        """Logits."""
+        return int(self.unembedding.shape[0])
+
+    @property
+    def pad(self) -> int | None:
+        """The id that stands for "no token", None where all sequences have one length."""
+        return int(self.tokens.shape[0]) if self.ragged else None
+
+    @property
+    def n_vocab(self) -> int | None:
+        """Ids the network takes, padding included; None for vector inputs."""
+        return None if self.embedding is None else int(self.tokens.shape[0]) + int(self.ragged)
+
+    @property
+    def depth(self) -> int:
+        """One layer of attention."""
+        return 1
+
+    @property
+    def width(self) -> int:
+        """max(d, sizes of all heads together)."""
+        return max(self.dim, self.n_heads * max(self.head_dim, int(self.value.shape[1])))
+
+    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every weight array the architecture has, with a name that is unique."""
+        if self.embedding is not None:
+            yield "embedding.tokens", self.tokens
+            yield "embedding.positions", self.positions
+        yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
+        yield "unembedding", self.unembedding

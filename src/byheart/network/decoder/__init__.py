@@ -1,0 +1,1 @@
+"""MFT24's one-layer decoder."""

@@ -1,0 +1,174 @@
+"""MFT24's one-layer decoder: embedding, self-attention at the last token or token averaging, one hidden layer, logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from byheart.network.transformer.architecture import Embedding, Precision, ShapeMismatch
+from byheart.theorems import realises
+
+Activation = Literal["tanh", "gelu", "arctan", "silu"]
+"""Real analytic and no polynomial, each of them. GELU is x·Φ(x), not its tanh approximation."""
+
+FLOATS = ("float64", "float32")
+
+
+def expect_shape(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Raise `ShapeMismatch` unless `weights` has this shape."""
+    if weights.shape != shape:
+        raise ShapeMismatch(f"{name} has shape {weights.shape}; this network needs {shape}.", name=name)
+
+
+def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
+    """Raise `ShapeMismatch` unless all weights are float64, or all are float32."""
+    kinds = {str(weights.dtype) for _, weights in parameters}
+    if len(kinds) != 1 or not kinds <= set(FLOATS):
+        raise ShapeMismatch(f"the weights of one network must be of one float type, not {sorted(kinds)}.")
+
+
+@dataclass(frozen=True, eq=False)
+class SelfAttention:
+    """W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)] over m₀ heads, at the last token x_τ (MFT24 eq. 2; no 1/√d there)."""
+
+    key: np.ndarray  # (m0, d, d1), W_1
+    query: np.ndarray  # (m0, d, d1), W_2
+    value: np.ndarray  # (m0, d, d0), W_3
+    output: np.ndarray  # (m0, d0, d), W_0 in blocks, one a head
+
+    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every weight array by name."""
+        yield from (("key", self.key), ("query", self.query), ("value", self.value), ("output", self.output))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenAveraging:
+    """Σ_t u_t z_t, the weighted average that MFT24 Theorem 6 puts in place of attention."""
+
+    shares: np.ndarray  # (seq_len,), u
+
+    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every weight array by name."""
+        yield "shares", self.shares
+
+
+Mixing: TypeAlias = SelfAttention | TokenAveraging
+
+
+@realises("MFT24-eq2")
+@dataclass(frozen=True, eq=False)
+class Decoder:
+    """V ᵀψ(Wᵀ mixing(z_α + u) + b): logits over what follows a context of 1 to `seq_len` tokens (MFT24 eq. 2).
+
+    Position t is the t-th token of the context, counted from its start. Contexts are filled up on the left with the
+    id `pad`, one beyond the vocabulary, which is seen by nothing. With `TokenAveraging` there are no positions.
+    """
+
+    embedding: Embedding  # tokens (ω, d); positions (seq_len, d) for attention, None for averaging
+    mixing: Mixing
+    hidden: np.ndarray  # (d, m), W
+    bias: np.ndarray  # (m,), b
+    logits: np.ndarray  # (m, n_outputs), V
+    activation: Activation
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit."""
+        dim, width = self.hidden.shape
+        expect_shape("the token embedding", self.tokens, (self.tokens.shape[0], dim))
+        expect_shape("bias", self.bias, (width,))
+        expect_shape("logits", self.logits, (width, self.logits.shape[1]))
+        if isinstance(self.mixing, SelfAttention):
+            if self.positions is None:
+                raise ShapeMismatch("attention needs positions, or it sees only a multiset of tokens.")
+            expect_shape("the positions", self.positions, (self.seq_len, dim))
+            n_heads, _, key_dim = self.mixing.key.shape
+            value_dim = self.mixing.value.shape[2]
+            expect_shape("key", self.mixing.key, (n_heads, dim, key_dim))
+            expect_shape("query", self.mixing.query, (n_heads, dim, key_dim))
+            expect_shape("value", self.mixing.value, (n_heads, dim, value_dim))
+            expect_shape("output", self.mixing.output, (n_heads, value_dim, dim))
+        else:
+            if self.positions is not None:
+                raise ShapeMismatch(
+                    "token averaging has no position embedding: its shares tell positions apart."
+                )
+            expect_shape("shares", self.mixing.shares, (self.seq_len,))
+        expect_one_float_type(self.parameters())
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The token embedding (ω, d)."""
+        assert isinstance(self.embedding.tokens, np.ndarray)
+        return self.embedding.tokens
+
+    @property
+    def positions(self) -> np.ndarray | None:
+        """The position embedding (seq_len, d), None for averaging."""
+        assert self.embedding.positions is None or isinstance(self.embedding.positions, np.ndarray)
+        return self.embedding.positions
+
+    @property
+    def precision(self) -> Precision:
+        """What the weights are kept in."""
+        return "float32" if self.hidden.dtype == "float32" else "float64"
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of the longest context, T."""
+        if self.positions is not None:
+            return int(self.positions.shape[0])
+        assert isinstance(self.mixing, TokenAveraging)
+        return int(self.mixing.shares.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.hidden.shape[0])
+
+    @property
+    def hidden_width(self) -> int:
+        """Neurons, m."""
+        return int(self.hidden.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """Logits: one for each thing that can follow."""
+        return int(self.logits.shape[1])
+
+    @property
+    def pad(self) -> int:
+        """The id that stands for "no token"."""
+        return int(self.tokens.shape[0])
+
+    @property
+    def n_vocab(self) -> int:
+        """Ids the network takes, padding included."""
+        return self.pad + 1
+
+    @property
+    def depth(self) -> int:
+        """One layer of attention or averaging, one of neurons."""
+        return 2
+
+    @property
+    def width(self) -> int:
+        """max(d, sizes of all heads together, m)."""
+        heads = 0
+        if isinstance(self.mixing, SelfAttention):
+            n_heads, _, key_dim = self.mixing.key.shape
+            heads = n_heads * max(key_dim, self.mixing.value.shape[2])
+        return max(self.dim, heads, self.hidden_width)
+
+    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every weight array the architecture has, with a name that is unique."""
+        yield "embedding.tokens", self.tokens
+        if self.positions is not None:
+            yield "embedding.positions", self.positions
+        for name, weights in self.mixing.parameters():
+            yield f"mixing.{name}", weights
+        yield "hidden", self.hidden
+        yield "bias", self.bias
+        yield "logits", self.logits

@@ -1,0 +1,1 @@
+"""Exact arithmetic: dyadic numbers, limbs, and columns of them."""

@@ -1,0 +1,129 @@
+"""Channels over many tokens, kept once per group of tokens on which they are known to be equal.
+
+A `Column` is a channel: exact numbers, one for each group of a `Partition` of the tokens. Linear combinations are computed on the
+coarsest partition that can hold them. Nothing here rounds, and nothing here knows what a Transformer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from byheart.network.exact.dyadic import ZERO, Dyadic
+from byheart.network.exact.limbs import Fixed, common_factor, linear_combination
+
+ONE = Dyadic(1, 0)
+_FACTOR_BITS = 32  # pulling a common factor out of a sum pays once it is longer than a limb
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Groups of tokens. Group g of `parent` lies in group `index[g]` of this one; the root's groups are the tokens."""
+
+    parent: Partition | None
+    index: np.ndarray
+    n_groups: int
+
+    def index_of(self, ancestor: Partition) -> np.ndarray:
+        """For each group of `ancestor`, the group of this partition it lies in."""
+        if self is ancestor:
+            return np.arange(self.n_groups)
+        assert self.parent is not None
+        return self.index if self.parent is ancestor else self.index[self.parent.index_of(ancestor)]
+
+    def ancestors(self) -> list[Partition]:
+        """This partition, its parent, and so on up to the root."""
+        chain = [self]
+        while chain[-1].parent is not None:
+            chain.append(chain[-1].parent)
+        return chain
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One channel: a number for each group of `partition`."""
+
+    partition: Partition
+    numbers: Fixed
+
+
+def _constant(rows: Partition, value: Dyadic) -> Column:
+    everything = Partition(rows, np.zeros(rows.n_groups, dtype=np.int64), 1)
+    return Column(everything, linear_combination(1, [], value))
+
+
+def _joined(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
+    """The coarsest partition finer than both, with the group of each that its groups lie in."""
+    left_chain = left.ancestors()
+    if right in left_chain:
+        return right, left.index_of(right), np.arange(right.n_groups)
+    right_chain = right.ancestors()
+    if left in right_chain:
+        return left, np.arange(left.n_groups), right.index_of(left)
+    common = next(partition for partition in left_chain if partition in right_chain)
+    of_left, of_right = left.index_of(common), right.index_of(common)
+    codes = of_left * right.n_groups + of_right
+    n_codes = left.n_groups * right.n_groups
+    if n_codes <= 8 * common.n_groups + 64:  # number the codes through a table, without sorting
+        numbers = np.zeros(n_codes, dtype=np.int64)
+        numbers[codes] = 1
+        found = np.flatnonzero(numbers)
+        numbers[found] = np.arange(len(found))
+        index = numbers[codes]
+    else:
+        found, index = np.unique(codes, return_inverse=True)
+    return Partition(common, index, len(found)), found // right.n_groups, found % right.n_groups
+
+
+def distinct(column: Column) -> Column:
+    """The same channel with one group for each distinct number."""
+    kept, index = column.numbers.distinct()
+    if len(kept) == column.partition.n_groups:
+        return column
+    return Column(Partition(column.partition, index, len(kept)), column.numbers.take(kept))
+
+
+def terms_of(row: Sequence[tuple[int, Dyadic]], columns: Sequence[Column]) -> list[tuple[Dyadic, Column]]:
+    """The terms of one row of a matrix: (coefficient, the column it multiplies)."""
+    return [(coefficient, columns[at]) for at, coefficient in row]
+
+
+def linear(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic = ZERO) -> Column:
+    """bias + Σ coefficient · column."""
+    if not terms:
+        return _constant(rows, bias)
+    by_partition: dict[int, list[tuple[Dyadic, Column]]] = {}
+    for coefficient, column in terms:
+        by_partition.setdefault(id(column.partition), []).append((coefficient, column))
+    parts = list(by_partition.values())
+    total = _linear_on_one(parts[0], bias)
+    for part in parts[1:]:
+        addend = _linear_on_one(part, ZERO)
+        partition, of_total, of_addend = _joined(total.partition, addend.partition)
+        pair = [(ONE, total.numbers.take(of_total)), (ONE, addend.numbers.take(of_addend))]
+        total = Column(partition, linear_combination(partition.n_groups, pair, ZERO))
+    return total
+
+
+def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
+    partition = terms[0][1].partition
+    numbers = [(coefficient, column.numbers) for coefficient, column in terms]
+    return Column(partition, linear_combination(partition.n_groups, numbers, bias))
+
+
+def linear_distinct(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
+    """As `linear`; where the coefficients share a long factor, it multiplies the distinct sums only.
+
+    W·(h1 - h2 - h3 + h4) is a long word W times a bump that is 0 or 1: two products instead of one per token.
+    """
+    factor = common_factor([coefficient for coefficient, _ in terms]) if terms else 1
+    if factor.bit_length() <= _FACTOR_BITS:
+        return distinct(linear(rows, terms, bias))
+    reduced = [
+        (Dyadic(coefficient.mantissa // factor, coefficient.exponent), column)
+        for coefficient, column in terms
+    ]
+    inner = distinct(linear(rows, reduced))
+    return _linear_on_one([(Dyadic.of(factor), inner)], bias)

@@ -1,0 +1,373 @@
+"""Exact fixed-point arithmetic on many numbers at once.
+
+A `Fixed` holds n numbers, all multiples of 2^-`frac_bits`, each as a two's-complement integer of 32-bit limbs, lowest limb
+first. Results are given as many limbs as the operation can need, then trimmed, so nothing ever overflows or rounds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from math import gcd
+
+import numpy as np
+from numba import njit
+
+from byheart.network.exact.dyadic import Dyadic
+
+LIMB = 32
+_FULL = (1 << LIMB) - 1
+_ROWS_WORTH_A_THREAD = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """n integers of `limbs.shape[1]` limbs, each standing for integer · 2^-frac_bits."""
+
+    limbs: np.ndarray  # uint32 (n, n_limbs), two's complement, lowest limb first
+    frac_bits: int
+
+    def __len__(self) -> int:
+        """How many numbers."""
+        return len(self.limbs)
+
+    @staticmethod
+    def from_integers(values: Sequence[int], frac_bits: int) -> Fixed:
+        """From Python integers of any size."""
+        n_limbs = max((value.bit_length() for value in values), default=0) // LIMB + 1
+        raw = b"".join(value.to_bytes(4 * n_limbs, "little", signed=True) for value in values)
+        return Fixed(
+            np.frombuffer(raw, dtype="<u4").astype(np.uint32).reshape(len(values), n_limbs), frac_bits
+        )
+
+    @staticmethod
+    def from_fractions(values: Sequence[Fraction]) -> Fixed:
+        """From dyadic fractions."""
+        frac_bits = max((value.denominator.bit_length() - 1 for value in values), default=0)
+        return Fixed.from_integers([int(value * (1 << frac_bits)) for value in values], frac_bits)
+
+    def fractions(self) -> list[Fraction]:
+        """The numbers, exactly."""
+        width = 4 * self.limbs.shape[1]
+        raw = self.limbs.astype("<u4").tobytes()
+        integers = (
+            int.from_bytes(raw[at : at + width], "little", signed=True) for at in range(0, len(raw), width)
+        )
+        if self.frac_bits <= 0:
+            return [Fraction(value << -self.frac_bits) for value in integers]
+        return [Fraction(value, 1 << self.frac_bits) for value in integers]
+
+    def take(self, rows: np.ndarray) -> Fixed:
+        """The numbers at these rows."""
+        return Fixed(self.limbs[rows], self.frac_bits)
+
+    def relu(self) -> Fixed:
+        """max(0, ·) of each."""
+        return Fixed(_relu(self.limbs), self.frac_bits)
+
+    def signs(self) -> np.ndarray:
+        """-1, 0 or 1 for each."""
+        negative = self.limbs[:, -1] >> np.uint32(LIMB - 1) != 0
+        return np.where(negative, -1, (self.limbs != 0).any(axis=1).astype(np.int64))
+
+    def ranks(self) -> np.ndarray:
+        """The place of each among the distinct numbers in rising order."""
+        unsigned = self.limbs.copy()
+        unsigned[:, -1] ^= np.uint32(1 << (LIMB - 1))  # two's complement in the order of unsigned numbers
+        order = np.lexsort(unsigned.T)  # the last limb is the most significant, and so is lexsort's last key
+        is_larger = (unsigned[order[1:]] != unsigned[order[:-1]]).any(axis=1)
+        places = np.empty(len(self), dtype=np.int64)
+        places[order] = np.concatenate([[0], np.cumsum(is_larger)])
+        return places
+
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """(rows, index): one row for each distinct number, and for each number which of those it equals."""
+        index = np.empty(len(self), dtype=np.int64)
+        rows = np.empty(len(self), dtype=np.int64)
+        n_distinct = _distinct_rows(self.limbs, index, rows)
+        return rows[:n_distinct], index
+
+
+Term = tuple[Dyadic, Fixed]
+
+
+def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixed:
+    """bias + Σ coefficient · numbers, for n_rows rows."""
+    frac_bits = -bias.exponent if bias.mantissa else -(1 << 60)
+    n_bits = bias.mantissa.bit_length()
+    for coefficient, numbers in terms:
+        frac_bits = max(frac_bits, numbers.frac_bits - coefficient.exponent)
+    if frac_bits == -(1 << 60):
+        return Fixed(np.zeros((n_rows, 1), dtype=np.uint32), 0)
+    if bias.mantissa:
+        n_bits += frac_bits + bias.exponent
+    for coefficient, numbers in terms:
+        shift = frac_bits - (numbers.frac_bits - coefficient.exponent)
+        n_bits = max(n_bits, LIMB * numbers.limbs.shape[1] + coefficient.mantissa.bit_length() + shift)
+    # a sum of t + 1 numbers below 2^n_bits in magnitude is below 2^(n_bits + bits of (t + 1)); one more for the sign
+    n_limbs = (n_bits + (len(terms) + 1).bit_length() + 1) // LIMB + 1
+    total = np.zeros((n_rows, n_limbs), dtype=np.uint32)
+    if bias.mantissa:
+        start = bias.mantissa << (frac_bits + bias.exponent)
+        total[:] = Fixed.from_integers([start, (1 << (LIMB * n_limbs - 1)) - 1], 0).limbs[0]
+    for coefficient, numbers in terms:
+        shift = frac_bits - (numbers.frac_bits - coefficient.exponent)
+        magnitude = abs(coefficient.mantissa) << (shift % LIMB)
+        factor = np.frombuffer(
+            magnitude.to_bytes(4 * (-(-magnitude.bit_length() // LIMB)), "little"), dtype="<u4"
+        ).astype(np.uint32)
+        subtract, offset = coefficient.mantissa < 0, shift // LIMB
+        if len(factor) == 1:
+            _in_threads(_add_multiples, n_rows, total, numbers.limbs, factor[0], subtract, offset)
+        else:
+            _in_threads(_add_products, n_rows, total, numbers.limbs, factor, subtract, offset)
+    return _trimmed(Fixed(total, frac_bits))
+
+
+def common_factor(coefficients: Sequence[Dyadic]) -> int:
+    """The greatest odd integer dividing every coefficient's mantissa."""
+    return gcd(*(coefficient.mantissa for coefficient in coefficients))
+
+
+def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
+    """Sums of `numbers[index]` over consecutive runs of `segment` entries of `index`."""
+    extra = segment.bit_length() // LIMB + 1
+    total = np.zeros((len(index) // segment, numbers.limbs.shape[1] + extra), dtype=np.uint32)
+    _add_segments(total, numbers.limbs, index, segment)
+    return _trimmed(Fixed(total, numbers.frac_bits))
+
+
+def divided(numbers: Fixed, divisor: int) -> Fixed | None:
+    """The exact quotients, or None if one of them is no dyadic rational."""
+    twos = (divisor & -divisor).bit_length() - 1
+    odd = divisor >> twos
+    quotients = numbers.limbs.copy()
+    if odd > 1:
+        # q = v/odd as two's complement: multiply by the inverse of odd modulo 2^bits, then check q · odd = v
+        n_bits = LIMB * quotients.shape[1]
+        inverse = pow(odd, -1, 1 << n_bits)
+        factor = np.frombuffer(inverse.to_bytes(n_bits // 8, "little"), dtype="<u4").astype(np.uint32)
+        quotients = np.zeros_like(numbers.limbs)
+        _add_products_wrapping(quotients, numbers.limbs, factor)
+        check = linear_combination(len(numbers), [(Dyadic.of(odd), Fixed(quotients, 0))], Dyadic(0, 0))
+        if not _equal(check, Fixed(numbers.limbs, 0)):
+            return None
+    return Fixed(quotients, numbers.frac_bits + twos)
+
+
+def _equal(left: Fixed, right: Fixed) -> bool:
+    a, b = _trimmed(left), _trimmed(right)
+    return a.frac_bits == b.frac_bits and a.limbs.shape == b.limbs.shape and bool((a.limbs == b.limbs).all())
+
+
+def _trimmed(numbers: Fixed) -> Fixed:
+    """The same numbers without limbs that only repeat the sign, and without low limbs that are all zero."""
+    limbs = numbers.limbs
+    low, high = _needed_limbs(limbs)
+    if low == 0 and high == limbs.shape[1]:
+        return numbers
+    return Fixed(np.ascontiguousarray(limbs[:, low:high]), numbers.frac_bits - LIMB * low)
+
+
+def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) -> None:
+    """Run `kernel(start, stop, *arguments)` over all rows, in as many threads as the work is worth."""
+    if n_rows < 2 * _ROWS_WORTH_A_THREAD:
+        kernel(0, n_rows, *arguments)
+        return
+    pool, n_threads = _threads()
+    n_parts = min(n_threads, n_rows // _ROWS_WORTH_A_THREAD)
+    cuts = [n_rows * part // n_parts for part in range(n_parts + 1)]
+    jobs = [pool.submit(kernel, start, stop, *arguments) for start, stop in pairwise(cuts)]
+    for job in jobs:
+        job.result()
+
+
+@cache
+def _threads() -> tuple[ThreadPoolExecutor, int]:
+    n_threads = os.cpu_count() or 1
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="byheart-limbs"), n_threads
+
+
+@njit(cache=True, nogil=True)
+def _add_multiples(
+    start: int, stop: int, total: np.ndarray, limbs: np.ndarray, factor: int, subtract: bool, offset: int
+) -> None:
+    """total[i] ±= factor · limbs[i] · 2^(32·offset) for a factor of one limb and start <= i < stop.
+
+    Both sides are two's complement, so the product of the sign-extended number, modulo 2^(32·n_limbs), is right.
+    """
+    n_in, n_out = limbs.shape[1], total.shape[1]
+    mask = np.uint64(_FULL)
+    half = np.uint64(LIMB)
+    times = np.uint64(factor)
+    for i in range(start, stop):
+        fill = mask if (limbs[i, n_in - 1] >> np.uint32(LIMB - 1)) != 0 else np.uint64(0)
+        carry = np.uint64(0)
+        borrow = np.uint64(0)
+        for k in range(n_out - offset):
+            carry += times * (np.uint64(limbs[i, k]) if k < n_in else fill)
+            digit = carry & mask
+            carry >>= half
+            old = np.uint64(total[i, k + offset])
+            if subtract:
+                new = old - digit - borrow
+                borrow = (new >> half) & np.uint64(1)
+            else:
+                new = old + digit + borrow
+                borrow = new >> half
+            total[i, k + offset] = np.uint32(new & mask)
+
+
+@njit(cache=True, nogil=True)
+def _add_products(
+    start: int,
+    stop: int,
+    total: np.ndarray,
+    limbs: np.ndarray,
+    factor: np.ndarray,
+    subtract: bool,
+    offset: int,
+) -> None:
+    """total[i] ±= |factor| · limbs[i] · 2^(32·offset) for start <= i < stop."""
+    n_in, n_out, n_factor = limbs.shape[1], total.shape[1], len(factor)
+    mask = np.uint64(_FULL)
+    half = np.uint64(LIMB)
+    for i in range(start, stop):
+        negative = (limbs[i, n_in - 1] >> np.uint32(LIMB - 1)) != 0
+        flip = negative != subtract
+        if flip:  # total - p = ~(~total + p)
+            for k in range(n_out):
+                total[i, k] = ~total[i, k]
+        borrow = np.uint64(1)  # |v| = ~v + 1 for a negative v
+        for k in range(n_in):
+            digit = np.uint64(limbs[i, k])
+            if negative:
+                digit = (digit ^ mask) + borrow
+                borrow = digit >> half
+                digit &= mask
+            if digit == 0:
+                continue
+            carry = np.uint64(0)
+            at = offset + k
+            for j in range(n_factor):
+                carry += digit * np.uint64(factor[j]) + np.uint64(total[i, at])
+                total[i, at] = np.uint32(carry & mask)
+                carry >>= half
+                at += 1
+            while carry != 0 and at < n_out:
+                carry += np.uint64(total[i, at])
+                total[i, at] = np.uint32(carry & mask)
+                carry >>= half
+                at += 1
+        if flip:
+            for k in range(n_out):
+                total[i, k] = ~total[i, k]
+
+
+@njit(cache=True, nogil=True)
+def _add_products_wrapping(total: np.ndarray, limbs: np.ndarray, factor: np.ndarray) -> None:
+    """total[i] += factor · limbs[i] modulo 2^(32·n_limbs), both read as unsigned."""
+    n_limbs = limbs.shape[1]
+    mask = np.uint64(_FULL)
+    half = np.uint64(LIMB)
+    for i in range(len(limbs)):
+        for k in range(n_limbs):
+            digit = np.uint64(limbs[i, k])
+            carry = np.uint64(0)
+            for j in range(n_limbs - k):
+                carry += digit * np.uint64(factor[j]) + np.uint64(total[i, k + j])
+                total[i, k + j] = np.uint32(carry & mask)
+                carry >>= half
+
+
+@njit(cache=True, nogil=True)
+def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segment: int) -> None:
+    """total[s] += limbs[index[i]] for every i of segment s, sign extended."""
+    n_in, n_out = limbs.shape[1], total.shape[1]
+    mask = np.uint64(_FULL)
+    half = np.uint64(LIMB)
+    for i in range(len(index)):
+        row = index[i]
+        negative = (limbs[row, n_in - 1] >> np.uint32(LIMB - 1)) != 0
+        fill = mask if negative else np.uint64(0)
+        carry = np.uint64(0)
+        for k in range(n_out):
+            digit = np.uint64(limbs[row, k]) if k < n_in else fill
+            carry += digit + np.uint64(total[i // segment, k])
+            total[i // segment, k] = np.uint32(carry & mask)
+            carry >>= half
+
+
+@njit(cache=True, nogil=True)
+def _relu(limbs: np.ndarray) -> np.ndarray:
+    """Zero where the sign bit is set."""
+    n_rows, n_limbs = limbs.shape
+    kept = np.empty_like(limbs)
+    for i in range(n_rows):
+        negative = (limbs[i, n_limbs - 1] >> np.uint32(LIMB - 1)) != 0
+        for k in range(n_limbs):
+            kept[i, k] = np.uint32(0) if negative else limbs[i, k]
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def _needed_limbs(limbs: np.ndarray) -> tuple[int, int]:
+    """(low, high): limbs outside low <= k < high are zero below, or copies of the sign above, in every row."""
+    n_rows, n_limbs = limbs.shape
+    low, high = n_limbs - 1, 1
+    for i in range(n_rows):
+        k = 0
+        while k < low and limbs[i, k] == 0:
+            k += 1
+        if k < n_limbs - 1 or limbs[i, k] != 0:
+            low = min(low, k)
+        fill = np.uint32(_FULL) if (limbs[i, n_limbs - 1] >> np.uint32(LIMB - 1)) != 0 else np.uint32(0)
+        top = n_limbs
+        while (
+            top > high
+            and limbs[i, top - 1] == fill
+            and (((limbs[i, top - 2] >> np.uint32(LIMB - 1)) != 0) == (fill != 0))
+        ):
+            top -= 1
+        high = max(high, top)
+    return min(low, high - 1), high
+
+
+@njit(cache=True, nogil=True)
+def _distinct_rows(limbs: np.ndarray, index: np.ndarray, rows: np.ndarray) -> int:
+    """Number the distinct rows in order of appearance, by open addressing with exact comparison."""
+    n_rows, n_limbs = limbs.shape
+    size = 1
+    while size < 2 * n_rows + 2:
+        size *= 2
+    slots = np.full(size, -1, dtype=np.int64)
+    n_distinct = 0
+    for i in range(n_rows):
+        code = np.uint64(0x9E3779B97F4A7C15)
+        for k in range(n_limbs):
+            code = (code ^ np.uint64(limbs[i, k])) * np.uint64(0xFF51AFD7ED558CCD)
+            code ^= code >> np.uint64(29)
+        slot = np.int64(code & np.uint64(size - 1))
+        while True:
+            found = slots[slot]
+            if found < 0:
+                slots[slot] = n_distinct
+                rows[n_distinct] = i
+                index[i] = n_distinct
+                n_distinct += 1
+                break
+            same = True
+            for k in range(n_limbs):
+                if limbs[i, k] != limbs[rows[found], k]:
+                    same = False
+                    break
+            if same:
+                index[i] = found
+                break
+            slot = (slot + 1) & (size - 1)
+    return n_distinct

@@ -1,0 +1,233 @@
+"""What weights mean: one small Transformer family (KS25 section 3.2), with embeddings and deep sets.
+
+A network maps n tokens to n numbers: `w_out ∘ layer_L ∘ … ∘ layer_1 ∘ w_in`. Each layer keeps its input and adds to
+it. The paper's deep feed-forward parts are runs of `FeedForward` layers, blocks whose attention is zero; such
+attention is not stored, counted or computed. The width of the residual stream is written m, hidden width q,
+head size s, as in the paper.
+
+Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never mixed within one network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from byheart.errors import ByheartError
+from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.theorems import realises
+
+AttentionKind = Literal["softmax", "hardmax", "uniform"]
+Pattern = Literal["full", "gather", "scatter"]
+Precision = Literal["exact", "float64", "float32"]
+
+
+class ShapeMismatch(ByheartError):
+    """Two weight matrices of a network do not fit together."""
+
+
+def _expect(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
+    if isinstance(weights, SparseMatrix) and len(shape) == 1:
+        shape = (*shape, 1)
+    if tuple(weights.shape) != shape:
+        raise ShapeMismatch(
+            f"{name} has shape {tuple(weights.shape)}; this network needs {shape}.", name=name
+        )
+
+
+@realises("KS25-eq3")
+@dataclass(frozen=True, eq=False)
+class FeedForward:
+    """H ↦ H + W2 ReLU(W1 H + b1) + b2, on each token alone (KS25 eq. 3)."""
+
+    w1: Weights  # (q, m)
+    b1: Weights  # (q,)
+    w2: Weights  # (m, q)
+    b2: Weights  # (m,)
+
+    def __post_init__(self) -> None:
+        """Check that the four parts fit."""
+        hidden, model = self.w1.shape
+        _expect("b1", self.b1, (hidden,))
+        _expect("w2", self.w2, (model, hidden))
+        _expect("b2", self.b2, (model,))
+
+    @property
+    def hidden_width(self) -> int:
+        """q."""
+        return int(self.w1.shape[0])
+
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """Every weight matrix by name."""
+        yield from (("w1", self.w1), ("b1", self.b1), ("w2", self.w2), ("b2", self.b2))
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One attention head. Uniform attention has no key and no query."""
+
+    value: Weights  # (s, m)
+    output: Weights  # (m, s)
+    key: Weights | None = None  # (s, m)
+    query: Weights | None = None  # (s, m)
+
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """Every weight matrix by name."""
+        for name in ("value", "output", "key", "query"):
+            weights = getattr(self, name)
+            if weights is not None:
+                yield name, weights
+
+
+@realises("KS25-eq2", "KS25-eq12", "KS25-eq39")
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """Z ↦ Z + Σ_h W_O W_V Z A_h, where column k of A_h says how token k weighs the others.
+
+    softmax  A = softmax((W_K Z)ᵀ W_Q Z), column by column (KS25 eq. 2; no 1/√s, as there)
+    hardmax  the same with hardmax, ties shared equally (eqs. 1 and 12)
+    uniform  A = 1/n everywhere (eq. 39), what softmax gives with a zero key
+
+    Sparse patterns (KS25 Remark 4.5) exist for uniform attention, with n connections instead of n²:
+
+    gather   only the first token reads, from all tokens
+    scatter  every token reads the first token only
+    """
+
+    heads: tuple[Head, ...]
+    kind: AttentionKind
+    pattern: Pattern = "full"
+
+    def __post_init__(self) -> None:
+        """Check that the heads fit and have the parts their kind needs."""
+        if not self.heads:
+            raise ShapeMismatch("an attention layer needs at least one head.")
+        if self.pattern != "full" and self.kind != "uniform":
+            raise ShapeMismatch(f"the pattern {self.pattern} exists for uniform attention only.")
+        for number, head in enumerate(self.heads):
+            size, model = head.value.shape
+            _expect(f"output of head {number}", head.output, (model, size))
+            scored = head.key is not None and head.query is not None
+            if self.kind == "uniform" and (head.key is not None or head.query is not None):
+                raise ShapeMismatch(f"head {number} of a uniform attention layer has a key or a query.")
+            if self.kind != "uniform" and not scored:
+                raise ShapeMismatch(f"head {number} of a {self.kind} attention layer lacks its key or query.")
+            for name, weights in (("key", head.key), ("query", head.query)):
+                if weights is not None:
+                    _expect(f"{name} of head {number}", weights, (size, model))
+
+    def connections(self, n_tokens: int) -> int:
+        """How many pairs of tokens attend to one another."""
+        return n_tokens**2 if self.pattern == "full" else n_tokens
+
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """Every weight matrix by name."""
+        for number, head in enumerate(self.heads):
+            for name, weights in head.parameters():
+                yield f"heads.{number}.{name}", weights
+
+
+@dataclass(frozen=True, eq=False)
+class SumPool:
+    """Z ↦ Σ_k Z_k, one token out: the pooling of a deep set (KS25 Appendix D). It has no parameters."""
+
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """None."""
+        return iter(())
+
+
+Layer: TypeAlias = FeedForward | Attention | SumPool
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """Token id a at position k ↦ tokens[a] + positions[k]: how ids become the vectors of KS25."""
+
+    tokens: Weights  # (n_vocab, d)
+    positions: Weights | None = None  # (seq_len, d)
+
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """Every weight matrix by name."""
+        yield "tokens", self.tokens
+        if self.positions is not None:
+            yield "positions", self.positions
+
+
+@realises("KS25-eq4")
+@dataclass(frozen=True, eq=False)
+class Transformer:
+    """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding where the inputs are token ids.
+
+    Sequences have exactly `seq_len` tokens. Shorter sequences of ids are filled up on the left with the id
+    `pad`, so the last token, which carries the label of next-token prediction, stays last. An `extra` token, if there is
+    one, is put before every sequence after embedding; its own output is left out.
+    """
+
+    w_in: Weights  # (m, d)
+    layers: tuple[Layer, ...]
+    w_out: Weights  # (n_outputs, m)
+    seq_len: int
+    embedding: Embedding | None = None
+    pad: int | None = None
+    extra: Weights | None = None  # (1, d)
+
+    def __post_init__(self) -> None:
+        """Check that every layer fits the residual stream and that exact and float weights are not mixed."""
+        model, dim = self.w_in.shape
+        if self.w_out.shape[1] != model:
+            raise ShapeMismatch(
+                f"w_out reads {self.w_out.shape[1]} channels; the residual stream has {model}."
+            )
+        if self.embedding is not None:
+            _expect("the token embedding", self.embedding.tokens, (self.embedding.tokens.shape[0], dim))
+            if self.embedding.positions is not None:
+                _expect("the position embedding", self.embedding.positions, (self.seq_len, dim))
+        if self.extra is not None:
+            _expect("the extra token", self.extra, (1, dim))
+        for number, layer in enumerate(self.layers):
+            if isinstance(layer, FeedForward) and layer.w1.shape[1] != model:
+                raise ShapeMismatch(f"layer {number} reads {layer.w1.shape[1]} channels, not {model}.")
+            if isinstance(layer, Attention) and any(head.value.shape[1] != model for head in layer.heads):
+                raise ShapeMismatch(f"a head of layer {number} does not read {model} channels.")
+        kinds = {
+            "exact" if isinstance(weights, SparseMatrix) else str(weights.dtype)
+            for _, weights in self.parameters()
+        }
+        if len(kinds) != 1 or not kinds <= {"exact", "float64", "float32"}:
+            raise ShapeMismatch(f"the weights of one network must be of one kind, not {sorted(kinds)}.")
+
+    @property
+    def precision(self) -> Precision:
+        """What the weights are kept in."""
+        if isinstance(self.w_in, SparseMatrix):
+            return "exact"
+        return "float32" if self.w_in.dtype == "float32" else "float64"
+
+    @property
+    def dim(self) -> int:
+        """d, the dimension of the vectors that enter."""
+        return int(self.w_in.shape[1])
+
+    @property
+    def model_width(self) -> int:
+        """m, the width of the residual stream."""
+        return int(self.w_in.shape[0])
+
+    @property
+    def n_vocab(self) -> int | None:
+        """Rows of the token embedding, padding included; None for vector inputs."""
+        return None if self.embedding is None else int(self.embedding.tokens.shape[0])
+
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """Every weight matrix the architecture has, with a name that is unique."""
+        if self.embedding is not None:
+            for name, weights in self.embedding.parameters():
+                yield f"embedding.{name}", weights
+        if self.extra is not None:
+            yield "extra", self.extra
+        yield "w_in", self.w_in
+        for number, layer in enumerate(self.layers):
+            for name, weights in layer.parameters():
+                yield f"layers.{number}.{name}", weights
+        yield "w_out", self.w_out

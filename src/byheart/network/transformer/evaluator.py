@@ -1,0 +1,275 @@
+"""Exact evaluation of a network on many sequences at once.
+
+The same numbers as `interpreter`, by two shortcuts that change no value:
+
+- *Numbers in columns.* A channel over all tokens is one array of exact fixed-point numbers (`limbs`).
+- *Equal tokens once.* Tokens on which a channel is known to be equal form a group of its `Partition`, and the channel is
+  computed once per group. After a lookup the long words of KS25's bit extraction depend only on the group of the
+  key, so ten thousand samples cost hardly more than the few hundred groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from byheart.network.exact.columns import ONE, Column, Partition, distinct, linear, linear_distinct, terms_of
+from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
+from byheart.network.exact.limbs import Fixed, divided, segment_sums
+from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Transformer
+from byheart.network.transformer.interpreter import NotExact, interpret
+
+
+@dataclass(frozen=True, eq=False)
+class ExactValues:
+    """Numbers, each kept once: entry i is `distinct[index[i]]`."""
+
+    distinct: list[Fraction]
+    index: np.ndarray  # (n_samples,) or (n_samples, n_tokens)
+
+    def all(self) -> list[Fraction]:
+        """The numbers one by one."""
+        return [self.distinct[i] for i in self.index.ravel()]
+
+
+def evaluate(
+    network: Transformer,
+    encoded: np.ndarray,
+    *,
+    last_only: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> ExactValues:
+    """The first output of `network` at every token, or only at the last token of each sequence.
+
+    `encoded` holds token ids (n_samples, seq_len) or vectors (n_samples, seq_len, dim). Raises `NotExact` where softmax or a
+    mean leaves the dyadic rationals.
+    """
+    n_samples, seq_len = encoded.shape[:2]
+    if n_samples == 0:
+        return ExactValues([], np.zeros((0,) if last_only else (0, seq_len), dtype=np.int64))
+    if any(isinstance(layer, Attention) and not _is_vectorised(layer) for layer in network.layers):
+        return _one_by_one(network, encoded, last_only)
+    rows = Partition(None, np.zeros(0, dtype=np.int64), n_samples * seq_len)
+    tokens = _input_columns(network, encoded, rows)
+    if network.extra is not None:
+        seq_len += 1
+        rows, tokens = _with_extra(network.extra, tokens, rows, seq_len)
+    stream = [linear(rows, terms_of(row, tokens)) for row in as_sparse(network.w_in).rows()]
+    mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
+    n_tokens = seq_len
+    for at, layer in enumerate(network.layers):
+        if isinstance(layer, FeedForward):
+            stream = _feed_forward(layer, stream, rows)
+        elif isinstance(layer, Attention) and layer.kind == "hardmax":
+            attended = _hard_attention(layer, stream, rows, n_tokens)
+            if attended is None:
+                return _one_by_one(network, encoded, last_only)
+            stream = attended
+        elif isinstance(layer, Attention):
+            stream = _uniform_attention(layer, stream, rows, n_tokens)
+        else:
+            rows, stream = _pool(stream, rows, n_tokens)
+            n_tokens = 1
+        if last_only and n_tokens > 1 and at == max(mixing, default=-1):
+            rows, stream = _only_last(stream, rows, n_tokens)
+            n_tokens = 1
+        if progress is not None:
+            progress(at + 1, len(network.layers))
+    if last_only and n_tokens > 1:
+        rows, stream = _only_last(stream, rows, n_tokens)
+        n_tokens = 1
+    output = linear(rows, terms_of(as_sparse(network.w_out).rows()[0], stream))
+    index = output.partition.index_of(rows).reshape(n_samples, n_tokens)
+    if network.extra is not None and n_tokens > 1:
+        index = index[:, 1:]
+    return ExactValues(output.numbers.fractions(), index[:, 0] if last_only else index)
+
+
+def _feed_forward(layer: FeedForward, stream: Sequence[Column], rows: Partition) -> list[Column]:
+    biases = [dict(row).get(0, ZERO) for row in as_sparse(layer.b1).rows()]
+    hidden = []
+    for row, bias in zip(as_sparse(layer.w1).rows(), biases, strict=True):
+        before = linear(rows, terms_of(row, stream), bias)
+        hidden.append(Column(before.partition, before.numbers.relu()))
+    updated = list(stream)
+    shifts = [dict(row).get(0, ZERO) for row in as_sparse(layer.b2).rows()]
+    for channel, (row, shift) in enumerate(zip(as_sparse(layer.w2).rows(), shifts, strict=True)):
+        if row or shift != ZERO:
+            change = linear_distinct(rows, terms_of(row, hidden), shift)
+            updated[channel] = linear(rows, [(ONE, stream[channel]), (ONE, change)])
+    return updated
+
+
+def _uniform_attention(
+    layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
+) -> list[Column]:
+    """Z + Σ_h W_O W_V (1/n) Σ_k Z_k; every token of a sequence receives the same, with `gather` only the first.
+
+    With `scatter` every token receives W_O W_V Z_1.
+    """
+    sequences = Partition(rows, np.arange(rows.n_groups) // n_tokens, rows.n_groups // n_tokens)
+    updated = list(stream)
+    for head in layer.heads:
+        sums = []
+        for row in as_sparse(head.value).rows():
+            value = linear(rows, terms_of(row, stream))
+            index = value.partition.index_of(rows)
+            if layer.pattern == "scatter":
+                sums.append(Column(sequences, value.numbers.take(index[::n_tokens])))
+            else:
+                sums.append(Column(sequences, segment_sums(value.numbers, index, n_tokens)))
+        for channel, row in enumerate(as_sparse(head.output).rows()):
+            if row:
+                total = linear(rows, terms_of(row, sums))
+                change = distinct(total if layer.pattern == "scatter" else _mean(total, n_tokens))
+                if layer.pattern == "gather":
+                    change = _first_only(change, rows, n_tokens)
+                updated[channel] = linear(rows, [(ONE, updated[channel]), (ONE, change)])
+    return updated
+
+
+def _mean(total: Column, n_tokens: int) -> Column:
+    mean = divided(total.numbers, n_tokens)
+    if mean is None:
+        raise NotExact(
+            f"a mean over {n_tokens} tokens is no dyadic rational here.\n"
+            f"  Scale W_O·W_V by {n_tokens}, or evaluate with the interpreter."
+        )
+    return Column(total.partition, mean)
+
+
+def _first_only(column: Column, rows: Partition, n_tokens: int) -> Column:
+    """The column at the first token of each sequence, zero at the others."""
+    index = column.partition.index_of(rows) + 1
+    index[np.arange(len(index)) % n_tokens != 0] = 0
+    numbers = Fixed.from_fractions([Fraction(0), *column.numbers.fractions()])
+    return Column(Partition(rows, index, len(numbers)), numbers)
+
+
+def _with_extra(
+    extra: Weights, tokens: Sequence[Column], rows: Partition, seq_len: int
+) -> tuple[Partition, list[Column]]:
+    """The same columns with one more token, the same for all, before each sequence of now `seq_len` tokens."""
+    longer = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // (seq_len - 1) * seq_len)
+    columns = []
+    for column, entries in zip(tokens, _table(extra), strict=True):
+        values = [*column.numbers.fractions(), entries.get(0, Fraction(0))]
+        index = column.partition.index_of(rows).reshape(-1, seq_len - 1)
+        first = np.full((len(index), 1), len(values) - 1)
+        partition = Partition(longer, np.concatenate([first, index], axis=1).ravel(), len(values))
+        columns.append(distinct(Column(partition, Fixed.from_fractions(values))))
+    return longer, columns
+
+
+def _is_vectorised(layer: Attention) -> bool:
+    if layer.kind == "hardmax":
+        return all(head.value.shape[0] == 1 for head in layer.heads)
+    return layer.kind == "uniform"
+
+
+def _hard_attention(
+    layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
+) -> list[Column] | None:
+    """Heads of size 1: token k gives token l the score key_l · query_k; the order of keys and the query's sign decide.
+
+    None where tied tokens have different values: their mean may be no dyadic rational, and is left to the interpreter.
+    """
+    updated = list(stream)
+    for head in layer.heads:
+        keys, queries, values = (
+            distinct(linear(rows, terms_of(as_sparse(weights).rows()[0], stream)))
+            for weights in (head.key, head.query, head.value)
+            if weights is not None
+        )
+        rank = keys.numbers.ranks()[keys.partition.index_of(rows)].reshape(-1, n_tokens)
+        sign = queries.numbers.signs()[queries.partition.index_of(rows)].reshape(-1, n_tokens)
+        value = values.partition.index_of(rows).reshape(-1, n_tokens)  # equal numbers have one index
+        chosen = np.zeros_like(value)
+        best = {1: rank.max(axis=1, keepdims=True), -1: rank.min(axis=1, keepdims=True), 0: rank}
+        for case, wanted in best.items():
+            asked = sign == case
+            tied = rank == wanted
+            found = np.take_along_axis(value, tied.argmax(axis=1)[:, None], axis=1)
+            if (tied & (value != found))[asked.any(axis=1)].any():
+                return None
+            chosen = np.where(asked, found, chosen)
+        groups, index = np.unique(chosen.ravel(), return_inverse=True)
+        mixed = Column(Partition(rows, index, len(groups)), values.numbers.take(groups))
+        for channel, row in enumerate(as_sparse(head.output).rows()):
+            if row:
+                updated[channel] = linear(rows, [(ONE, updated[channel]), *terms_of(row, [mixed])])
+    return updated
+
+
+def _pool(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tuple[Partition, list[Column]]:
+    """Each sequence becomes one token, the sum of its tokens."""
+    pooled = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // n_tokens)
+    return pooled, [
+        distinct(Column(pooled, segment_sums(column.numbers, column.partition.index_of(rows), n_tokens)))
+        for column in stream
+    ]
+
+
+def _only_last(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tuple[Partition, list[Column]]:
+    """Forget all tokens but the last of each sequence."""
+    last = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // n_tokens)
+    kept = np.arange(n_tokens - 1, rows.n_groups, n_tokens)
+    columns = []
+    for column in stream:
+        groups, index = np.unique(column.partition.index_of(rows)[kept], return_inverse=True)
+        columns.append(distinct(Column(Partition(last, index, len(groups)), column.numbers.take(groups))))
+    return last, columns
+
+
+def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -> list[Column]:
+    """One column for each coordinate of the vectors that enter `w_in`."""
+    if network.embedding is None:
+        flat = encoded.reshape(-1, encoded.shape[-1]).astype(np.float64) + 0.0  # -0.0 and 0.0 are one number
+        bits = np.ascontiguousarray(flat).view(np.uint32).reshape(len(flat), -1)
+        kept, index = Fixed(bits, 0).distinct()
+        partition = Partition(rows, index, len(kept))
+        coordinates = [[Fraction(value) for value in column] for column in flat[kept].T.tolist()]
+    else:
+        ids = encoded.astype(np.int64).ravel()
+        places = np.tile(np.arange(encoded.shape[1]), len(encoded))
+        ordered = network.embedding.positions is not None
+        codes, index = np.unique(ids * encoded.shape[1] + places if ordered else ids, return_inverse=True)
+        partition = Partition(rows, index, len(codes))
+        coordinates = _embedded(network.embedding, codes, encoded.shape[1] if ordered else None)
+    return [distinct(Column(partition, Fixed.from_fractions(column))) for column in coordinates]
+
+
+def _embedded(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
+    """Coordinates of tokens[id] (+ positions[place]) for codes id, or id · seq_len + place."""
+    tokens = _table(embedding.tokens)
+    if seq_len is None:
+        return [[row.get(int(code), Fraction(0)) for code in codes] for row in tokens]
+    assert embedding.positions is not None
+    places = _table(embedding.positions)
+    split = [divmod(int(code), seq_len) for code in codes]
+    return [
+        [token.get(number, Fraction(0)) + place.get(at, Fraction(0)) for number, at in split]
+        for token, place in zip(tokens, places, strict=True)
+    ]
+
+
+def _table(weights: Weights) -> list[dict[int, Fraction]]:
+    """For each coordinate the non-zero entries of a lookup table by row."""
+    matrix = as_sparse(weights)
+    columns: list[dict[int, Fraction]] = [{} for _ in range(matrix.shape[1])]
+    for (row, col), value in matrix.entries.items():
+        columns[col][row] = value.fraction
+    return columns
+
+
+def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
+    """Networks with softmax, wide hard heads or unequal ties: the interpreter, sequence by sequence."""
+    outputs = [[token[0] for token in interpret(network, sequence)] for sequence in encoded]
+    if last_only:
+        outputs = [row[-1:] for row in outputs]
+    numbers: dict[Fraction, int] = {}
+    index = np.array([[numbers.setdefault(value, len(numbers)) for value in row] for row in outputs])
+    return ExactValues(list(numbers), index[:, 0] if last_only else index)

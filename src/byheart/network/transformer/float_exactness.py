@@ -1,0 +1,160 @@
+"""Proof, for given inputs, that a float network rounds nowhere.
+
+A float with p bits of mantissa holds every multiple of 2^g below 2^(p+g) in magnitude. So if all terms of a sum are multiples of
+2^g and their magnitudes add up to at most 2^(p+g), each term and each partial sum, in whatever order a library adds them, is exact.
+That is checked for every sum the network computes on the inputs, layer by layer: where it holds up to a layer, the
+values there are the true ones, and the argument goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from byheart.errors import UsageError
+from byheart.network.exact.dyadic import SparseMatrix
+from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
+
+MANTISSA_BITS = {"float64": 53, "float32": 24}
+_NONE = 1 << 20  # the granularity of zero: a multiple of everything
+
+
+@dataclass(frozen=True)
+class FloatExactness:
+    """How many bits of mantissa the widest sum needs, and where it is."""
+
+    bits_needed: float
+    bits_available: int
+    where: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether every sum on these inputs is exact in any order of summation."""
+        return self.bits_needed <= self.bits_available
+
+
+def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int = 1024) -> FloatExactness:
+    """Check every sum that the float network `network` computes on `encoded`. Softmax is refused: it rounds."""
+    if network.precision == "exact":
+        raise UsageError("this network has exact weights; convert it with as_floats first.")
+    worst = FloatExactness(0.0, MANTISSA_BITS[network.precision], "nowhere")
+    for start in range(0, len(encoded), batch_size):
+        for bits, where in _sums(network, encoded[start : start + batch_size]):
+            if bits > worst.bits_needed:
+                worst = FloatExactness(bits, worst.bits_available, where)
+            if not worst.holds:
+                return worst
+    return worst
+
+
+def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, str]]:
+    """(bits of mantissa needed, name) of every sum, in the order of computation."""
+    if network.embedding is None:
+        vectors = encoded.astype(np.float64)
+        yield _bits_to_hold(vectors), "the inputs"
+    else:
+        tokens, positions = _array(network.embedding.tokens), network.embedding.positions
+        vectors = tokens[encoded]
+        if positions is not None:
+            yield _bits_of_sum([vectors, np.broadcast_to(_array(positions), vectors.shape)]), "the embedding"
+            vectors = vectors + _array(positions)
+    if network.extra is not None or any(
+        getattr(layer, "pattern", "full") != "full" for layer in network.layers
+    ):
+        raise UsageError("sparse attention patterns are not covered by this check.")
+    bits, stream = _linear(vectors, _array(network.w_in))
+    yield bits, "w_in"
+    for at, layer in enumerate(network.layers):
+        if isinstance(layer, FeedForward):
+            bits, hidden = _linear(stream, _array(layer.w1), _array(layer.b1))
+            yield bits, f"layers.{at}.w1"
+            bits, change = _linear(np.maximum(hidden, 0.0), _array(layer.w2), _array(layer.b2))
+            yield bits, f"layers.{at}.w2"
+            yield _bits_of_sum([stream, change]), f"the residual sum after layer {at}"
+            stream = stream + change
+        elif isinstance(layer, SumPool):
+            yield _bits_of_sum(list(np.moveaxis(stream, 1, 0))), f"the pooling of layer {at}"
+            stream = stream.sum(axis=1, keepdims=True)
+        elif layer.kind == "uniform":
+            stream, found = _uniform(layer, stream)
+            for bits, part in found:
+                yield bits, f"layers.{at}.{part}"
+        else:
+            raise UsageError(f"{layer.kind} attention is not covered by this check.")
+    bits, _ = _linear(stream, _array(network.w_out))
+    yield bits, "w_out"
+
+
+def _uniform(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
+    """Σ_h W_O (Σ_k W_V Z_k) / n, in the order the module computes it; the quotient must be exact too."""
+    n_tokens = stream.shape[1]
+    found: list[tuple[float, str]] = []
+    numerators = []
+    for number, head in enumerate(layer.heads):
+        bits, values = _linear(stream, _array(head.value))
+        found.append((bits, f"heads.{number}.value"))
+        found.append((_bits_of_sum(list(np.moveaxis(values, 1, 0))), f"heads.{number}: the sum over tokens"))
+        bits, output = _linear(values.sum(axis=1, keepdims=True), _array(head.output))
+        found.append((bits, f"heads.{number}.output"))
+        numerators.append(output)
+    found.append((_bits_of_sum(numerators), "the sum over heads"))
+    total = sum(numerators[1:], numerators[0])
+    mean = total / n_tokens
+    # a correctly rounded quotient is exact iff the true one is a float: then mean · n, not rounded, is the numerator
+    is_exact = bool((mean * n_tokens == total).all()) and _bits_to_hold(mean) + n_tokens.bit_length() <= 53
+    found.append((0.0 if is_exact else np.inf, "the division by the number of tokens"))
+    change = np.broadcast_to(mean, stream.shape)
+    found.append((_bits_of_sum([stream, change]), "the residual sum"))
+    return stream + change, found
+
+
+def _linear(
+    inputs: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None
+) -> tuple[float, np.ndarray]:
+    """(bits of mantissa the widest sum needs, inputs · weightsᵀ + bias)."""
+    magnitude = np.abs(inputs) @ np.abs(weights).T
+    grain = np.min(
+        _granularity(weights) + _granularity(inputs.reshape(-1, inputs.shape[-1])).min(axis=0), axis=1
+    )
+    outputs = inputs @ weights.T
+    if bias is not None:
+        magnitude = magnitude + np.abs(bias)
+        grain = np.minimum(grain, _granularity(bias))
+        outputs = outputs + bias
+    return _widest(magnitude.reshape(-1, magnitude.shape[-1]).max(axis=0), grain), outputs
+
+
+def _bits_of_sum(terms: list[np.ndarray]) -> float:
+    """Bits of mantissa that the elementwise sum of the terms needs, channel by channel."""
+    n_channels = terms[0].shape[-1]
+    magnitude = sum((np.abs(term) for term in terms[1:]), np.abs(terms[0])).reshape(-1, n_channels)
+    grains = [_granularity(term.reshape(-1, n_channels)).min(axis=0) for term in terms]
+    return _widest(magnitude.max(axis=0), np.min(grains, axis=0))
+
+
+def _bits_to_hold(values: np.ndarray) -> float:
+    return _bits_of_sum([values.reshape(-1, 1)])
+
+
+def _widest(magnitude: np.ndarray, grain: np.ndarray) -> float:
+    """max over channels of log2(magnitude) - grain; magnitudes are sums of floats, so they may err by a part in 2^40."""
+    is_used = magnitude > 0
+    if not is_used.any():
+        return 0.0
+    return float((np.log2(magnitude[is_used]) - grain[is_used]).max() + 2.0**-40)
+
+
+def _granularity(values: np.ndarray) -> np.ndarray:
+    """The largest g for each float such that it is a multiple of 2^g."""
+    fractions, exponents = np.frexp(values.astype(np.float64))
+    integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
+    lowest = np.where(integers == 0, 1, integers & -integers)
+    trailing = np.log2(lowest.astype(np.float64)).astype(np.int64)
+    return np.where(integers == 0, _NONE, exponents.astype(np.int64) - 53 + trailing)
+
+
+def _array(weights: object) -> np.ndarray:
+    assert not isinstance(weights, SparseMatrix)
+    return np.asarray(weights, dtype=np.float64)

@@ -1,0 +1,236 @@
+"""The network as a `torch.nn.Module` with ordinary parameters: inspect it, fine-tune it, move it to a GPU.
+
+This file imports nothing beyond torch and numpy at run time apart from the architecture itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from byheart.network.exact.dyadic import Weights
+from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
+from byheart.network.transformer.floats import dense
+
+
+class FeedForwardModule(nn.Module):
+    """H + W2 ReLU(W1 H + b1) + b2 (KS25 eq. 3)."""
+
+    def __init__(self, w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor) -> None:
+        """Wrap the four weight tensors."""
+        super().__init__()
+        self.w1, self.b1 = nn.Parameter(w1), nn.Parameter(b1)
+        self.w2, self.b2 = nn.Parameter(w2), nn.Parameter(b2)
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        """(batch, seq, m) to (batch, seq, m)."""
+        hidden = torch.relu_(nn.functional.linear(stream, self.w1, self.b1))
+        return stream + nn.functional.linear(hidden, self.w2, self.b2)
+
+
+class AttentionModule(nn.Module):
+    """Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39); heads are the leading axis of each parameter."""
+
+    def __init__(
+        self,
+        kind: str,
+        value: torch.Tensor,
+        output: torch.Tensor,
+        key: torch.Tensor | None,
+        query: torch.Tensor | None,
+        pattern: str = "full",
+        n_tokens: int = 1,
+    ) -> None:
+        """Wrap weights of shape (heads, s, m), output (heads, m, s). Uniform attention averages over `n_tokens`."""
+        super().__init__()
+        # A tensor, not a number: GPUs and compilers turn a division by a constant into a product with its rounded reciprocal.
+        n = torch.tensor(float(n_tokens), dtype=value.dtype)
+        self.n_tokens: torch.Tensor
+        self.register_buffer("n_tokens", n, persistent=False)
+        self.kind, self.pattern = kind, pattern
+        self.value, self.output = nn.Parameter(value), nn.Parameter(output)
+        self.key = None if key is None else nn.Parameter(key)
+        self.query = None if query is None else nn.Parameter(query)
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        """(batch, seq, m) to (batch, seq, m)."""
+        if self.pattern == "scatter":
+            values = torch.einsum("hsm,bm->bhs", self.value, stream[:, 0])
+            return stream + torch.einsum("hms,bhs->bm", self.output, values)[:, None]
+        values = torch.einsum("hsm,bnm->bhns", self.value, stream)
+        if self.kind == "uniform":
+            # the sum first: integers stay integers, and W_O may carry the factor n
+            mixed = values.sum(dim=2, keepdim=True)
+            change = torch.einsum("hms,bhns->bnm", self.output, mixed) / self.n_tokens
+            if self.pattern == "gather":
+                return torch.cat([stream[:, :1] + change, stream[:, 1:]], dim=1)
+            return stream + change
+        assert self.key is not None
+        assert self.query is not None
+        keys = torch.einsum("hsm,bnm->bhns", self.key, stream)
+        queries = torch.einsum("hsm,bnm->bhns", self.query, stream)
+        scores = torch.einsum("bhks,bhqs->bhqk", keys, queries)
+        if self.kind == "softmax":
+            mixture = torch.softmax(scores, dim=-1)
+        else:
+            largest = (scores == scores.amax(dim=-1, keepdim=True)).to(scores.dtype)
+            mixture = largest / largest.sum(dim=-1, keepdim=True)
+        return stream + torch.einsum("hms,bhqk,bhks->bqm", self.output, mixture, values)
+
+
+class SumPoolModule(nn.Module):
+    """Σ_k Z_k, one token out."""
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        """(batch, seq, m) to (batch, 1, m)."""
+        return stream.sum(dim=1, keepdim=True)
+
+
+class TransformerModule(nn.Module):
+    """E_out ∘ layers ∘ E_in, after the embedding where inputs are token ids (KS25 eq. 4)."""
+
+    def __init__(
+        self,
+        embedding: nn.Embedding | None,
+        positions: torch.Tensor | None,
+        w_in: torch.Tensor,
+        layers: list[nn.Module],
+        w_out: torch.Tensor,
+        extra: torch.Tensor | None = None,
+    ) -> None:
+        """Wrap the parts."""
+        super().__init__()
+        self.extra = None if extra is None else nn.Parameter(extra)
+        self.embedding = embedding
+        self.positions = None if positions is None else nn.Parameter(positions)
+        self.w_in, self.w_out = nn.Parameter(w_in), nn.Parameter(w_out)
+        self.layers = nn.ModuleList(layers)
+
+    def enter(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs to the residual stream before the first layer, the extra token included."""
+        vectors = inputs if self.embedding is None else self.embedding(inputs)
+        if self.positions is not None:
+            vectors = vectors + self.positions
+        if self.extra is not None:
+            vectors = torch.cat([self.extra.expand(len(vectors), 1, -1), vectors], dim=1)
+        return nn.functional.linear(vectors.to(self.w_in.dtype), self.w_in)
+
+    def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
+        """Token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs).
+
+        With `last_only`, tokens other than the last are dropped once no layer mixes tokens any more.
+        """
+        mixing = [
+            number for number, layer in enumerate(self.layers) if not isinstance(layer, FeedForwardModule)
+        ]
+        n_before = max(mixing, default=-1) + 1
+        stream = self.enter(inputs)
+        for number, layer in enumerate(self.layers):
+            if last_only and number == n_before:
+                stream = stream[:, -1:]
+            stream = layer(stream)
+        if self.extra is not None and stream.shape[1] > 1:
+            stream = stream[:, 1:]
+        return nn.functional.linear(stream, self.w_out)
+
+
+def to_module(network: Transformer, dtype: str | None = None) -> TransformerModule:
+    """`network` as a PyTorch module in `dtype` ("float64" or "float32"; exact networks: "float64").
+
+    Raises `InexactWeights` if a weight has no exact value in that type: a rounded weight is another network.
+    """
+    precision = dtype or ("float64" if network.precision == "exact" else network.precision)
+
+    def tensor(name: str, weights: Weights, *, vector: bool = False) -> torch.Tensor:
+        return torch.from_numpy(dense(name, weights, precision, vector=vector))
+
+    embedding, positions = None, None
+    if network.embedding is not None:
+        table = tensor("embedding.tokens", network.embedding.tokens)
+        embedding = nn.Embedding(table.shape[0], table.shape[1], _weight=table)
+        if network.embedding.positions is not None:
+            positions = tensor("embedding.positions", network.embedding.positions)
+    layers: list[nn.Module] = []
+    n_tokens = network.seq_len + (network.extra is not None)
+    for number, layer in enumerate(network.layers):
+        at = f"layers.{number}"
+        if isinstance(layer, FeedForward):
+            layers.append(
+                FeedForwardModule(
+                    tensor(f"{at}.w1", layer.w1),
+                    tensor(f"{at}.b1", layer.b1, vector=True),
+                    tensor(f"{at}.w2", layer.w2),
+                    tensor(f"{at}.b2", layer.b2, vector=True),
+                )
+            )
+        elif isinstance(layer, Attention):
+            parts = {
+                name: [tensor(f"{at}.{name}", getattr(head, name)) for head in layer.heads]
+                for name in ("value", "output", "key", "query")
+                if getattr(layer.heads[0], name) is not None
+            }
+            stacked = {name: torch.stack(tensors) for name, tensors in parts.items()}
+            layers.append(
+                AttentionModule(
+                    layer.kind,
+                    stacked["value"],
+                    stacked["output"],
+                    stacked.get("key"),
+                    stacked.get("query"),
+                    layer.pattern,
+                    n_tokens,
+                )
+            )
+        else:
+            assert isinstance(layer, SumPool)
+            layers.append(SumPoolModule())
+            n_tokens = 1
+    return TransformerModule(
+        embedding,
+        positions,
+        tensor("w_in", network.w_in),
+        layers,
+        tensor("w_out", network.w_out),
+        None if network.extra is None else tensor("extra", network.extra),
+    )
+
+
+def run_module(
+    network: Transformer,
+    encoded: np.ndarray,
+    *,
+    last_only: bool = False,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
+
+    batch_size: samples at a time; unless given, as many as keep the widest layer's values below 256 MB. On a CPU below 24 MB,
+    since larger blocks of memory are fetched anew for every layer, unless that leaves fewer than 16 samples.
+    """
+    if batch_size is None:
+        widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
+        values = network.seq_len * max([network.model_width, *widths])
+        batch_size = max(1, min(4096, (1 << 25) // values))
+        if device == "cpu":
+            batch_size = min(batch_size, max(16, (3 << 20) // values))
+    module = to_module(network).to(device).eval()
+    found = np.zeros((0,))
+    with torch.no_grad():
+        for start in range(0, len(encoded), batch_size):
+            batch = torch.from_numpy(np.array(encoded[start : start + batch_size])).to(device)
+            if network.embedding is None:
+                batch = batch.to(module.w_in.dtype)
+            outputs = module(batch, last_only=last_only)[:, :, 0]
+            answers = (outputs[:, -1] if last_only else outputs).cpu().numpy()
+            if start == 0:
+                # One array for all: small ones kept between the large blocks that come and go make the heap grow without end.
+                found = np.empty((len(encoded), *answers.shape[1:]), dtype=answers.dtype)
+            found[start : start + batch_size] = answers
+            if progress is not None:
+                progress(min(start + batch_size, len(encoded)), len(encoded))
+    return found

@@ -1,0 +1,1 @@
+"""The middle of the compiler, shared by all constructions: registers and blocks, gadgets, lookup, projection, counts."""

@@ -1,0 +1,180 @@
+"""Lemmas G.2 to G.6: bumps, subset lookup, bit extraction and keyed extraction, as residual programs.
+
+Throughout, BIN_{i:j}(x) is the number written by bits i to j of x, counted from the left of a word of fixed width
+(leading zeros kept; the paper's variable width would shift the fields).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from byheart.network.exact.dyadic import Number
+from byheart.program.blocks import Program, Step, Unit, clear, side_by_side
+from byheart.theorems import realises
+
+
+def trapezoid(
+    reads: Mapping[str, int], low: int, high: int, writes: Mapping[str, Number]
+) -> tuple[Unit, ...]:
+    """Four units adding `writes` times the function that is 1 on [low, high] and 0 outside (low - 1/2, high + 1/2).
+
+    With z = Σ reads · register the function is
+    ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1), one layer of ReLU.
+    """
+    doubled = {name: 2 * value for name, value in reads.items()}
+    return tuple(
+        Unit(doubled, bias, {name: _times(sign, value) for name, value in writes.items()})
+        for bias, sign in zip(corners(low, high), (1, -1, -1, 1), strict=True)
+    )
+
+
+def corners(low: int, high: int) -> tuple[int, int, int, int]:
+    """The biases of the four units of a trapezoid."""
+    return 1 - 2 * low, -2 * low, -2 * high, -2 * high - 1
+
+
+def _times(sign: int, value: Number) -> Number:
+    assert isinstance(value, (int, Fraction))
+    return sign * value
+
+
+@realises("KS25-L G.2")
+def interval_bump(x: str, low: int, high: int, writes: Mapping[str, Number]) -> Step:
+    """Add `writes` to the registers if x ∈ [low, high], nothing if x < low - 1/2 or x > high + 1/2.
+
+    Source:     KS25 Lemma G.2 (Vardi et al. 2022).
+    Assumes:    low <= high.
+    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units); biases of LEN(high) + 2 bits.
+    Departs:    the paper composes two ReLU layers, ReLU(1 - ReLU(2·low - 2x) - ReLU(2x - 2·high)); one layer with four corners
+                is the same function and halves the depth. The paper's bit count lacks one bit for the factor 2.
+    """
+    return Step(trapezoid({x: 1}, low, high, writes))
+
+
+@realises("KS25-L G.3")
+def subset_lookup(
+    x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Mapping[str, Number]]
+) -> Program:
+    """Add words[j] to the registers if x is a key of group j.
+
+    Source:     KS25 Lemma G.3.
+    Assumes:    keys ascending from group to group and within, any two at least 2 apart; no group is empty.
+    Guarantee:  for x equal to a key of group j: exactly words[j] is added. For x at least 2 away from every key: nothing,
+                or words[j] for one j.
+    Size:       one block of 4 units per group (the paper: 3 plain layers per group).
+    Departs:    the group of a key is given by the caller, which settles the paper's two indexings ⌈i/k⌉ and i mod k and
+                leaves no empty groups (erratum 5).
+    """
+    return tuple(interval_bump(x, *span(group), word) for group, word in zip(keys, words, strict=True))
+
+
+def span(group: Sequence[Fraction]) -> tuple[int, int]:
+    """The interval on which the bump of a group is 1.
+
+    x in the group lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key or stranger is below first - 2 < ⌊first⌋ - 1/2, above
+    last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1: never on a slope.
+    """
+    return int(group[0] // 1), int(group[-1] // 1) + 1
+
+
+@dataclass(frozen=True)
+class Word:
+    """Registers that hold a word of `n_bits` bits while its bits are taken off from the left.
+
+    After i bits they hold ψ^(i)(x/2^n + 1/2^(n+1)) and ψ^(i)(x/2^n + 1/2^(n+2)), with Telgarsky's triangle
+    ψ(z) = ReLU(ReLU(2z) - ReLU(4z - 2)).
+    """
+
+    high: str
+    low: str
+    n_bits: int
+
+    def opening(self) -> Step:
+        """From x/2^n in `high` and 0 in `low` to the two shifted copies (the paper's H, eq. 161)."""
+        shifts = {
+            self.high: Fraction(1, 1 << (self.n_bits + 1)),
+            self.low: Fraction(1, 1 << (self.n_bits + 2)),
+        }
+        return Step((Unit({self.high: 1}, 0, {self.low: 1}),), shifts)
+
+
+@realises("KS25-L G.4")
+def extract_bits(word: Word, first: int, last: int, into: str) -> Program:
+    """Take bits `first` to `last` (from 1) off the word and add BIN_{first:last} to the register `into`.
+
+    Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
+    Assumes:    first - 1 bits have been taken off before.
+    Guarantee:  afterwards `word` holds ψ^(last) of its two copies.
+    Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers a bit); weights of n_bits + 2 bits.
+    Departs:    on [0, 1] the outer ReLU of ψ is idle and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
+                z ← z + ReLU(z) - ReLU(4z - 2). Bits are added at their place value, which costs last - first more bits
+                in the weights and saves the unit that would double the sum.
+    """
+    steps = []
+    for i in range(first, last + 1):
+        # ψ^(i) rises on the dyadic interval of x if its bit i is 0 and falls if it is 1; the copies differ by 2^-(n+2), so
+        # bit = 1/2 + 2^(n+1-i) (ψ^(i)(low copy) - ψ^(i)(high copy)). Its place value in BIN is 2^(last-i).
+        place = 1 << (last - i)
+        slope = Fraction(2) ** (word.n_bits + 1 - i) * place
+        units = []
+        for register, sign in ((word.high, -1), (word.low, 1)):
+            units.append(Unit({register: 1}, 0, {register: 1, into: 2 * sign * slope}))
+            units.append(Unit({register: 4}, -2, {register: -1, into: -sign * slope}))
+        steps.append(Step(tuple(units), {into: Fraction(place, 2)}))
+    return tuple(steps)
+
+
+@realises("KS25-L G.5")
+def unit_bump(x: str, y: str, writes: Mapping[str, Number]) -> Step:
+    """Add `writes` if x ∈ [y, y + 1], nothing if x > y + 3/2 or x < y - 1/2.
+
+    Source:     KS25 Lemma G.5 (Vardi et al. 2022).
+    Size:       1 block, 4 units (the paper: 2 plain layers of 2 units).
+    Departs:    four corners in one layer, as in `interval_bump`.
+    """
+    return Step(trapezoid({x: 1, y: -1}, 0, 1, writes))
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Registers that keyed extraction uses and leaves at zero."""
+
+    key: str = "key"
+    value: str = "value"
+    hit: str = "hit"
+
+
+SCRATCH = Scratch()
+
+
+@realises("KS25-L G.6")
+def keyed_extraction(
+    x: str, keys: Word, values: Word, n_entries: int, into: str, scratch: Scratch = SCRATCH
+) -> Program:
+    """Add to `into` the value whose key is ⌊x⌋; nothing if |x - 1/2 - key| > 1 for every key.
+
+    Source:     KS25 Lemma G.6.
+    Assumes:    `keys` and `values` hold n_entries fields each; keys that occur are at least 2 apart; scratch is zero. A field
+                (0, 0) is no entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
+    Guarantee:  exact, for the two cases above.
+    Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (the paper: 3 plain layers a bit, width 12).
+    Departs:    the paper exchanges ρ and c: keys have ρ bits, values have c bits, and the value is BIN_{cj+1:c(j+1)}(w) (errata
+                2 and 3; (153) as printed reads the wrong field).
+    """
+    key_bits, value_bits = keys.n_bits // n_entries, values.n_bits // n_entries
+    assert key_bits * n_entries == keys.n_bits
+    assert value_bits * n_entries == values.n_bits
+    program = list(side_by_side((keys.opening(),), (values.opening(),)))
+    gate = 1 << (value_bits + 1)
+    for entry in range(n_entries):
+        program += side_by_side(
+            extract_bits(keys, entry * key_bits + 1, (entry + 1) * key_bits, scratch.key),
+            extract_bits(values, entry * value_bits + 1, (entry + 1) * value_bits, scratch.value),
+        )
+        program.append(unit_bump(x, scratch.key, {scratch.hit: 1}))
+        # value < gate, so ReLU(gate · hit - gate + value) is value where hit = 1 and 0 where hit = 0
+        answer = Unit({scratch.hit: gate, scratch.value: 1}, -gate, {into: 1})
+        program.append(Step((answer, *clear(scratch.hit, scratch.key, scratch.value))))
+    return tuple(program)

@@ -1,0 +1,97 @@
+"""What is to follow each context: sparse distributions, and logits of finite margin that stand for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.data.dataset import Dataset
+from byheart.data.row_groups import group_rows, representatives
+from byheart.data.sequences import TokenSequences, offsets_of
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.network.divergence import divergences
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Distinct contexts and what follows each, as sparse rows of probabilities.
+
+    `counts[i]` is how often context i occurs: its weight in the loss. Entry e says that `next_tokens[e]` follows
+    context `rows[e]` with probability `probabilities[e]`.
+    """
+
+    contexts: TokenSequences
+    counts: Int[np.ndarray, " n_contexts"]
+    rows: Int[np.ndarray, " n_entries"]
+    next_tokens: Int[np.ndarray, " n_entries"]
+    probabilities: Float[np.ndarray, " n_entries"]
+    n_outputs: int
+
+    def __len__(self) -> int:
+        """Return the number of contexts."""
+        return len(self.contexts)
+
+    def logits(self, margin: float) -> Float[np.ndarray, "n_contexts n_outputs"]:
+        """log π̂ + `margin` on the support and 0 off it: finite, sparse, and within (ω - s)·e^-margin of π̂.
+
+        Softmax ignores the common shift, so this is π̂ mixed with a share of about e^-margin of every other token.
+        """
+        table = np.zeros((len(self), self.n_outputs))
+        table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin
+        return table
+
+    def divergences(
+        self, logits: Float[np.ndarray, "n_contexts n_outputs"]
+    ) -> Float[np.ndarray, " n_contexts"]:
+        """KL(π̂_i ‖ softmax(logits_i)) in nats."""
+        return divergences(self.rows, self.next_tokens, self.probabilities, logits)
+
+    @property
+    def entropy_nats(self) -> float:
+        """H, the loss that no model goes below (MFT24 Lemma 2)."""
+        weight = self.counts[self.rows] * self.probabilities
+        return float(-(weight * np.log(self.probabilities)).sum())
+
+    def gap_nats(self, divergence: Float[np.ndarray, " n_contexts"]) -> float:
+        """Loss minus entropy, Σ c_i KL_i: a total in nats."""
+        return float(self.counts @ divergence)
+
+
+def targets_of(data: Dataset) -> Targets:
+    """The contexts of `data`: prefixes of documents for `distribution`, the distinct sequences for `next-token`."""
+    if not isinstance(data.inputs, TokenSequences):
+        raise AssumptionViolated(
+            "this construction embeds tokens, and these inputs are vectors.\n"
+            "  Choose a construction for vectors, such as kajitsuka-sato-2025."
+        )
+    if data.task == "distribution":
+        found = data.contexts()
+        return Targets(
+            found.as_sequences(),
+            found.counts,
+            found.successor_contexts,
+            found.next_tokens,
+            found.probabilities,
+            data.n_classes,
+        )
+    if data.task != "next-token":
+        raise UsageError(f"this construction is for next-token and distribution, not for {data.task}.")
+    data.require_consistent()
+    numbers = group_rows(data.inputs.ids, data.inputs.offsets)
+    first = representatives(numbers)
+    return Targets(
+        data.inputs.take(first),
+        np.bincount(numbers),
+        np.arange(len(first)),
+        data.labels[first],
+        np.ones(len(first)),
+        data.n_classes,
+    )
+
+
+def sequences_from_rows(rows: Int[np.ndarray, "n_contexts seq_len"], n_vocab: int) -> TokenSequences:
+    """Contexts of one length, one a row."""
+    lengths = np.full(len(rows), rows.shape[1], dtype=np.int64)
+    return TokenSequences(rows.reshape(-1), offsets_of(lengths), n_vocab)

@@ -1,0 +1,1 @@
+"""The figures of Dana, Pydi & Chevaleyre (2024)."""

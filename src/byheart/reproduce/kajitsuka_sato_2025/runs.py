@@ -1,0 +1,124 @@
+"""KS25's models and training (Appendix H), which its figures share.
+
+Stated: E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with m = 2, q = 8, full-batch AdamW, 1,000 epochs, learning rate and
+warm-up tuned. Left open and chosen here:
+- texts are cut to 8 words, MultiNLI's hypotheses and IMDb's reviews; the answer is read at the first word;
+- words enter through a fixed random table of width 256 and a trained E_in (`frozen`), or through a trained table straight
+  into the two-dimensional stream (`learned`), in which case the table alone can hold the labels; Figure 3 also with fixed
+  tables of width 512 and 768;
+- four learning rates, warm-up of 100 steps, weight decay 0.01, constant rate; the best trial of each seed counts;
+- memorised: mean training loss below 0.01.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from byheart.measure.families import Model
+from byheart.measure.recipe import PassRule, Training
+from byheart.measure.records import Record, Run
+from byheart.reproduce.figure import Scale
+from byheart.reproduce.samples import Samples
+
+Embedding = Literal["frozen", "learned"]
+EMBEDDINGS: tuple[Embedding, ...] = ("frozen", "learned")
+WIDTH = 256  # of the frozen table in Figures 1 and 2
+
+PASSES = PassRule("loss", 0.01)
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+N_SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
+
+
+def seeds(scale: Scale) -> range:
+    """The seeds of a scale; a seed draws the sample, the weights and, for `frozen`, the table."""
+    return range(N_SEEDS[scale])
+
+
+def training(scale: Scale, rate: float, *, stops: bool) -> Training:
+    """Full-batch AdamW for 1,000 epochs."""
+    return Training(
+        steps={"smoke": 30, "laptop": 1000, "paper": 1000}[scale],
+        learning_rate=rate,
+        optimiser="adamw",
+        weight_decay=0.01,
+        warmup={"smoke": 3, "laptop": 100, "paper": 100}[scale],
+        record_every={"smoke": 5, "laptop": 10, "paper": 10}[scale],
+        stop=PASSES if stops else None,
+    )
+
+
+def text_runs(
+    scale: Scale,
+    samples: Samples,
+    collection: str,
+    n_samples: int,
+    n_blocks: int,
+    embedding: Embedding,
+    *,
+    width: int = WIDTH,
+    rates: tuple[float, ...] | None = None,
+    stops: bool = False,
+) -> list[Run]:
+    """One run per seed and learning rate; `width` is that of a frozen table."""
+    sizes = {"n_blocks": n_blocks} | ({"dim": width} if embedding == "frozen" else {})
+    return [
+        Run(
+            Model("uniform-attention", sizes, {"embedding": embedding}),
+            samples.describe(collection, n_samples, seed),
+            training(scale, rate, stops=stops),
+            seed,
+        )
+        for seed in seeds(scale)
+        for rate in rates or rates_of(scale)
+    ]
+
+
+def vector_runs(
+    scale: Scale,
+    n_samples: int,
+    seq_len: int,
+    n_blocks: int,
+    *,
+    seeds: range,
+    rates: tuple[float, ...],
+    longer: int = 1,
+    width: int = 2,
+) -> list[Run]:
+    """The study of the sequence length: uniform vectors in [0, 1)^6, labels ±1, squared error; q = 4m."""
+    plans = [training(scale, rate, stops=True) for rate in rates]
+    if longer > 1:
+        plans = [
+            replace(plan, steps=longer * plan.steps, record_every=longer * plan.record_every)
+            for plan in plans
+        ]
+    model = Model("uniform-attention", {"n_blocks": n_blocks, "width": width, "hidden_width": 4 * width})
+    return [Run(model, vectors(n_samples, seq_len, seed), plan, seed) for seed in seeds for plan in plans]
+
+
+def vectors(n_samples: int, seq_len: int, seed: int) -> dict[str, Any]:
+    """The data of the study of the sequence length."""
+    return {
+        "kind": "rademacher-vectors",
+        "n_samples": n_samples,
+        "seq_len": seq_len,
+        "dim": 6,
+        "read": "first",
+        "seed": seed,
+    }
+
+
+def rates_of(scale: Scale) -> tuple[float, ...]:
+    """The learning rates tried."""
+    return RATES[1:3] if scale == "smoke" else RATES
+
+
+def embedding_of(record: Record) -> str:
+    """Whether the words' table was trained."""
+    return str(record.config["options"]["embedding"])
+
+
+def table_of(record: Record) -> str:
+    """The words' table in words: learned, or frozen and of what width."""
+    embedding = embedding_of(record)
+    return embedding if embedding == "learned" else f"frozen, width {record.config['sizes']['dim']}"

@@ -1,0 +1,1 @@
+"""The figure of Madden, Fox & Thrampoulidis (2024)."""

@@ -1,0 +1,273 @@
+"""The shape of a network without its weights: what model.json says of the architecture.
+
+Thousands of layers are a few runs of equal ones. A blueprint counts its matrices and rows by arithmetic, so
+a file that claims more layers than it has bytes is refused before anything is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Literal, get_args
+
+from byheart.errors import UsageError
+from byheart.network.exact.dyadic import Weights
+from byheart.network.transformer.architecture import (
+    Attention,
+    AttentionKind,
+    Embedding,
+    FeedForward,
+    Head,
+    Layer,
+    Pattern,
+    Precision,
+    SumPool,
+    Transformer,
+)
+from byheart.verify.fields import Fields
+
+MAX_ROWS = 2**40
+"""Rows of one matrix. What a file may really claim is settled by its size; this keeps the products small."""
+
+MAX_COLUMNS = 2**24
+"""Dimension of inputs, head sizes and widths: columns cost no byte of a sparse file, but memory when run."""
+
+MAX_SEQ_LEN = 2**24
+"""Tokens of a sequence: every sample is filled up to this length when the model runs."""
+
+RunKind = Literal["feed-forward", "attention", "sum-pool"]
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """`n_layers` consecutive layers of one kind and shape.
+
+    `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, () for pooling.
+    """
+
+    kind: RunKind
+    n_layers: int
+    sizes: tuple[int, ...] = ()
+    attention: AttentionKind | None = None
+    pattern: Pattern = "full"
+
+    def matrices(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
+        """Name and shape of every parameter of one such layer; a bias has one column."""
+        if self.kind == "feed-forward":
+            (hidden,) = self.sizes
+            return [
+                ("w1", (hidden, model_width)),
+                ("b1", (hidden, 1)),
+                ("w2", (model_width, hidden)),
+                ("b2", (model_width, 1)),
+            ]
+        found = []
+        for number, size in enumerate(self.sizes):
+            names = ["value", "output", *([] if self.attention == "uniform" else ["key", "query"])]
+            shapes = {"output": (model_width, size)}
+            found += [(f"heads.{number}.{name}", shapes.get(name, (size, model_width))) for name in names]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in model.json."""
+        if self.kind == "feed-forward":
+            return {"kind": self.kind, "n_layers": self.n_layers, "hidden_width": self.sizes[0]}
+        if self.kind == "attention":
+            return {
+                "kind": self.kind,
+                "n_layers": self.n_layers,
+                "attention": self.attention,
+                "head_sizes": list(self.sizes),
+                **({} if self.pattern == "full" else {"pattern": self.pattern}),
+            }
+        return {"kind": self.kind}
+
+    @staticmethod
+    def from_json(fields: Fields) -> LayerRun:
+        """From model.json. Pooling has no weights, hence no count: each one is written out."""
+        kind = fields.text("kind", get_args(RunKind))
+        if kind == "sum-pool":
+            return LayerRun("sum-pool", 1)
+        n_layers = fields.integer("n_layers", 1, MAX_ROWS)
+        if kind == "feed-forward":
+            return LayerRun("feed-forward", n_layers, (fields.integer("hidden_width", 0, MAX_COLUMNS),))
+        attention: Any = fields.text("attention", get_args(AttentionKind))
+        sizes = fields.integers("head_sizes", 0, MAX_COLUMNS)
+        if not sizes:
+            raise fields.refuse("head_sizes", "a list of at least one head size")
+        pattern: Any = fields.text("pattern", get_args(Pattern)) if fields.has("pattern") else "full"
+        if pattern != "full" and attention != "uniform":
+            raise fields.refuse("pattern", f"full for {attention} attention")
+        return LayerRun("attention", n_layers, sizes, attention, pattern)
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """Everything about a network except its weights."""
+
+    precision: Precision
+    seq_len: int
+    dim: int
+    model_width: int
+    n_outputs: int
+    n_vocab: int | None
+    has_positions: bool
+    pad: int | None
+    runs: tuple[LayerRun, ...]
+    has_extra: bool = False
+
+    @property
+    def n_layers(self) -> int:
+        """Layers in all, pooling included."""
+        return sum(run.n_layers for run in self.runs)
+
+    @property
+    def n_matrices(self) -> int:
+        """Weight matrices in all, biases included."""
+        layers = sum(run.n_layers * len(run.matrices(self.model_width)) for run in self.runs)
+        return layers + len(self._before()) + 1
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all weight matrices together."""
+        per_run = (
+            run.n_layers * sum(shape[0] for _, shape in run.matrices(self.model_width)) for run in self.runs
+        )
+        return sum(per_run) + sum(shape[0] for _, shape in self._before()) + self.n_outputs
+
+    def _before(self) -> list[tuple[str, tuple[int, int]]]:
+        found = []
+        if self.n_vocab is not None:
+            found.append(("embedding.tokens", (self.n_vocab, self.dim)))
+        if self.has_positions:
+            found.append(("embedding.positions", (self.seq_len, self.dim)))
+        if self.has_extra:
+            found.append(("extra", (1, self.dim)))
+        return [*found, ("w_in", (self.model_width, self.dim))]
+
+    def matrices(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Name and shape of every parameter, in the order of the network's own; biases have one column."""
+        yield from self._before()
+        number = 0
+        for run in self.runs:
+            shapes = run.matrices(self.model_width)
+            for _ in range(run.n_layers):
+                yield from ((f"layers.{number}.{name}", shape) for name, shape in shapes)
+                number += 1
+        yield "w_out", (self.n_outputs, self.model_width)
+
+    def build(self, weights: Iterator[Weights]) -> Transformer:
+        """The network with these weights, which come in the order of `matrices()`."""
+
+        def take() -> Weights:
+            return next(weights)
+
+        embedding = None
+        if self.n_vocab is not None:
+            embedding = Embedding(take(), take() if self.has_positions else None)
+        extra = take() if self.has_extra else None
+        w_in = take()
+        layers = tuple(_layer(run, take) for run in self.runs for _ in range(run.n_layers))
+        return Transformer(w_in, layers, take(), self.seq_len, embedding, self.pad, extra)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in model.json."""
+        return {
+            "precision": self.precision,
+            "seq_len": self.seq_len,
+            "dim": self.dim,
+            "model_width": self.model_width,
+            "n_outputs": self.n_outputs,
+            "n_vocab": self.n_vocab,
+            "positions": self.has_positions,
+            "pad": self.pad,
+            **({"extra_token": True} if self.has_extra else {}),
+            "layers": [run.to_json() for run in self.runs],
+        }
+
+    @staticmethod
+    def from_json(fields: Fields) -> Blueprint:
+        """From model.json, every number checked."""
+        precision: Any = fields.text("precision", get_args(Precision))
+        n_vocab = fields.integer("n_vocab", 1, MAX_ROWS) if fields.has("n_vocab") else None
+        has_positions = fields.boolean("positions")
+        if n_vocab is None and (has_positions or fields.has("pad")):
+            raise fields.refuse("n_vocab", "a number, since the network has positions or padding")
+        pad = fields.integer("pad", 0, (n_vocab or 1) - 1) if fields.has("pad") else None
+        return Blueprint(
+            precision,
+            fields.integer("seq_len", 1, MAX_SEQ_LEN),
+            fields.integer("dim", 1, MAX_COLUMNS),
+            fields.integer("model_width", 1, MAX_COLUMNS),
+            fields.integer("n_outputs", 1, MAX_COLUMNS),
+            n_vocab,
+            has_positions,
+            pad,
+            tuple(LayerRun.from_json(run) for run in fields.children("layers")),
+            fields.boolean("extra_token") if fields.has("extra_token") else False,
+        )
+
+
+def _layer(run: LayerRun, take: Callable[[], Weights]) -> Layer:
+    if run.kind == "feed-forward":
+        return FeedForward(take(), take(), take(), take())
+    if run.kind == "sum-pool":
+        return SumPool()
+    assert run.attention is not None
+    scored = run.attention != "uniform"
+    heads = tuple(
+        Head(take(), take(), take() if scored else None, take() if scored else None) for _ in run.sizes
+    )
+    return Attention(heads, run.attention, run.pattern)
+
+
+def blueprint(network: Transformer) -> Blueprint:
+    """The shape of `network`, equal layers gathered into runs."""
+    runs = []
+    for shape, group in groupby(network.layers, key=_shape_of):
+        n_layers = sum(1 for _ in group)
+        runs += [shape] * n_layers if shape.kind == "sum-pool" else [_repeated(shape, n_layers)]
+    embedding = network.embedding
+    plan = Blueprint(
+        network.precision,
+        network.seq_len,
+        network.dim,
+        network.model_width,
+        int(network.w_out.shape[0]),
+        network.n_vocab,
+        embedding is not None and embedding.positions is not None,
+        network.pad,
+        tuple(runs),
+        network.extra is not None,
+    )
+    _check_can_be_read_back(plan)
+    return plan
+
+
+def _shape_of(layer: Layer) -> LayerRun:
+    if isinstance(layer, FeedForward):
+        return LayerRun("feed-forward", 1, (layer.hidden_width,))
+    if isinstance(layer, Attention):
+        sizes = tuple(int(head.value.shape[0]) for head in layer.heads)
+        return LayerRun("attention", 1, sizes, layer.kind, layer.pattern)
+    assert isinstance(layer, SumPool), (
+        f"a layer of kind {type(layer).__name__} has no place in the file format"
+    )
+    return LayerRun("sum-pool", 1)
+
+
+def _repeated(run: LayerRun, n_layers: int) -> LayerRun:
+    return replace(run, n_layers=n_layers)
+
+
+def _check_can_be_read_back(plan: Blueprint) -> None:
+    """Refuse what `from_json` would refuse, in the words of someone who is saving."""
+    widths = [plan.dim, plan.model_width, plan.n_outputs, *(size for run in plan.runs for size in run.sizes)]
+    if max(widths) > MAX_COLUMNS or plan.seq_len > MAX_SEQ_LEN:
+        raise UsageError(
+            f"this network cannot be saved: widths may reach {MAX_COLUMNS:,} and sequences {MAX_SEQ_LEN:,} "
+            f"tokens; it has a width of {max(widths):,} and {plan.seq_len:,} tokens.",
+            width=max(widths),
+            seq_len=plan.seq_len,
+        )

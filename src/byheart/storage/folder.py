@@ -1,0 +1,226 @@
+"""A saved model: a folder of three files, written whole or not at all, and read as if it were hostile.
+
+model.safetensors   the weights: exact ones as `sparse_weights` lays them out, floats under their names
+model.json          schema, architecture, task, tokenizer, label names and how the model came about
+certificate.json    what was checked of these weights, if anything was
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from byheart.data.dataset import Task
+from byheart.data.tokenizers import Tokenizer
+from byheart.errors import ByheartError, DataError, MissingExtra, UsageError
+from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.families import Network
+from byheart.network.memory import Memory
+from byheart.network.transformer.architecture import ShapeMismatch, Transformer
+from byheart.storage.atomic_folder import FILES, MODEL, replaced_folder
+from byheart.storage.blueprint import Blueprint, blueprint
+from byheart.storage.logit_blueprint import LogitBlueprint, logit_blueprint
+from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
+from byheart.storage.sparse_weights import decode_sparse, encode_sparse
+from byheart.storage.tensor_file import StoredTensor, read_header, read_tensor, write_tensors
+from byheart.verify.certificate import Certificate
+from byheart.verify.fields import Fields, corrupt, read_json
+from byheart.verify.origin import origin_of
+
+SCHEMA = 1
+WEIGHTS, _, CERTIFICATE = FILES
+FLOATS = {"float64": "F64", "float32": "F32"}
+
+
+def save_folder(
+    path: str | Path, memory: Memory, record: Mapping[str, Any], certificate: Certificate | None
+) -> None:
+    """Write a model folder at `path`, replacing a model folder that is there and nothing else.
+
+    The same arguments give the same bytes. `record` says how the model came about and must be plain JSON.
+    """
+    plan = plan_of(memory.network)
+    document = {
+        "schema": SCHEMA,
+        "architecture": plan.to_json(),
+        "task": memory.task,
+        "ordered": memory.ordered,
+        "labels": list(memory.label_names),
+        "tokenizer": None if memory.tokenizer is None else memory.tokenizer.to_json(),
+        "record": dict(record),
+    }
+    texts = {MODEL: _as_text(document)}
+    if certificate is not None:
+        texts[CERTIFICATE] = _as_text(certificate.to_json())
+    tensors = _tensors(memory.network)
+    with replaced_folder(Path(path)) as folder:
+        write_tensors(folder / WEIGHTS, tensors)
+        for name, text in texts.items():
+            (folder / name).write_bytes(text)
+
+
+def plan_of(network: Network) -> Blueprint | LogitBlueprint:
+    """The shape of `network`, whatever its family."""
+    return blueprint(network) if isinstance(network, Transformer) else logit_blueprint(network)
+
+
+def _plan(fields: Fields) -> Blueprint | LogitBlueprint:
+    """A network without a family is a Transformer."""
+    return LogitBlueprint.from_json(fields) if fields.has("family") else Blueprint.from_json(fields)
+
+
+def _as_text(document: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        piece = error.object[max(0, error.start - 10) : error.start + 10]
+        raise DataError(
+            f"a label, token or note holds text that is not Unicode and cannot be saved: {piece!a}.\n"
+            "  Replace it in the data (it is half of a surrogate pair).",
+            text=ascii(piece),
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"the record of this model is not plain JSON, so it cannot be saved: {error}."
+        ) from None
+
+
+def _tensors(network: Network) -> dict[str, np.ndarray]:
+    parameters = dict(network.parameters())
+    if network.precision == "exact":
+        return encode_sparse(matrix for matrix in parameters.values() if isinstance(matrix, SparseMatrix))
+    return {name: array for name, array in parameters.items() if isinstance(array, np.ndarray)}
+
+
+def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate | None]:
+    """The memory, record and certificate saved at `path`.
+
+    `UsageError` where there is no model folder; `CorruptModel`, naming file and fault, where there is one
+    that is not what `save_folder` writes. Sizes are checked before memory is taken.
+    """
+    folder = Path(path)
+    if not (folder / MODEL).exists():
+        what = "does not exist"
+        if folder.exists():
+            what = f"has no {MODEL}, so it is no model" if folder.is_dir() else "is a file, not a folder"
+        raise UsageError(
+            f"{folder} {what}.\n  Give a folder that `byheart compile -o` wrote.", path=str(folder)
+        )
+    fields = Fields(read_json(folder / MODEL), folder / MODEL)
+    schema = fields.integer("schema", 1)
+    if schema > SCHEMA:
+        raise UsageError(
+            f"{folder / MODEL} has schema {schema}; this byheart reads schemas up to {SCHEMA}.\n"
+            "  Install a newer byheart.",
+            schema=schema,
+        )
+    plan = _plan(fields.child("architecture"))
+    network = _network(plan, folder / WEIGHTS)
+    memory = _memory(network, fields)
+    record = fields.child("record").values
+    origin_of(record, folder / MODEL)
+    certificate = None
+    if (folder / CERTIFICATE).exists():
+        certificate = Certificate.from_json(read_json(folder / CERTIFICATE), folder / CERTIFICATE)
+    return memory, record, certificate
+
+
+def _memory(network: Network, fields: Fields) -> Memory:
+    task: Any = fields.text("task", get_args(Task))
+    labels = fields.texts("labels")
+    if not labels or len(set(labels)) < len(labels):
+        raise fields.refuse("labels", "a list of at least one label name, all distinct")
+    tokenizer = _tokenizer(fields) if fields.has("tokenizer") else None
+    if tokenizer is not None:
+        n_known = network.n_vocab or 0
+        if len(tokenizer.vocabulary) > n_known:
+            raise corrupt(
+                fields.where,
+                f"the tokenizer has {len(tokenizer.vocabulary):,} tokens; the network embeds {n_known:,}",
+            )
+    return Memory(network, task, labels, tokenizer, fields.boolean("ordered"))
+
+
+def _tokenizer(fields: Fields) -> Tokenizer:
+    try:
+        return Tokenizer.from_json(fields.child("tokenizer").values)
+    except MissingExtra:  # the file is not to blame
+        raise
+    except (ByheartError, ValueError) as error:
+        raise corrupt(fields.where, f"the tokenizer cannot be read ({error})") from error
+
+
+def _network(plan: Blueprint | LogitBlueprint, path: Path) -> Network:
+    header = read_header(path)
+    weights: Iterator[Weights]
+    if isinstance(plan, Blueprint) and plan.precision == "exact":
+        weights = _sparse(plan, header, path)
+    else:
+        weights = _floats(plan, header, path)
+    try:
+        return plan.build(weights)
+    except ShapeMismatch as error:
+        raise corrupt(path, f"its weights do not fit together ({error})") from error
+
+
+def _sparse(plan: Blueprint, header: Mapping[str, StoredTensor], path: Path) -> Iterator[SparseMatrix]:
+    if set(header) != set(SPARSE_DTYPES):
+        raise corrupt(
+            path,
+            f"the file must hold the tensors {', '.join(SPARSE_DTYPES)} and no others, not {_few(header)}",
+        )
+    for name, allowed in SPARSE_DTYPES.items():
+        stored = header[name]
+        if stored.dtype not in allowed or len(stored.shape) != 1:
+            raise corrupt(
+                path,
+                f"tensor {name} must have one axis and dtype {' or '.join(allowed)}, not shape "
+                f"{list(stored.shape)} and dtype {stored.dtype}",
+            )
+    if header["row_counts"].shape[0] != plan.n_rows:
+        raise corrupt(
+            path,
+            f"row_counts describes {header['row_counts'].shape[0]:,} matrix rows; the architecture in "
+            f"{MODEL} has {plan.n_rows:,}",
+        )
+    return decode_sparse({name: read_tensor(path, stored) for name, stored in header.items()}, plan, path)
+
+
+def _floats(
+    plan: Blueprint | LogitBlueprint, header: Mapping[str, StoredTensor], path: Path
+) -> Iterator[np.ndarray]:
+    if len(header) != plan.n_matrices:
+        raise corrupt(
+            path,
+            f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {plan.n_matrices:,}",
+        )
+    places = []
+    for name, shape in plan.matrices():
+        stored = header.get(name)
+        if stored is None:
+            raise corrupt(path, f"the file lacks the tensor {name}")
+        wanted = shape[:1] if name.endswith((".b1", ".b2")) else shape
+        dtype = FLOATS[plan.precision]
+        if stored.shape != wanted or stored.dtype != dtype:
+            raise corrupt(
+                path,
+                f"tensor {name} must have shape {list(wanted)} and dtype {dtype}, not {list(stored.shape)} "
+                f"and {stored.dtype}",
+            )
+        places.append((name, stored))
+    return (_finite(read_tensor(path, stored), name, path) for name, stored in places)
+
+
+def _finite(array: np.ndarray, name: str, path: Path) -> np.ndarray:
+    if not np.isfinite(array).all():
+        raise corrupt(path, f"tensor {name} holds a weight that is not finite")
+    return array
+
+
+def _few(names: Mapping[str, object]) -> str:
+    shown = sorted(names)[:8]
+    return (", ".join(shown) or "none") + (", ..." if len(names) > len(shown) else "")

@@ -1,0 +1,153 @@
+"""Exact weights as a handful of integer tensors, however many layers a network has.
+
+All matrices stand one after the other, row by row (`Blueprint.matrices()` gives their order and shapes):
+
+    row_counts   non-zero entries of every row
+    columns      column of every entry, rising within a row
+    negative     1 where an entry is below zero, else 0
+    exponents    power of two of every entry
+    limb_counts  64-bit limbs of every mantissa
+    limbs        the mantissas, each with its least significant limb first
+
+The value of an entry is ± mantissa · 2^exponent with an odd mantissa whose last limb is not zero, so there
+is one way to write a network. Each tensor but the limbs has the narrowest integer type that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from byheart.errors import UsageError
+from byheart.network.exact.dyadic import Dyadic, SparseMatrix
+from byheart.storage.blueprint import Blueprint
+from byheart.verify.fields import corrupt
+
+MAX_EXPONENT = 2**20
+"""Largest power of two, up or down: a few bytes of a file must not become megabytes of shifted zeros."""
+
+UNSIGNED = ("U8", "U16", "U32")
+SIGNED = ("I8", "I16", "I32")
+DTYPES = {
+    "row_counts": UNSIGNED,
+    "columns": UNSIGNED,
+    "negative": ("U8",),
+    "exponents": SIGNED,
+    "limb_counts": UNSIGNED,
+    "limbs": ("U64",),
+}
+
+
+def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
+    """The six tensors of these matrices."""
+    row_counts: list[np.ndarray] = []
+    columns: list[int] = []
+    mantissas: list[int] = []
+    exponents: list[int] = []
+    for matrix in matrices:
+        rows = np.fromiter((row for row, _ in matrix.entries), np.int64, len(matrix.entries))
+        row_counts.append(np.bincount(rows, minlength=matrix.shape[0]))
+        columns += [col for _, col in matrix.entries]
+        mantissas += [value.mantissa for value in matrix.entries.values()]
+        exponents += [value.exponent for value in matrix.entries.values()]
+    largest = max((abs(exponent) for exponent in exponents), default=0)
+    if largest > MAX_EXPONENT:
+        raise UsageError(
+            f"this network cannot be saved: a weight has the exponent ±{largest:,}; the file format allows "
+            f"{MAX_EXPONENT:,}.",
+            exponent=largest,
+        )
+    limb_counts = [-(-mantissa.bit_length() // 64) for mantissa in mantissas]
+    limbs = b"".join(
+        abs(mantissa).to_bytes(8 * count, "little")
+        for mantissa, count in zip(mantissas, limb_counts, strict=True)
+    )
+    return {
+        "row_counts": _narrowest(np.concatenate(row_counts), "u"),
+        "columns": _narrowest(np.array(columns, np.int64), "u"),
+        "negative": np.array([mantissa < 0 for mantissa in mantissas], np.uint8),
+        "exponents": _narrowest(np.array(exponents, np.int64), "i"),
+        "limb_counts": _narrowest(np.array(limb_counts, np.int64), "u"),
+        "limbs": np.frombuffer(limbs, "<u8"),
+    }
+
+
+def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
+    for width in (1, 2, 4):
+        dtype = np.dtype(f"<{kind}{width}")
+        limits = np.iinfo(dtype)
+        if values.size == 0 or (values.min() >= limits.min and values.max() <= limits.max):
+            return values.astype(dtype)
+    raise UsageError("this network cannot be saved: one of its rows has more than 2^32 entries.")
+
+
+def decode_sparse(tensors: Mapping[str, np.ndarray], plan: Blueprint, where: Path) -> Iterator[SparseMatrix]:
+    """The matrices of `plan` from the six tensors; `CorruptModel` unless they say what `encode_sparse` would.
+
+    Everything is checked before the first matrix is made.
+    """
+    wide = {name: tensors[name].astype(np.int64) for name in DTYPES if name != "limbs"}
+    limbs = tensors["limbs"]
+    _check(wide, limbs, plan, where)
+    columns, negative = wide["columns"].tolist(), wide["negative"].tolist()
+    exponents, limb_ends = wide["exponents"].tolist(), (8 * np.cumsum(wide["limb_counts"])).tolist()
+    raw = limbs.tobytes()
+
+    def value(entry: int) -> Dyadic:
+        start = limb_ends[entry - 1] if entry else 0
+        mantissa = int.from_bytes(raw[start : limb_ends[entry]], "little")
+        return Dyadic(-mantissa if negative[entry] else mantissa, exponents[entry])
+
+    first_row = first_entry = 0
+    for _, shape in plan.matrices():
+        counts = wide["row_counts"][first_row : first_row + shape[0]]
+        rows = np.repeat(np.arange(shape[0]), counts).tolist()
+        entries = {
+            (row, columns[first_entry + place]): value(first_entry + place) for place, row in enumerate(rows)
+        }
+        yield SparseMatrix(shape, entries)
+        first_row += shape[0]
+        first_entry += len(rows)
+
+
+def _check(wide: Mapping[str, np.ndarray], limbs: np.ndarray, plan: Blueprint, where: Path) -> None:
+    row_counts, columns, limb_counts = wide["row_counts"], wide["columns"], wide["limb_counts"]
+    n_entries = len(columns)
+    if len(row_counts) != plan.n_rows:
+        raise corrupt(
+            where,
+            f"row_counts describes {len(row_counts):,} matrix rows; the architecture in model.json has "
+            f"{plan.n_rows:,}",
+        )
+    if int(row_counts.sum()) != n_entries:
+        total = int(row_counts.sum())
+        raise corrupt(where, f"row_counts adds up to {total:,} entries; columns has {n_entries:,}")
+    for name in ("negative", "exponents", "limb_counts"):
+        if len(wide[name]) != n_entries:
+            raise corrupt(where, f"{name} has {len(wide[name]):,} items; there are {n_entries:,} entries")
+    if int(limb_counts.sum()) != len(limbs):
+        total = int(limb_counts.sum())
+        raise corrupt(where, f"limb_counts adds up to {total:,} limbs; limbs has {len(limbs):,}")
+    if n_entries == 0:
+        return
+
+    def refuse(bad: np.ndarray, problem: str) -> None:
+        if bad.any():
+            raise corrupt(where, f"entry {int(np.argmax(bad)):,} {problem}")
+
+    shapes = np.array([shape for _, shape in plan.matrices()], dtype=np.int64)
+    row_of_entry = np.repeat(np.arange(plan.n_rows), row_counts)
+    widths = np.repeat(np.repeat(shapes[:, 1], shapes[:, 0]), row_counts)
+    refuse(columns >= widths, "lies in a column its matrix does not have")
+    same_row = np.concatenate([[False], row_of_entry[1:] == row_of_entry[:-1]])
+    falls = np.concatenate([[False], columns[1:] <= columns[:-1]])
+    refuse(same_row & falls, "repeats or precedes the column before it in its row")
+    refuse(wide["negative"] > 1, "has a sign that is neither 0 nor 1")
+    refuse(np.abs(wide["exponents"]) > MAX_EXPONENT, f"has an exponent beyond ±{MAX_EXPONENT:,}")
+    refuse(limb_counts < 1, "has no limbs, but only entries that are not zero are stored")
+    ends = np.cumsum(limb_counts)
+    even = limbs[ends - limb_counts] & np.uint64(1) == 0
+    refuse(even, "has an even mantissa, so it is not in lowest terms")
+    refuse(limbs[ends - 1] == 0, "has a mantissa with a leading zero limb")

@@ -1,0 +1,165 @@
+"""Duplicates collapse without changing any loss; sources describe their data in full."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from byheart.errors import DataError, MalformedFile
+from byheart.measure.draws import draw_places, draw_rows
+from byheart.measure.sources import SOURCES, described, problem_of
+from byheart.measure.training_set import problem_of_documents, problem_of_labels, problem_of_values
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
+def test_collapsing_keeps_every_sample(n_samples: int, seq_len: int, n_vocab: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs, labels = rng.integers(0, n_vocab, (n_samples, seq_len)), rng.integers(0, 4, n_samples)
+    problem = problem_of_labels(inputs, labels, n_classes=4, n_vocab=n_vocab)
+    assert problem.n_samples == n_samples
+    assert len({tuple(row) for row in problem.inputs}) == problem.n_rows
+    counted: dict[tuple[tuple[int, ...], int], int] = {}
+    for row, label in zip(inputs, labels, strict=True):
+        counted[tuple(row), int(label)] = counted.get((tuple(row), int(label)), 0) + 1
+    kept = {
+        (tuple(problem.inputs[row]), int(label)): weight
+        for row, label, weight in zip(problem.rows, problem.classes, problem.weights, strict=True)
+    }
+    assert kept == counted
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 30), st.integers(2, 5), st.integers(1, 3), st.integers(0, 10_000))
+def test_contexts_and_entropy_by_hand(n_documents: int, n_tokens: int, n_vocab: int, seed: int) -> None:
+    documents = np.random.default_rng(seed).integers(0, n_vocab, (n_documents, n_tokens))
+    problem = problem_of_documents(documents, n_vocab)
+    following: dict[tuple[int, ...], list[int]] = {}
+    for document in documents.tolist():
+        for cut in range(1, n_tokens):
+            following.setdefault(tuple(document[:cut]), []).append(document[cut])
+    assert problem.n_rows == len(following)
+    entropy = -sum(
+        math.log(answers.count(answer) / len(answers)) for answers in following.values() for answer in answers
+    )
+    assert problem.entropy == pytest.approx(entropy, abs=1e-9)
+
+
+def test_the_same_entropy_as_the_data_package() -> None:
+    from byheart.data.contexts import contexts_of
+    from byheart.data.sequences import TokenSequences
+
+    documents = np.random.default_rng(3).integers(0, 4, (60, 6))
+    problem = problem_of_documents(documents, 4)
+    contexts = contexts_of(TokenSequences(documents.reshape(-1), np.arange(61) * 6, 4))
+    assert problem.n_rows == len(contexts)
+    assert problem.entropy == pytest.approx(contexts.entropy_nats, rel=1e-12)
+
+
+def test_a_problem_is_closed_for_writing_and_has_a_digest() -> None:
+    problem = problem_of_values(np.zeros((2, 3, 4)), np.ones(2))
+    with pytest.raises(ValueError, match="read-only"):
+        problem.inputs[0] = 1
+    assert problem.digest == problem_of_values(np.zeros((2, 3, 4)), np.ones(2)).digest
+    assert problem.digest != problem_of_values(np.zeros((2, 3, 4)), -np.ones(2)).digest
+    with pytest.raises(DataError, match=r"\[0, 2\)"):
+        problem_of_labels(np.array([[5]]), np.array([0]), n_classes=2, n_vocab=2)
+    with pytest.raises(DataError, match="at least one sample"):
+        problem_of_labels(
+            np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64), n_classes=2, n_vocab=2
+        )
+
+
+def test_draws_depend_on_seed_step_and_place_alone() -> None:
+    seeds, n_rows = torch.tensor([[3], [4], [3]]), torch.tensor([[2500], [2500], [100]])
+    step = torch.tensor(7)
+    drawn = draw_rows(seeds, step, draw_places(64), n_rows)
+    assert torch.equal(drawn[:1], draw_rows(seeds[:1], step, draw_places(64), n_rows[:1]))
+    assert not torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], draw_rows(seeds, step + 1, draw_places(64), n_rows)[0])
+    assert torch.equal(drawn[:, :10], draw_rows(seeds, step, draw_places(10), n_rows))
+    assert bool((drawn >= 0).all())
+    assert int(drawn[2].max()) < 100
+
+
+def test_draws_are_uniform_and_independent() -> None:
+    """χ² tests with fixed seeds; the false-alarm rate of each would be 0.001 over random seeds."""
+    for seed in (0, 1, 12345):
+        drawn = torch.cat(
+            [
+                draw_rows(torch.tensor([[seed]]), torch.tensor(t), draw_places(1024), torch.tensor([[50]]))
+                for t in range(100)
+            ],
+            dim=1,
+        )[0].numpy()
+        assert stats.chisquare(np.bincount(drawn, minlength=50)).pvalue > 0.001
+        pairs = np.bincount(drawn[:-1] * 50 + drawn[1:], minlength=2500)
+        assert stats.chisquare(pairs).pvalue > 0.001
+    by_seed = draw_rows(
+        torch.arange(20_000).view(-1, 1), torch.tensor(0), draw_places(1), torch.tensor([[10]])
+    ).numpy()
+    assert stats.chisquare(np.bincount(by_seed[:, 0], minlength=10)).pvalue > 0.001
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.jsonl"
+    lines = [
+        {"text": f"the cat {i % 3} sat on mat {i % 7} and {i % 5} more things happened", "label": i % 2}
+        for i in range(40)
+    ]
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    return path
+
+
+def test_sources_read_files_by_content(texts: Path, tmp_path: Path) -> None:
+    data = {"kind": "documents", "path": texts.name, "n_documents": 20, "n_tokens": 6}
+    full = described(data, 0, tmp_path)
+    problem = problem_of(full)
+    assert problem.n_samples == 20 * 5
+    assert problem_of(full) is problem  # shared, so a stack holds it once
+    moved = described(data | {"n_documents": 41}, 0, tmp_path)
+    with pytest.raises(DataError, match="41 were asked for"):
+        problem_of(moved)
+    texts.write_text(texts.read_text() + "\nno json")
+    with pytest.raises(DataError, match="changed since"):
+        problem_of(described(data, 0, tmp_path) | {"sha256": "0" * 64})
+    with pytest.raises(MalformedFile, match="line 41"):
+        problem_of(described(data, 0, tmp_path))
+
+
+def test_sentences_that_cannot_be_told_apart_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    rows = [("a b c", 0), ("a c b", 1), ("b a c", 1), ("a b d", 0), ("a b d", 0), ("d d d", 1)]
+    path.write_text("\n".join(json.dumps({"text": text, "label": label}) for text, label in rows))
+    data = {"kind": "sentences", "path": str(path), "seq_len": 3, "n_samples": 3}
+    # Read at the first token, `a b c` and `a c b` look alike to a model without positions; `b a c` does not.
+    problem = problem_of(described(data, 0, tmp_path))
+    assert problem.n_rows == 3
+    with pytest.raises(DataError, match="gives 3 distinct samples"):
+        problem_of(described(data | {"n_samples": 4}, 0, tmp_path))
+    assert problem_of(described(data | {"n_samples": 5, "ordered": True}, 0, tmp_path)).n_rows == 5
+
+
+def test_a_data_file_can_be_trained_on(tmp_path: Path) -> None:
+    path = tmp_path / "facts.csv"
+    path.write_text("key,value\ncapital of France,Paris\ncapital of Chad,N'Djamena\nsymbol of iron,Fe\n")
+    problem = problem_of(described({"kind": "file", "path": str(path)}, 0, tmp_path))
+    assert (problem.n_rows, problem.n_classes, problem.seq_len) == (3, 3, 3)
+
+
+def test_every_source_is_described() -> None:
+    assert all(source.meaning for source in SOURCES.values())
+    for kind, fields in {"associations": {}, "facts": {"n_samples": 5, "n_vocab": 9, "n_classes": 2},
+                         "random-tokens": {"n_samples": 30}, "rademacher-vectors": {}}.items():  # fmt: skip
+        first, again, other = (problem_of(described({"kind": kind, **fields}, s, Path())) for s in (0, 0, 1))
+        assert first.digest == again.digest
+        assert first.digest != other.digest

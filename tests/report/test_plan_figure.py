@@ -1,0 +1,32 @@
+"""The figure of the capacity plan: what is drawn is what was computed, in the format asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from byheart.bounds import curves, plan
+from byheart.errors import UsageError
+from byheart.report.plan_figure import draw_plan
+
+
+def test_every_curve_is_in_the_figure(tmp_path: Path) -> None:
+    lines = curves([plan(10**power, 10) for power in (6, 9, 12)])
+    assert {line.kind for line in lines} >= {"theorem", "trained", "floor"}
+    for suffix in (".png", ".svg"):
+        draw_plan(lines, "facts of 10 bits", tmp_path / f"plan{suffix}")
+    drawn = (tmp_path / "plan.svg").read_text()
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    assert all(
+        f"<!-- {label} -->" in drawn
+        for line in lines
+        for label in [f"floor: {line.name}"]
+        if line.kind == "floor"
+    )
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf"):
+        draw_plan([], "nothing", tmp_path / "plan.docx")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,276 @@
+"""Saved folders: what is saved is what is loaded, to the last bit; written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from byheart.errors import UsageError
+from byheart.export import load_folder, save_folder
+from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
+from byheart.network.memory import Memory
+from byheart.storage.blueprint import blueprint
+from byheart.verify import verify, weights_digest
+
+from ..network.networks import exact_networks
+from ..verify.lookup import capitals, lookup
+
+RECORD: dict[str, Any] = {"method": "by hand", "seed": 0, "versions": {"byheart": "0.1.0"}}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def same_network(left: Transformer, right: Transformer) -> bool:
+    def equal(a: object, b: object) -> bool:
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        return a == b
+
+    pairs = list(zip(left.parameters(), right.parameters(), strict=True))
+    return (
+        all(a[0] == b[0] and equal(a[1], b[1]) for a, b in pairs)
+        and [getattr(layer, "kind", type(layer)) for layer in left.layers]
+        == [getattr(layer, "kind", type(layer)) for layer in right.layers]
+        and (left.seq_len, left.pad) == (right.seq_len, right.pad)
+    )
+
+
+def memory_of(network: Transformer) -> Memory:
+    return Memory(network, "next-token", ("zero", "één", "三"), None, True)
+
+
+def float_network(dtype: str = "float64", kind: str = "softmax") -> Transformer:
+    rng = np.random.default_rng(7)
+
+    def draw(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(dtype)
+
+    heads = tuple(Head(draw(2, 3), draw(3, 2), draw(2, 3), draw(2, 3)) for _ in range(2))
+    layers = (
+        FeedForward(draw(4, 3), draw(4), draw(3, 4), draw(3)),
+        FeedForward(draw(4, 3), draw(4), draw(3, 4), draw(3)),
+        Attention(heads, kind),  # type: ignore[arg-type]
+        FeedForward(draw(5, 3), draw(5), draw(3, 5), draw(3)),
+    )
+    return Transformer(draw(3, 2), layers, draw(1, 3), seq_len=4)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(network=exact_networks(bits=200))
+def test_exact_networks_come_back_to_the_bit(tmp_path: Path, network: Transformer) -> None:
+    save_folder(tmp_path / "model", memory_of(network), RECORD, None)
+    memory, record, certificate = load_folder(tmp_path / "model")
+    assert same_network(memory.network, network)
+    assert weights_digest(memory.network) == weights_digest(network)
+    assert memory.label_names == ("zero", "één", "三")
+    assert (record, certificate) == (RECORD, None)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("kind", ["softmax", "hardmax"])
+def test_float_networks_come_back_to_the_bit(tmp_path: Path, dtype: str, kind: str) -> None:
+    network = float_network(dtype, kind)
+    save_folder(tmp_path / "model", memory_of(network), RECORD, None)
+    assert same_network(load_folder(tmp_path / "model")[0].network, network)
+
+
+def test_float_tensors_have_their_own_names_for_any_reader(tmp_path: Path) -> None:
+    network = float_network()
+    save_folder(tmp_path / "model", memory_of(network), RECORD, None)
+    with safe_open(tmp_path / "model" / "model.safetensors", framework="numpy") as file:
+        assert set(file.keys()) == {name for name, _ in network.parameters()}
+        for name, weights in network.parameters():
+            assert np.array_equal(file.get_tensor(name), weights)
+
+
+def test_thousands_of_exact_layers_are_six_tensors_that_any_reader_opens(tmp_path: Path) -> None:
+    memory = lookup(capitals(), n_layers=3000)
+    save_folder(tmp_path / "model", memory, RECORD, None)
+    with safe_open(tmp_path / "model" / "model.safetensors", framework="numpy") as file:
+        assert sorted(file.keys()) == [
+            "columns",
+            "exponents",
+            "limb_counts",
+            "limbs",
+            "negative",
+            "row_counts",
+        ]
+        assert file.get_tensor("row_counts").dtype == np.uint8
+    assert (tmp_path / "model" / "model.json").stat().st_size < 2000
+    assert same_network(load_folder(tmp_path / "model")[0].network, memory.network)
+
+
+def test_a_whole_model_comes_back(tmp_path: Path) -> None:
+    data = capitals()
+    memory = lookup(data)
+    certificate = verify(memory, data)
+    save_folder(tmp_path / "model", memory, RECORD, certificate)
+    loaded, record, stored = load_folder(tmp_path / "model")
+    assert stored == certificate
+    assert record == RECORD
+    assert loaded.tokenizer == memory.tokenizer
+    assert (loaded.task, loaded.ordered, loaded.label_names) == ("next-token", True, data.label_names)
+    assert loaded.answer(loaded.encode(data.inputs)).tolist() == data.labels.tolist()
+
+
+@given(mantissa=st.integers(-(2**700), 2**700), exponent=st.integers(-(2**20), 2**20))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_number_the_format_allows_survives(tmp_path: Path, mantissa: int, exponent: int) -> None:
+    low = 2 * mantissa + 1
+    weights = SparseMatrix.of((2, 1), {(1, 0): Fraction(low) * Fraction(2) ** (exponent // 1000)})
+    network = Transformer(weights, (), SparseMatrix.of((1, 2), {}), seq_len=1)
+    save_folder(tmp_path / "model", memory_of(network), RECORD, None)
+    assert load_folder(tmp_path / "model")[0].network.w_in == weights
+
+
+def test_a_weight_beyond_the_format_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    weights = SparseMatrix.of((1, 1), {(0, 0): 2 ** (2**20 + 1)})
+    network = Transformer(weights, (), SparseMatrix.of((1, 1), {}), seq_len=1)
+    with pytest.raises(UsageError, match="exponent ±1,048,577"):
+        save_folder(tmp_path / "model", memory_of(network), RECORD, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    data = capitals()
+    memory = lookup(data)
+    certificate = verify(memory, data)
+    for name in ("one", "two"):
+        save_folder(tmp_path / name, memory, RECORD, certificate)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    reloaded = load_folder(tmp_path / "one")
+    save_folder(tmp_path / "three", *reloaded)
+    assert contents(tmp_path / "one") == contents(tmp_path / "three")
+
+
+def test_the_blueprint_names_and_counts_what_the_network_has() -> None:
+    for network in (float_network(), lookup(capitals()).network):
+        plan = blueprint(network)
+        found = [
+            (name, tuple(weights.shape) if len(weights.shape) == 2 else (*weights.shape, 1))
+            for name, weights in network.parameters()
+        ]
+        assert list(plan.matrices()) == found
+        assert plan.n_matrices == len(found)
+        assert plan.n_rows == sum(shape[0] for _, shape in found)
+        assert plan.n_layers == len(network.layers)
+
+
+# --- where a folder may be written ----------------------------------------------------------------------
+
+
+def test_a_model_folder_is_replaced(tmp_path: Path) -> None:
+    data = capitals()
+    save_folder(tmp_path / "model", lookup(data), RECORD, verify(lookup(data), data))
+    save_folder(tmp_path / "model", lookup(data, n_layers=5), RECORD, None)
+    assert len(load_folder(tmp_path / "model")[0].network.layers) == 5
+    assert sorted(contents(tmp_path / "model")) == ["model.json", "model.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_empty_folder_and_missing_parents_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for place in ("empty", "a/b/c"):
+        save_folder(tmp_path / place, lookup(capitals()), RECORD, None)
+        assert load_folder(tmp_path / place)[1] == RECORD
+    assert (tmp_path / "a" / "b" / "c").stat().st_mode & 0o777 == 0o777 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("foreign", ["notes.txt", ".hidden", "model.safetensors"])
+def test_any_other_folder_is_left_alone(tmp_path: Path, foreign: str) -> None:
+    target = tmp_path / "thesis"
+    target.mkdir()
+    (target / foreign).write_text("three years of work")
+    before = contents(tmp_path)
+    with pytest.raises(
+        UsageError, match=rf"thesis exists and is no byheart model folder: it holds {foreign}"
+    ):
+        save_folder(target, lookup(capitals()), RECORD, None)
+    assert contents(tmp_path) == before
+
+
+def test_a_model_folder_with_a_stranger_in_it_is_left_alone(tmp_path: Path) -> None:
+    save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    (tmp_path / "model" / "README.md").write_text("mine")
+    before = contents(tmp_path)
+    with pytest.raises(UsageError, match=r"it holds README\.md"):
+        save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    assert contents(tmp_path) == before
+
+
+def test_a_file_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("a file")
+    with pytest.raises(UsageError, match="exists and is not a folder"):
+        save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    assert contents(tmp_path) == {"model": b"a file"}
+
+
+@pytest.mark.parametrize("moment", ["write_bytes", "fsync", "rename"])
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_at_any_moment_leaves_the_old_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, failure: BaseException
+) -> None:
+    save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    before = contents(tmp_path)
+    calls = {"n": 0}
+    true = {"write_bytes": Path.write_bytes, "fsync": os.fsync, "rename": Path.rename}[moment]
+
+    def fail_second(*arguments: Any) -> Any:
+        calls["n"] += 1
+        if calls["n"] == 2:  # for rename: the old model is aside, the new one not yet in place
+            raise failure
+        return true(*arguments)
+
+    owner: Any = os if moment == "fsync" else Path
+    monkeypatch.setattr(owner, moment, fail_second)
+    certificate = verify(lookup(capitals()), capitals())
+    with pytest.raises(UsageError if isinstance(failure, OSError) else KeyboardInterrupt):
+        save_folder(tmp_path / "model", lookup(capitals(), n_layers=9), RECORD, certificate)
+    monkeypatch.undo()
+    assert contents(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+    memory = Memory(float_network(), "next-token", ("half \ud800",), None, True)
+    with pytest.raises(Exception, match="not Unicode"):
+        save_folder(tmp_path / "model", memory, RECORD, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- a path that is no model ----------------------------------------------------------------------------
+
+
+def test_a_path_that_is_no_model_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    for name, words in (
+        ("missing", "does not exist"),
+        ("empty", r"has no model\.json"),
+        ("file", "is a file"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            load_folder(tmp_path / name)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
+def test_a_record_that_is_no_json_is_refused(tmp_path: Path, value: object) -> None:
+    with pytest.raises(UsageError, match="not plain JSON"):
+        save_folder(tmp_path / "model", lookup(capitals()), {"notes": value}, None)
+    assert list(tmp_path.iterdir()) == []
