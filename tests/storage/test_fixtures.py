@@ -1,16 +1,25 @@
-"""Folders saved by earlier versions load for ever. These files are never made again; new schemas add new ones."""
+"""Folders saved by earlier versions load, verify and answer alike for ever.
+
+These files are never made again; new schemas and families add new ones. `fixtures/answers.json` says which data a folder
+was compiled from and what it answered on the day it was saved: for texts by input, for arrays in the order of the rows.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from byheart.pipeline import load
+import byheart as bh
+from byheart.pipeline import load, read_like
 
 FIXTURES = Path(__file__).parent / "fixtures"
+SAVED: dict[str, Any] = json.loads((FIXTURES / "answers.json").read_text(encoding="utf-8"))
 
-ANSWERS = {
+FIRST = {
     "schema-1-exact": {
         "capital of France": "Paris",
         "capital of Georgia": "Tbilisi",
@@ -29,16 +38,43 @@ ANSWERS = {
         "Atlantis": None,
     },
 }
+"""Two folders of the first days, whose data were not kept."""
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_a_folder_of_schema_1_loads_and_answers(name: str) -> None:
+@pytest.mark.parametrize("name", FIRST)
+def test_a_folder_of_the_first_schema_loads_and_answers(name: str) -> None:
     model = load(FIXTURES / name)  # compares the weights with the certificate
-    assert model.predict(list(ANSWERS[name])) == list(ANSWERS[name].values())
+    assert model.predict(list(FIRST[name])) == list(FIRST[name].values())
     assert model.certificate is not None
     assert model.certificate.holds
     assert model.certificate.size == model.size
 
 
+@pytest.mark.parametrize("name", SAVED)
+def test_a_saved_folder_loads_verifies_and_answers_as_it_did(name: str) -> None:
+    model = load(FIXTURES / name)
+    file = FIXTURES / "data" / SAVED[name]["data"]
+    data = read_like(model, file, **SAVED[name].get("reading", {}))
+    certificate = bh.verify(model, data)
+    assert certificate.holds, certificate
+    assert model.certificate is not None
+    assert certificate.weights_digest == model.certificate.weights_digest
+    assert certificate.dataset == model.certificate.dataset
+    assert certificate.size == model.certificate.size == model.size
+    answers = SAVED[name]["answers"]
+    if isinstance(answers, dict):
+        assert model.predict(list(answers)) == list(answers.values())
+    else:
+        assert model.predict(np.load(file)["inputs"]) == answers
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_a_saved_folder_is_written_again_to_the_last_byte(name: str, tmp_path: Path) -> None:
+    load(FIXTURES / name).save(tmp_path / "again")
+    for file in ("model.safetensors", "model.json"):
+        assert (tmp_path / "again" / file).read_bytes() == (FIXTURES / name / file).read_bytes(), file
+
+
 def test_every_fixture_is_tested() -> None:
-    assert {path.name for path in FIXTURES.iterdir()} == set(ANSWERS)
+    folders = {path.name for path in FIXTURES.iterdir() if path.is_dir()} - {"data"}
+    assert folders == {*FIRST, *SAVED}
