@@ -9,14 +9,15 @@ import numpy as np
 
 from byheart.network import Embedding, SparseMatrix, Transformer
 from byheart.network.transformer.interpreter import interpret
-from byheart.program.blocks import Step, emit
+from byheart.program.blocks import Block
+from byheart.program.emit import emit_layers
 
 
-def run(program: Sequence[Step], start: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
+def run(program: Sequence[Block], start: Mapping[str, Fraction | int]) -> dict[str, Fraction]:
     """The registers after the program. Registers not in `start` begin at zero."""
     names = set(start)
     for step in program:
-        names |= set(step.shifts)
+        names |= set(step.adds)
         for unit in step.units:
             names |= set(unit.reads) | set(unit.writes)
     registers = sorted(names)
@@ -26,6 +27,6 @@ def run(program: Sequence[Step], start: Mapping[str, Fraction | int]) -> dict[st
     table = SparseMatrix.of(
         (1, m), {(0, i): Fraction(start.get(name, 0)) for i, name in enumerate(registers)}
     )
-    network = Transformer(identity, emit(program, registers), identity, 1, Embedding(table))
+    network = Transformer(identity, emit_layers(program, registers), identity, 1, Embedding(table))
     (state,) = interpret(network, np.array([0]))
     return dict(zip(registers, state, strict=True))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.program.blocks import emit
+from byheart.program.emit import emit_layers
 from byheart.program.lookup import (
     LookupPlan,
     LookupRegisters,
@@ -54,7 +54,7 @@ def test_a_plan_counts_its_blocks(n_points: int, key_bits: int, label_bits: int,
     registers = LookupRegisters()
     names = (registers.x, *registers.words, "key", "value", "hit", registers.into, "sum")
     program = memorise_points({Fraction(2 * i + 2): 1 for i in range(n_points)}, plan, registers)
-    blocks = emit(program, names)
+    blocks = emit_layers(program, names)
     assert len(blocks) == plan.depth
     widths = sorted(block.hidden_width for block in blocks)
     assert widths == sorted(width for count, width in plan.blocks() for _ in range(count))

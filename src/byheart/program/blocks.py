@@ -1,40 +1,189 @@
-"""Residual ReLU programs: the language the lemmas are written in.
+"""Programs: networks described by named registers, before they have weight matrices.
 
-A program works on named registers, the channels of the residual stream. A `Step` is one feed-forward block (KS25 eq. 3):
-every unit reads some registers, applies ReLU, and adds multiples of the result to some registers. All units of a
-step read the values from before the step. What the paper does by composing plain layers is done here by adding, and
-what must be forgotten is subtracted: a register z >= 0 is cleared by z ← z - ReLU(z).
+Registers are the channels of the residual stream. A block is one feed-forward layer (KS25 eq. 3): every unit reads some
+registers, applies ReLU, and adds multiples of the result to some registers. All units of a block read the values from
+before the block. What the paper does by composing plain layers is done here by adding, and what must be forgotten is
+subtracted: a register z >= 0 is cleared by z ← z - ReLU(z).
+
+`emit` turns a program into a network; `count` tells its size from the same description. A description that is only
+counted may stand for data nobody has seen: `Repeat` says how often blocks occur, `typical(bits)` is a number of so many bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from typing import TypeAlias
 
-from byheart.network.exact.dyadic import Number, SparseMatrix
-from byheart.network.transformer.architecture import FeedForward
-from byheart.program.weight_count import Tally, tally
+import numpy as np
+
+from byheart.network.exact.dyadic import Dyadic, Number
+from byheart.network.transformer.architecture import AttentionKind, Pattern, SumPool
+
+Form: TypeAlias = Mapping[str, Number]
+"""A linear form: a multiple of each register named."""
+
+Column: TypeAlias = "Number | np.ndarray"
+"""One number for every unit of a table: an array of them, or a single number that all units share."""
 
 
 @dataclass(frozen=True)
 class Unit:
     """Adds writes[r] · ReLU(Σ reads[s] · s + bias) to every register r."""
 
-    reads: Mapping[str, Number]
+    reads: Form
     bias: Number
-    writes: Mapping[str, Number]
+    writes: Form
 
 
 @dataclass(frozen=True)
-class Step:
-    """One feed-forward block: units side by side, and constants added to registers."""
+class Block:
+    """One feed-forward layer: units side by side, and constants added to registers. `part` says what it is for."""
 
-    units: tuple[Unit, ...]
-    shifts: Mapping[str, Number] = field(default_factory=dict)
+    units: Sequence[Unit]
+    adds: Form = field(default_factory=dict)
+    part: str = ""
+
+    @property
+    def n_units(self) -> int:
+        """Hidden units."""
+        return len(self.units)
 
 
-Program = tuple[Step, ...]
+Blocks: TypeAlias = tuple[Block, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TableBlock:
+    """One feed-forward layer of many units, each a row: what `Block` says unit by unit, column by column.
+
+    Unit a adds writes[r][a] · ReLU(Σ reads[s][a] · s + biases[a]) to every register r.
+    """
+
+    n_units: int
+    reads: Mapping[str, Column]
+    biases: Column
+    writes: Mapping[str, Column]
+    adds: Form = field(default_factory=dict)
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class RegisterHead:
+    """An attention head: channel c carries values[c] of a token, and adds outputs[c] times that to the token that attends.
+
+    Uniform attention has no keys and no queries.
+    """
+
+    values: Sequence[Form]
+    outputs: Sequence[Form]
+    keys: Sequence[Form] | None = None
+    queries: Sequence[Form] | None = None
+
+
+@dataclass(frozen=True)
+class RegisterAttention:
+    """One attention layer."""
+
+    heads: tuple[RegisterHead, ...]
+    kind: AttentionKind = "uniform"
+    pattern: Pattern = "full"
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The same steps `times` over."""
+
+    times: int
+    steps: tuple[Step, ...]
+
+
+Step: TypeAlias = Block | TableBlock | RegisterAttention | SumPool | Repeat
+
+
+@dataclass(frozen=True)
+class Progression:
+    """The whole numbers first, first + difference, …, `length` of them."""
+
+    first: int
+    difference: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """`times` copies of a number that is not zero, and zeros up to `length`, in whatever order: good for counting only."""
+
+    number: Number
+    times: int
+    length: int
+
+
+Numbers: TypeAlias = "Progression | Repeated | Sequence[Number] | np.ndarray"
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTable:
+    """Columns that turn a token id, and its position where order matters, into the vector that enters."""
+
+    tokens: Sequence[Numbers]
+    positions: Sequence[Numbers] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A whole network: vectors or token ids enter registers, steps work on them, one register is the answer.
+
+    inputs  for each register that input enters, its multiple of every coordinate (E_in)
+    table   how token ids become vectors; None where vectors enter
+    pad     the id that fills up short sequences
+    extra   the vector of an extra token before every sequence
+    """
+
+    registers: Sequence[str]
+    inputs: Mapping[str, Numbers]
+    steps: Sequence[Step]
+    answer: str
+    seq_len: int
+    table: TokenTable | None = None
+    pad: int | None = None
+    extra: Numbers | None = None
+
+    @property
+    def model_width(self) -> int:
+        """m, the width of the residual stream."""
+        return len(self.registers)
+
+
+def flat_steps(steps: Iterable[Step]) -> Iterator[Block | TableBlock | RegisterAttention | SumPool]:
+    """One step for every layer: repeats written out."""
+    for step in steps:
+        if isinstance(step, Repeat):
+            for _ in range(step.times):
+                yield from flat_steps(step.steps)
+        else:
+            yield step
+
+
+def typical(bits: int) -> Dyadic:
+    """A whole number of `bits` bits, which stands for any other."""
+    return Dyadic(1, bits - 1)
+
+
+def typical_fraction(bits: int) -> Dyadic:
+    """A number below 1 with `bits` bits after the point, which stands for any other."""
+    return Dyadic(1, -bits)
+
+
+def negated(form: Form) -> dict[str, Number]:
+    """The form times -1."""
+    return {name: _negative(value) for name, value in form.items()}
+
+
+def _negative(value: Number) -> Number:
+    return Dyadic(-value.mantissa, value.exponent) if isinstance(value, Dyadic) else -value
 
 
 def clear(*registers: str) -> tuple[Unit, ...]:
@@ -42,44 +191,18 @@ def clear(*registers: str) -> tuple[Unit, ...]:
     return tuple(Unit({register: 1}, 0, {register: -1}) for register in registers)
 
 
-def side_by_side(*programs: Program) -> Program:
-    """Programs on different registers run at once, so that all end with the same step."""
-    merged: list[Step] = []
-    for steps in zip_longest(*(reversed(program) for program in programs)):
-        present = [step for step in steps if step is not None]
-        units = tuple(unit for step in present for unit in step.units)
-        merged.append(Step(units, {name: value for step in present for name, value in step.shifts.items()}))
+def head(value: Form, output: Form, key: Form | None = None, query: Form | None = None) -> RegisterHead:
+    """A head of one channel."""
+    return RegisterHead(
+        (value,), (output,), None if key is None else (key,), None if query is None else (query,)
+    )
+
+
+def side_by_side(*runs: Sequence[Block]) -> Blocks:
+    """Runs of blocks on different registers at once, so that all end with the same block."""
+    merged: list[Block] = []
+    for blocks in zip_longest(*(reversed(run) for run in runs)):
+        present = [block for block in blocks if block is not None]
+        units = tuple(unit for block in present for unit in block.units)
+        merged.append(Block(units, {name: value for block in present for name, value in block.adds.items()}))
     return tuple(reversed(merged))
-
-
-def tally_of_steps(steps: Iterable[Step]) -> Tally:
-    """The weights of the blocks a program becomes."""
-    return tally(
-        number
-        for step in steps
-        for numbers in (
-            step.shifts.values(),
-            *((*unit.reads.values(), unit.bias, *unit.writes.values()) for unit in step.units),
-        )
-        for number in numbers
-    )
-
-
-def emit(program: Sequence[Step], registers: Sequence[str]) -> tuple[FeedForward, ...]:
-    """The feed-forward blocks of a program; channel i holds registers[i]."""
-    return tuple(_block(step, {name: channel for channel, name in enumerate(registers)}) for step in program)
-
-
-def _block(step: Step, channel: Mapping[str, int]) -> FeedForward:
-    model, hidden = len(channel), len(step.units)
-    w1: dict[tuple[int, int], Number] = {}
-    w2: dict[tuple[int, int], Number] = {}
-    for number, unit in enumerate(step.units):
-        w1.update({(number, channel[name]): value for name, value in unit.reads.items()})
-        w2.update({(channel[name], number): value for name, value in unit.writes.items()})
-    return FeedForward(
-        SparseMatrix.of((hidden, model), w1),
-        SparseMatrix.of((hidden, 1), {(number, 0): unit.bias for number, unit in enumerate(step.units)}),
-        SparseMatrix.of((model, hidden), w2),
-        SparseMatrix.of((model, 1), {(channel[name], 0): value for name, value in step.shifts.items()}),
-    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Program, Step, Unit, clear, side_by_side
+from byheart.program.blocks import Block, Blocks, Unit, clear, side_by_side
 from byheart.theorems import realises
 
 
@@ -41,7 +41,7 @@ def _times(sign: int, value: Number) -> Number:
 
 
 @realises("KS25-L G.2")
-def interval_bump(x: str, low: int, high: int, writes: Mapping[str, Number]) -> Step:
+def interval_bump(x: str, low: int, high: int, writes: Mapping[str, Number]) -> Block:
     """Add `writes` to the registers if x ∈ [low, high], nothing if x < low - 1/2 or x > high + 1/2.
 
     Source:     KS25 Lemma G.2 (Vardi et al. 2022).
@@ -50,13 +50,13 @@ def interval_bump(x: str, low: int, high: int, writes: Mapping[str, Number]) -> 
     Departs:    the paper composes two ReLU layers, ReLU(1 - ReLU(2·low - 2x) - ReLU(2x - 2·high)); one layer with four corners
                 is the same function and halves the depth. The paper's bit count lacks one bit for the factor 2.
     """
-    return Step(trapezoid({x: 1}, low, high, writes))
+    return Block(trapezoid({x: 1}, low, high, writes))
 
 
 @realises("KS25-L G.3")
 def subset_lookup(
     x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Mapping[str, Number]]
-) -> Program:
+) -> Blocks:
     """Add words[j] to the registers if x is a key of group j.
 
     Source:     KS25 Lemma G.3.
@@ -91,17 +91,17 @@ class Word:
     low: str
     n_bits: int
 
-    def opening(self) -> Step:
+    def opening(self) -> Block:
         """From x/2^n in `high` and 0 in `low` to the two shifted copies (the paper's H, eq. 161)."""
         shifts = {
             self.high: Fraction(1, 1 << (self.n_bits + 1)),
             self.low: Fraction(1, 1 << (self.n_bits + 2)),
         }
-        return Step((Unit({self.high: 1}, 0, {self.low: 1}),), shifts)
+        return Block((Unit({self.high: 1}, 0, {self.low: 1}),), shifts)
 
 
 @realises("KS25-L G.4")
-def extract_bits(word: Word, first: int, last: int, into: str) -> Program:
+def extract_bits(word: Word, first: int, last: int, into: str) -> Blocks:
     """Take bits `first` to `last` (from 1) off the word and add BIN_{first:last} to the register `into`.
 
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
@@ -122,19 +122,19 @@ def extract_bits(word: Word, first: int, last: int, into: str) -> Program:
         for register, sign in ((word.high, -1), (word.low, 1)):
             units.append(Unit({register: 1}, 0, {register: 1, into: 2 * sign * slope}))
             units.append(Unit({register: 4}, -2, {register: -1, into: -sign * slope}))
-        steps.append(Step(tuple(units), {into: Fraction(place, 2)}))
+        steps.append(Block(tuple(units), {into: Fraction(place, 2)}))
     return tuple(steps)
 
 
 @realises("KS25-L G.5")
-def unit_bump(x: str, y: str, writes: Mapping[str, Number]) -> Step:
+def unit_bump(x: str, y: str, writes: Mapping[str, Number]) -> Block:
     """Add `writes` if x ∈ [y, y + 1], nothing if x > y + 3/2 or x < y - 1/2.
 
     Source:     KS25 Lemma G.5 (Vardi et al. 2022).
     Size:       1 block, 4 units (the paper: 2 plain layers of 2 units).
     Departs:    four corners in one layer, as in `interval_bump`.
     """
-    return Step(trapezoid({x: 1, y: -1}, 0, 1, writes))
+    return Block(trapezoid({x: 1, y: -1}, 0, 1, writes))
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ SCRATCH = Scratch()
 @realises("KS25-L G.6")
 def keyed_extraction(
     x: str, keys: Word, values: Word, n_entries: int, into: str, scratch: Scratch = SCRATCH
-) -> Program:
+) -> Blocks:
     """Add to `into` the value whose key is ⌊x⌋; nothing if |x - 1/2 - key| > 1 for every key.
 
     Source:     KS25 Lemma G.6.
@@ -176,5 +176,5 @@ def keyed_extraction(
         program.append(unit_bump(x, scratch.key, {scratch.hit: 1}))
         # value < gate, so ReLU(gate · hit - gate + value) is value where hit = 1 and 0 where hit = 0
         answer = Unit({scratch.hit: gate, scratch.value: 1}, -gate, {into: 1})
-        program.append(Step((answer, *clear(scratch.hit, scratch.key, scratch.value))))
+        program.append(Block((answer, *clear(scratch.hit, scratch.key, scratch.value))))
     return tuple(program)

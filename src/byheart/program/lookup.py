@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
-from byheart.program.blocks import Program
+from byheart.program.blocks import Blocks
 from byheart.program.gadgets import (
     SCRATCH,
     Scratch,
@@ -106,7 +106,7 @@ REGISTERS = LookupRegisters()
 @realises("KS25-L C.1")
 def memorise_points(
     labelled: Mapping[Fraction, int], plan: LookupPlan, registers: LookupRegisters = REGISTERS
-) -> Program:
+) -> Blocks:
     """Add label(x) to the answer if x is one of the labelled numbers, 0 if x >= 2 is at least 2 away from them.
 
     Source:     KS25 Lemma C.1, Stages II and III (Stage I is `project_apart`).
@@ -180,7 +180,7 @@ def weigh_words(
     model_width: int,
     registers: LookupRegisters = REGISTERS,
     plan: Planner = plan_lookup,
-) -> tuple[Program, LookupPlan | None]:
+) -> tuple[Blocks, LookupPlan | None]:
     """φ as a network: word w, standing at values[w] on the line, gets weights[w], or 0 if it has none.
 
     Source:     KS25 Lemma B.3.

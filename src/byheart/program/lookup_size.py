@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from byheart.program.blocks import tally_of_steps
 from byheart.program.gadgets import SCRATCH, corners, span, unit_bump
 from byheart.program.lookup import LookupPlan, grouped
-from byheart.program.weight_count import NOTHING, Tally, alike, tally, total
+from byheart.program.weight_count import NOTHING, Tally, alike, tally, tally_of_steps, total
 
 EDGES, PACKED = "edges", "packed"
 

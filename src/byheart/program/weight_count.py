@@ -1,66 +1,43 @@
-"""Counting weights before they are made: how many are not zero, and how many bits they take.
-
-A weight either follows from the shape of a construction, or is a number of the data once they are arranged: where a
-sample lies on a line, the labels of a group packed in a word. The first kind is counted from the gadgets; of the second
-kind, `Statistics.numbers` tells what a look at the data found. Together they are the size, to the last bit.
-"""
+"""Counting weights before they are made: what constructions that do not count a `Program` yet still use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
-from byheart.network.exact.dyadic import Dyadic, Number
+from byheart.network.exact.dyadic import Number
 from byheart.network.size import FLOAT_BITS, Size
 from byheart.network.transformer.architecture import Precision
+from byheart.program.blocks import Block, Progression
+from byheart.program.count import NO_WEIGHTS, WeightCount, count_numbers, count_progression, count_steps
+
+Tally: TypeAlias = WeightCount
+NOTHING = NO_WEIGHTS
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Numbers that are not zero: how many, their bits in all, and the bits of the longest (KS25 section 3.3)."""
-
-    count: int = 0
-    bits: int = 0
-    longest: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        """Both together."""
-        return Tally(self.count + other.count, self.bits + other.bits, max(self.longest, other.longest))
-
-    def times(self, n_copies: int) -> Tally:
-        """Each number so many times over."""
-        return Tally(n_copies * self.count, n_copies * self.bits, self.longest if n_copies else 0)
-
-
-NOTHING = Tally()
-
-
-def tally(numbers: Iterable[Number]) -> Tally:
+def tally(numbers: Iterable[Number]) -> WeightCount:
     """Count `numbers`; zeros do not count."""
-    bits = [exact.bits for exact in map(Dyadic.of, numbers) if exact.mantissa]
-    return Tally(len(bits), sum(bits), max(bits, default=0))
+    return count_numbers(list(numbers))
 
 
-def alike(count: int, bits: int) -> Tally:
+def tally_of_steps(steps: Iterable[Block]) -> WeightCount:
+    """The weights of some blocks."""
+    return count_steps(steps, 1).weights
+
+
+def tally_of_range(first: int, step: int, count: int) -> WeightCount:
+    """The whole numbers first, first + step, ... (positive, ascending), without listing them."""
+    return count_progression(Progression(first, step, count))
+
+
+def alike(count: int, bits: int) -> WeightCount:
     """`count` numbers of `bits` bits each."""
-    return Tally(count, count * bits, bits if count else 0)
+    return WeightCount(count, count * bits, bits if count else 0)
 
 
-def total(parts: Iterable[Tally]) -> Tally:
+def total(parts: Iterable[WeightCount]) -> WeightCount:
     """All parts together."""
-    return sum(parts, NOTHING)
-
-
-def tally_of_range(first: int, step: int, count: int) -> Tally:
-    """The whole numbers first, first + step, ... (positive, ascending), without listing them.
-
-    A number x has Σ_b [x >= 2^b] bits, so all together have Σ_b #{x >= 2^b}.
-    """
-    last = first + step * (count - 1)
-    if count < 1:
-        return NOTHING
-    below = (max(0, -(-((1 << b) - first) // step)) for b in range(last.bit_length()))
-    return Tally(count, sum(count - n_below for n_below in below), last.bit_length())
+    return sum(parts, NO_WEIGHTS)
 
 
 Blocks = tuple[int, int]
@@ -78,7 +55,7 @@ def block_width(blocks: Sequence[Blocks], model_width: int) -> int:
 
 
 def size_from(
-    n_dense: int, weights: Tally, depth: int, width: int, precision: Precision | None = None
+    n_dense: int, weights: WeightCount, depth: int, width: int, precision: Precision | None = None
 ) -> Size:
     """The size of a network with these weights; floats take a word for every entry, zero or not."""
     if precision in FLOAT_BITS:

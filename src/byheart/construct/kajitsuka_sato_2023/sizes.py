@@ -5,11 +5,17 @@ from __future__ import annotations
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.kajitsuka_sato_2023.staircase import round_to_whole
 from byheart.network.size import Size
-from byheart.program.blocks import tally_of_steps
 from byheart.program.construction import Statistics
 from byheart.program.distinct_tokens import line_table_tally
 from byheart.program.labelled_tokens import n_labelled
-from byheart.program.weight_count import alike, block_parameters, block_width, size_from, total
+from byheart.program.weight_count import (
+    alike,
+    block_parameters,
+    block_width,
+    size_from,
+    tally_of_steps,
+    total,
+)
 
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
 MODEL_WIDTH = len(REGISTERS)

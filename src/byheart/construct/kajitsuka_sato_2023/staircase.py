@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from byheart.program.blocks import Program, Step, Unit, clear
+from byheart.program.blocks import Block, Blocks, Unit, clear
 
 
-def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Program:
+def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Blocks:
     """Add to `into` the whole number below 2^n_bits that lies within 1/4 of `number`; `number` is used up.
 
     Assumes:    `helper` is zero, `into` a whole number.
@@ -17,7 +17,7 @@ def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Program:
     steps = []
     for bit in reversed(range(n_bits)):
         worth = 1 << bit
-        steps.append(Step((Unit({number: -4}, 4 * worth - 1, {helper: 1}),)))
+        steps.append(Block((Unit({number: -4}, 4 * worth - 1, {helper: 1}),)))
         is_set = Unit({helper: -1}, 1, {number: -worth, into: worth})
-        steps.append(Step((is_set, *clear(helper))))
+        steps.append(Block((is_set, *clear(helper))))
     return tuple(steps)

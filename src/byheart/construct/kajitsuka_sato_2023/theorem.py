@@ -39,9 +39,9 @@ from byheart.network.transformer.architecture import (
     Layer,
     Transformer,
 )
-from byheart.program.blocks import Program, emit
 from byheart.program.construction import Assumption, Construction, statistics_of
 from byheart.program.distinct_tokens import Words, words_of
+from byheart.program.emit import emit_layers
 from byheart.program.labelled_tokens import labelled_tokens
 from byheart.program.weight_count import (
     tally,
@@ -169,7 +169,9 @@ def _network(data: Dataset, words: Words, ids: ContextIds, hidden: HiddenLayer) 
     first[n_units, place], second[place, n_units] = 1.0, -1.0
     biases = {unit: -float(knot) for unit, knot in enumerate(hidden.knots)}
     layers.append(_block(n_units + 1, first, biases, second, {value: hidden.first_value}))
-    layers += _as_floats(round_to_whole(VALUE, ANSWER, PLACE, data.n_classes.bit_length()))
+    layers += emit_layers(
+        round_to_whole(VALUE, ANSWER, PLACE, data.n_classes.bit_length()), REGISTERS, "float64"
+    )
     w_out = _matrix((1, MODEL_WIDTH), {(0, answer): 1.0})
     if ids.places.direction is None:
         w_in = _matrix((MODEL_WIDTH, 1), {(place, 0): 1.0})
@@ -216,13 +218,6 @@ def _block(
     b1[list(biases)] = list(biases.values())
     b2[list(shifts)] = list(shifts.values())
     return FeedForward(_matrix((hidden, MODEL_WIDTH), first), b1, _matrix((MODEL_WIDTH, hidden), second), b2)
-
-
-def _as_floats(program: Program) -> list[FeedForward]:
-    return [
-        FeedForward(_dense(b.w1), _dense(b.b1)[:, 0], _dense(b.w2), _dense(b.b2)[:, 0])
-        for b in emit(program, REGISTERS)
-    ]
 
 
 def _measured_error(

@@ -19,8 +19,9 @@ from byheart.construct.kajitsuka_sato_2025.sizes import named, plans_of
 from byheart.data.dataset import Dataset
 from byheart.network.exact.dyadic import Number, SparseMatrix, as_sparse
 from byheart.network.transformer.architecture import Attention, Embedding, Head, Layer, SumPool, Transformer
-from byheart.program.blocks import Program, Step, Unit, clear, emit
+from byheart.program.blocks import Block, Blocks, Unit, clear
 from byheart.program.construction import Statistics, statistics_of
+from byheart.program.emit import emit_layers
 from byheart.program.lookup import (
     LookupPlan,
     Planner,
@@ -56,9 +57,9 @@ def assemble(
     network = Transformer(
         w_in=_w_in(mapping, entrance),
         layers=(
-            *emit(first_program, REGISTERS),
+            *emit_layers(first_program, REGISTERS),
             *_mixing(data, is_sparse),
-            *emit(second_program, REGISTERS),
+            *emit_layers(second_program, REGISTERS),
         ),
         w_out=SparseMatrix.of((1, MODEL_WIDTH), {(0, CHANNEL[LOOKUP.into]): 1}),
         seq_len=data.seq_len,
@@ -97,7 +98,7 @@ def _w_in(mapping: ContextualMapping, entrance: Entrance) -> SparseMatrix:
 
 def _first_part(
     mapping: ContextualMapping, entrance: Entrance, plan: Planner
-) -> tuple[Program, LookupPlan | None]:
+) -> tuple[Blocks, LookupPlan | None]:
     """F1: the place of the word on its line, then φ (Lemma B.3)."""
     if entrance == "table":
         return (), None
@@ -109,7 +110,7 @@ def _first_part(
         return program, chosen
     # E_in is linear; x ← ReLU(x + offset) adds the offset, and x itself is taken away by -ReLU(x) + ReLU(-x)
     x = LOOKUP.x
-    shift = Step(
+    shift = Block(
         (Unit({x: 1}, mapping.word_line.offset, {x: 1}), Unit({x: 1}, 0, {x: -1}), Unit({x: -1}, 0, {x: 1}))
     )
     return (shift, *program), chosen
@@ -148,14 +149,14 @@ def _beyond(line: Projection) -> tuple[int, int]:
     return axis, ceil(abs(beyond) / abs(line.coefficients[axis])) * (1 if line.coefficients[axis] > 0 else -1)
 
 
-def _second_part(mapping: ContextualMapping, data: Dataset, plan: Planner) -> tuple[Program, LookupPlan]:
+def _second_part(mapping: ContextualMapping, data: Dataset, plan: Planner) -> tuple[Blocks, LookupPlan]:
     """F2: the context on its line, then its label (Lemma C.1)."""
     line = mapping.context_line
     context = (LOOKUP.into,) if data.task == "set" else (LOOKUP.into, LOOKUP.x, SUM)
     reads = {name: value for name, value in zip(context, line.coefficients, strict=True) if value}
     place = Unit(reads, line.offset, {LOOKUP.x: 1})
     # values on the line are at least 2, so ReLU changes nothing; what the first part left behind is never negative
-    step = Step((place, *clear(LOOKUP.x, LOOKUP.into, *LOOKUP.words)))
+    step = Block((place, *clear(LOOKUP.x, LOOKUP.into, *LOOKUP.words)))
     chosen = plan(len(mapping.labels), line.value_bits, data.n_classes.bit_length(), MODEL_WIDTH)
     return (step, *memorise_points(mapping.labels, chosen, LOOKUP)), chosen
 

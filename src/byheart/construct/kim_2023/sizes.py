@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from byheart.construct.kim_2023.sort_rounds import MODEL_WIDTH, erasing_step
 from byheart.network.size import Size
-from byheart.program.blocks import tally_of_steps
 from byheart.program.construction import Statistics
 from byheart.program.distinct_tokens import line_table_tally
 from byheart.program.labelled_tokens import n_labelled
 from byheart.program.lookup import plan_lookup
 from byheart.program.lookup_size import expected_lookup_numbers, lookup_tally
-from byheart.program.weight_count import NOTHING, alike, block_parameters, block_width, size_from, total
+from byheart.program.weight_count import (
+    NOTHING,
+    alike,
+    block_parameters,
+    block_width,
+    size_from,
+    tally_of_steps,
+    total,
+)
 
 
 def size_of(statistics: Statistics) -> Size:

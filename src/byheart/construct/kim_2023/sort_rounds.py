@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from byheart.construct.kim_2023.string_ids import StringIds
 from byheart.network.exact.dyadic import Number, SparseMatrix
 from byheart.network.transformer.architecture import Attention, Head, Layer
-from byheart.program.blocks import Step, Unit, clear, emit
+from byheart.program.blocks import Block, Unit, clear
 from byheart.program.distinct_tokens import Words
+from byheart.program.emit import emit_layers
 from byheart.program.lookup import LookupRegisters
 from byheart.program.projection import Projection
 
@@ -23,7 +24,7 @@ def shift(words: Words, line: Projection) -> tuple[Layer, ...]:
     """Both copies of the token's place move by the offset, which E_in cannot add."""
     if words.embedding is not None:
         return ()
-    return emit((Step((Unit({}, 0, {}),), {LOOKUP.x: line.offset, LEFT: line.offset}),), REGISTERS)
+    return emit_layers((Block((Unit({}, 0, {}),), {LOOKUP.x: line.offset, LEFT: line.offset}),), REGISTERS)
 
 
 def sorting(strings: StringIds, place_bits: int, seq_len: int) -> Iterator[Layer]:
@@ -36,7 +37,7 @@ def sorting(strings: StringIds, place_bits: int, seq_len: int) -> Iterator[Layer
     def column(entries: Mapping[str, Number]) -> SparseMatrix:
         return SparseMatrix.of((MODEL_WIDTH, 1), {(channel[name], 0): v for name, v in entries.items()})
 
-    (erase,) = emit((erasing_step(1 << place_bits),), REGISTERS)
+    (erase,) = emit_layers((erasing_step(1 << place_bits),), REGISTERS)
     for weight, count_weight in zip(strings.place_weights, strings.count_weights, strict=True):
         # keys are the places left; the query is the token's own place, positive, so every token sees the
         # largest
@@ -52,13 +53,13 @@ def sorting(strings: StringIds, place_bits: int, seq_len: int) -> Iterator[Layer
         yield Attention((count,), "uniform")
 
 
-def erasing_step(above_all: int) -> Step:
+def erasing_step(above_all: int) -> Block:
     """Mark and erase the largest place M: z <= M, and places differ by at least 2.
 
     ReLU(z - M + 1) is [z = M]. ReLU(z - B·(M - z)) is z if z = M, and 0 otherwise, because B·2 exceeds every
     place. When all is erased, z = M = 0 marks every token, which the sorted counts expect.
     """
-    return Step(
+    return Block(
         (
             Unit({LEFT: 1, LARGEST: -1}, 1, {IS_LARGEST: 1}),
             Unit({LEFT: 1 + above_all, LARGEST: -above_all}, 0, {LEFT: -1}),
@@ -67,8 +68,8 @@ def erasing_step(above_all: int) -> Step:
     )
 
 
-def context_step(line: Projection) -> Step:
+def context_step(line: Projection) -> Block:
     """The context (string id, place) goes to its own number on the line."""
     reads = dict(zip((STRING_ID, LOOKUP.x), line.coefficients, strict=True))
     place = Unit({name: value for name, value in reads.items() if value}, line.offset, {LOOKUP.x: 1})
-    return Step((place, *clear(LOOKUP.x, STRING_ID, IS_LARGEST)))
+    return Block((place, *clear(LOOKUP.x, STRING_ID, IS_LARGEST)))

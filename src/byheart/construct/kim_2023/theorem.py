@@ -24,13 +24,13 @@ from byheart.data.dataset import Dataset
 from byheart.network.exact.dyadic import Number, SparseMatrix
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Layer, Transformer
-from byheart.program.blocks import emit
 from byheart.program.construction import Assumption, Construction, statistics_of
 from byheart.program.distinct_tokens import (
     Words,
     largest_spread,
     words_of,
 )
+from byheart.program.emit import emit_layers
 from byheart.program.labelled_tokens import Labelled, labelled_tokens
 from byheart.program.lookup import memorise_points, plan_lookup
 from byheart.program.lookup_size import (
@@ -83,7 +83,7 @@ def memorise_by_sorting(
     layers = (
         *shift(words, line),
         *sorting(strings, line.value_bits, seq_len),
-        *emit((context_step(context_line), *memorise_points(labels, plan, LOOKUP)), REGISTERS),
+        *emit_layers((context_step(context_line), *memorise_points(labels, plan, LOOKUP)), REGISTERS),
     )
     if progress is not None:
         progress(2, 2)

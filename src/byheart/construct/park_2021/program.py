@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from byheart.construct.park_2021.arrangement import Arrangement, Segment
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Program, Step, Unit
+from byheart.program.blocks import Block, Blocks, Unit
 
 PLACE, WORD, FIELD, ANSWER = "place", "word", "field", "answer"
 REGISTERS = (PLACE, WORD, FIELD, ANSWER)
@@ -29,41 +29,41 @@ def at_least(register: str, threshold: int, writes: Mapping[str, int]) -> tuple[
     )
 
 
-def fold_steps(mirrors: Sequence[int], offset: Number) -> Program:
+def fold_steps(mirrors: Sequence[int], offset: Number) -> Blocks:
     """x ← x + offset, then x ← x - 2·ReLU(x - μ/2) for every mirror μ."""
     steps = []
     for number, mirror in enumerate(mirrors):
         shift: Number = offset if number == 0 else 0
         assert isinstance(shift, (int, Fraction))
         unit = Unit({PLACE: 1}, shift - Fraction(mirror, 2), {PLACE: -2})
-        steps.append(Step((unit,), {PLACE: shift} if shift else {}))
+        steps.append(Block((unit,), {PLACE: shift} if shift else {}))
     if not steps:  # nothing to fold: an idle unit beside the offset
-        steps.append(Step((Unit({}, 0, {}),), {PLACE: offset}))
+        steps.append(Block((Unit({}, 0, {}),), {PLACE: offset}))
     return tuple(steps)
 
 
-def segment_steps(segments: Sequence[Segment], extent: int) -> Program:
+def segment_steps(segments: Sequence[Segment], extent: int) -> Blocks:
     """From x to x - start + target - extent < 0 in each segment, the highest first."""
     return tuple(
-        Step(at_least(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
+        Block(at_least(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
         for segment in reversed(segments)
     )
 
 
 def bucket_steps(
     starts: Sequence[int], words: Sequence[int], n_fields: int, extent: int, base: int
-) -> Program:
+) -> Blocks:
     """From place + base to (place - start) + base - n_fields, adding the bucket's word, the highest first.
 
     `base` is 0, or -extent after segments. Moved points are below `base`, the least threshold.
     """
     return tuple(
-        Step(at_least(PLACE, start + base, {PLACE: -start - n_fields, WORD: word}))
+        Block(at_least(PLACE, start + base, {PLACE: -start - n_fields, WORD: word}))
         for start, word in zip(reversed(starts), reversed(words), strict=True)
     )
 
 
-def extraction_steps(n_fields: int, field_bits: int, base: int) -> Program:
+def extraction_steps(n_fields: int, field_bits: int, base: int) -> Blocks:
     """Read the fields of the word from the top, and add the one whose number is in `place` to the answer.
 
     Assumes:    place = number + base - n_fields; word = Σ field_q · 2^(q·field bits).
@@ -82,15 +82,13 @@ def extraction_steps(n_fields: int, field_bits: int, base: int) -> Program:
             worth = 1 << (field_bits - 1 - bit)
             place_value = worth << (number * field_bits)
             units += at_least(WORD, place_value, {WORD: -place_value, FIELD: worth})
-            steps.append(Step(tuple(units), {FIELD: -gate} if bit == 0 else {}))
+            steps.append(Block(tuple(units), {FIELD: -gate} if bit == 0 else {}))
             units = []
-    steps.append(Step((Unit({FIELD: 1}, 0, {ANSWER: 1}),), {ANSWER: 1}))
+    steps.append(Block((Unit({FIELD: 1}, 0, {ANSWER: 1}),), {ANSWER: 1}))
     return tuple(steps)
 
 
-def lookup_program(
-    arrangement: Arrangement, words: Sequence[int], field_bits: int, offset: Number
-) -> Program:
+def lookup_program(arrangement: Arrangement, words: Sequence[int], field_bits: int, offset: Number) -> Blocks:
     """All phases, one after the other. The answer is the field's value plus one."""
     base = -arrangement.extent if arrangement.segments else 0
     return (

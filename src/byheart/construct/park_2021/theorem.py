@@ -33,8 +33,8 @@ from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
-from byheart.program.blocks import emit
 from byheart.program.construction import Construction, Statistics
+from byheart.program.emit import emit_layers
 from byheart.program.single_vectors import (
     TASKS,
     assumptions_on,
@@ -96,7 +96,7 @@ def memorise_without_keys(
         },
     )
     return Construction(
-        memory=memory_of(data, vectors, w_in, emit(program, REGISTERS), REGISTERS.index("answer")),
+        memory=memory_of(data, vectors, w_in, emit_layers(program, REGISTERS), REGISTERS.index("answer")),
         method=NAME,
         theorem="PLYS21, O(N^(2/3)) parameters, reconstructed in whole numbers",
         assumptions=assumptions_on(data, vectors),

@@ -18,8 +18,9 @@ from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
-from byheart.program.blocks import Step, Unit, emit
+from byheart.program.blocks import Block, Unit
 from byheart.program.construction import Construction, Statistics
+from byheart.program.emit import emit_layers
 from byheart.program.single_vectors import (
     TASKS,
     assumptions_on,
@@ -112,11 +113,11 @@ def memorise_by_interpolation(
         for knot in knots
     ]
     first, first_label = ordered[0]
-    step = Step(tuple(units) or (Unit({}, 0, {}),), {LINE: first_label - first + line.offset})
+    step = Block(tuple(units) or (Unit({}, 0, {}),), {LINE: first_label - first + line.offset})
     w_in = SparseMatrix.of((1, vectors.dim), {(0, axis): v for axis, v in enumerate(line.coefficients)})
     if progress is not None:
         progress(1, 1)
-    memory = memory_of(data, vectors, w_in, emit((step,), (LINE,)), 0)
+    memory = memory_of(data, vectors, w_in, emit_layers((step,), (LINE,)), 0)
     notes: dict[str, object] = {"distinct_samples": vectors.points.n_points, "line_bits": line.value_bits}
     if precision != "exact":
         memory, notes["mantissa_bits_needed"] = natively(NAME, memory, data, precision)
@@ -135,7 +136,7 @@ def memorise_by_interpolation(
                 "axes": tally(line.coefficients),
                 "bends": tally(knot.weight for knot in knots),
                 "biases": tally(unit.bias for unit in units),
-                "shift": tally(step.shifts.values()),
+                "shift": tally(step.adds.values()),
             },
         ),
     )

@@ -15,8 +15,9 @@ from byheart.data.dataset import Dataset
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.memory import Progress
 from byheart.network.size import Size
-from byheart.program.blocks import Step, Unit, emit
+from byheart.program.blocks import Block, Unit
 from byheart.program.construction import Construction, Statistics
+from byheart.program.emit import emit_layers
 from byheart.program.lookup import (
     LookupRegisters,
     memorise_points,
@@ -78,7 +79,7 @@ def memorise_vectors(
     if progress is not None:
         progress(1, 1)
     return Construction(
-        memory=memory_of(data, vectors, w_in, emit(program, REGISTERS), REGISTERS.index(LOOKUP.into)),
+        memory=memory_of(data, vectors, w_in, emit_layers(program, REGISTERS), REGISTERS.index(LOOKUP.into)),
         method=NAME,
         theorem="VYS22 Theorem 3.1, as KS25 Lemma C.1, repaired",
         assumptions=assumptions_on(data, vectors),
@@ -101,10 +102,10 @@ def memorise_vectors(
     )
 
 
-def _shifted(line: Projection) -> Step:
+def _shifted(line: Projection) -> Block:
     """x ← x + offset, which is at least 2 on the data: E_in is linear and cannot shift."""
     # the bias of the second layer does it; the one idle unit is there because a block has hidden units
-    return Step((Unit({}, 0, {}),), {LOOKUP.x: line.offset})
+    return Block((Unit({}, 0, {}),), {LOOKUP.x: line.offset})
 
 
 def theorem_size(vectors: LabelledVectors, n_classes: int) -> TheoremSize:

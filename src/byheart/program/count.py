@@ -1,0 +1,182 @@
+"""The size of a program, from the description that `emit` turns into a network, without building the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from byheart.network.exact.dyadic import Dyadic, Number
+from byheart.network.size import FLOAT_BITS, Size
+from byheart.network.transformer.architecture import Precision, SumPool
+from byheart.program.blocks import (
+    Block,
+    Column,
+    Form,
+    Numbers,
+    Program,
+    Progression,
+    RegisterAttention,
+    Repeat,
+    Repeated,
+    Step,
+    TokenTable,
+)
+
+
+@dataclass(frozen=True)
+class WeightCount:
+    """Numbers that are not zero: how many, their bits in all, and the bits of the longest (KS25 section 3.3)."""
+
+    count: int = 0
+    bits: int = 0
+    longest: int = 0
+
+    def __add__(self, other: WeightCount) -> WeightCount:
+        """Both together."""
+        return WeightCount(self.count + other.count, self.bits + other.bits, max(self.longest, other.longest))
+
+    def times(self, n_copies: int) -> WeightCount:
+        """Each number so many times over."""
+        return WeightCount(n_copies * self.count, n_copies * self.bits, self.longest if n_copies else 0)
+
+
+NO_WEIGHTS = WeightCount()
+
+
+@dataclass(frozen=True)
+class StepCount:
+    """What some steps add to a network: entries of matrices, weights that are not zero, layers, and the widest layer."""
+
+    dense: int = 0
+    weights: WeightCount = NO_WEIGHTS
+    depth: int = 0
+    width: int = 0
+
+    def __add__(self, other: StepCount) -> StepCount:
+        """One after the other."""
+        return StepCount(
+            self.dense + other.dense,
+            self.weights + other.weights,
+            self.depth + other.depth,
+            max(self.width, other.width),
+        )
+
+    def times(self, n_copies: int) -> StepCount:
+        """The same steps so many times over."""
+        width = self.width if n_copies else 0
+        return StepCount(n_copies * self.dense, self.weights.times(n_copies), n_copies * self.depth, width)
+
+
+def count(program: Program, precision: Precision = "exact") -> Size:
+    """The size of the network that `emit` makes of `program`."""
+    steps = count_steps(program.steps, program.model_width, precision)
+    dim = max(_length(numbers) for numbers in program.inputs.values())
+    columns = [*program.inputs.values(), *_columns(program.table)]
+    if program.extra is not None:
+        columns.append(program.extra)
+    weights = steps.weights + _total(count_numbers(column, precision) for column in columns)
+    weights += WeightCount(1, 1, 1)  # E_out copies one register
+    n_outside = (dim + 1) * program.model_width + sum(map(_length, _columns(program.table)))
+    n_outside += 0 if program.extra is None else dim
+    n_dense, width = n_outside + steps.dense, max(program.model_width, steps.width)
+    if precision == "exact":
+        return Size(n_dense, weights.count, steps.depth, width, weights.longest, weights.bits)
+    word = FLOAT_BITS[precision]
+    return Size(n_dense, weights.count, steps.depth, width, word, word * n_dense)
+
+
+def count_steps(steps: Iterable[Step], model_width: int, precision: Precision = "exact") -> StepCount:
+    """What some steps add to a network whose residual stream is `model_width` wide."""
+    return sum((_count_step(step, model_width, precision) for step in steps), StepCount())
+
+
+def _count_step(step: Step, model_width: int, precision: Precision) -> StepCount:
+    if isinstance(step, Repeat):
+        return (
+            count_steps(step.steps, model_width, precision).times(step.times) if step.times else StepCount()
+        )
+    if isinstance(step, SumPool):
+        return StepCount()
+    if isinstance(step, RegisterAttention):
+        forms = list(_head_forms(step))
+        n_channels = sum(len(head.values) for head in step.heads)
+        weights = count_numbers([value for form in forms for value in form.values()], precision)
+        return StepCount(len(forms) * model_width, weights, 1, n_channels)
+    n_dense = 2 * model_width * step.n_units + step.n_units + model_width
+    weights = count_numbers(list(step.adds.values()), precision)
+    if isinstance(step, Block):
+        weights += count_numbers(list(_unit_numbers(step)), precision)
+    else:
+        columns = (*step.reads.values(), step.biases, *step.writes.values())
+        weights += _total(_count_column(column, step.n_units, precision) for column in columns)
+    return StepCount(n_dense, weights, 1, step.n_units)
+
+
+def _unit_numbers(block: Block) -> Iterator[Number]:
+    for unit in block.units:
+        yield from unit.reads.values()
+        yield unit.bias
+        yield from unit.writes.values()
+
+
+def _head_forms(step: RegisterAttention) -> Iterator[Form]:
+    for head in step.heads:
+        for forms in (head.values, head.outputs, head.keys or (), head.queries or ()):
+            yield from forms
+
+
+def _count_column(column: Column, n_units: int, precision: Precision) -> WeightCount:
+    if isinstance(column, np.ndarray):
+        return count_numbers(column, precision)
+    return count_numbers([column], precision).times(n_units)
+
+
+def _columns(table: TokenTable | None) -> list[Numbers]:
+    return [] if table is None else [*table.tokens, *(table.positions or ())]
+
+
+def _length(numbers: Numbers) -> int:
+    return numbers.length if isinstance(numbers, (Progression, Repeated)) else len(numbers)
+
+
+def count_numbers(numbers: Numbers, precision: Precision = "exact") -> WeightCount:
+    """Count numbers that are not zero, and their bits where weights are stored by their bits."""
+    if isinstance(numbers, Progression):
+        return count_progression(numbers)
+    if isinstance(numbers, Repeated):
+        return count_numbers([numbers.number], precision).times(numbers.times)
+    if precision == "exact":
+        bits = [exact.bits for exact in map(Dyadic.of, _plain(numbers)) if exact.mantissa]
+        return WeightCount(len(bits), sum(bits), max(bits, default=0))
+    if isinstance(numbers, np.ndarray) and numbers.dtype != object:
+        return WeightCount(int(np.count_nonzero(numbers)))
+    return WeightCount(sum(not _is_zero(number) for number in numbers))
+
+
+def _plain(numbers: Iterable[Number]) -> Iterable[Number]:
+    return numbers.ravel().tolist() if isinstance(numbers, np.ndarray) else numbers
+
+
+def _is_zero(number: Number) -> bool:
+    return number.mantissa == 0 if isinstance(number, Dyadic) else number == 0
+
+
+def count_progression(numbers: Progression) -> WeightCount:
+    """Whole numbers that ascend from 0 or above, without listing them.
+
+    A number x has Σ_b [x >= 2^b] bits, so all together have Σ_b #{x >= 2^b}.
+    """
+    first, difference, length = numbers.first, numbers.difference, numbers.length
+    if length < 1:
+        return NO_WEIGHTS
+    if first == 0:
+        return count_progression(Progression(difference, difference, length - 1))
+    last = first + difference * (length - 1)
+    below = (max(0, -(-((1 << b) - first) // difference)) for b in range(last.bit_length()))
+    return WeightCount(length, sum(length - n_below for n_below in below), last.bit_length())
+
+
+def _total(parts: Iterable[WeightCount]) -> WeightCount:
+    return sum(parts, NO_WEIGHTS)
