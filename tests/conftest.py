@@ -18,7 +18,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Every call into these packages has its array shapes and types checked. byheart.network.exact.limbs holds numba
 # kernels, which a wrapper would keep from compiling, so byheart.network is left out.
-CHECKED_PACKAGES = ["byheart.data", "byheart.construct", "byheart.bounds", "byheart.verify"]
+CHECKED_PACKAGES = [
+    "byheart.data",
+    "byheart.program",
+    "byheart.construct",
+    "byheart.bounds",
+    "byheart.verify",
+]
 
 _too_early = [name for name in sys.modules if name.startswith(tuple(CHECKED_PACKAGES))]
 assert not _too_early, f"imported before the shape checks were in place: {_too_early}"

@@ -17,7 +17,7 @@ PACKAGE = Path(byheart.__file__).parent
 # A part may import from the lines above its own. Parts on one line may import one another in one direction.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("theorems",),
+    ("theorems", "reader"),
     ("data", "network"),
     ("program", "bounds"),
     ("construct",),
@@ -28,10 +28,23 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__",),
     ("web", "cli", "__main__"),
 )
+MODULES = {
+    "errors",
+    "theorems",
+    "reader",
+    "model",
+    "pipeline",
+    "compare",
+    "__init__",
+    "__main__",
+}  # the rest are folders
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 
 # Whatever their lines: the verifier judges the constructions, so it shares no code with them.
 FORBIDDEN = {("verify", "construct"), ("verify", "program")}
+
+# What every room of construct may import besides itself; a second room is not among it.
+SHARED_BY_ROOMS = {"registry"}
 
 HEAVY = ("torch", "numba", "matplotlib", "scipy", "click", "rich")
 IMPORT_SECONDS = 1.0
@@ -68,19 +81,35 @@ def part_of(dotted: str, package: Path) -> str | None:
     return "__init__"  # a name that byheart itself exports
 
 
-def imports_between_parts(package: Path) -> Iterator[tuple[str, str, str]]:
-    """Every (importing part, imported part, file:line) that crosses a border between parts."""
+def imports_of(package: Path, root: str = "byheart") -> Iterator[tuple[Path, str, int]]:
+    """Every (importing file, dotted name, line) of the package whose dotted name is `root`."""
     for file in sorted(package.rglob("*.py")):
         relative = file.relative_to(package)
-        importer = relative.parts[0].removesuffix(".py")
         is_package = file.name == "__init__.py"
-        dotted = ".".join(["byheart", *relative.with_suffix("").parts])
+        dotted = ".".join([root, *relative.with_suffix("").parts])
         module = dotted.removesuffix(".__init__") if is_package else dotted
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
         for name, line in imported_modules(tree, module, is_package):
-            imported = part_of(name, package)
-            if imported is not None and imported != importer:
-                yield importer, imported, f"{relative.as_posix()}:{line}"
+            yield relative, name, line
+
+
+def imports_between_parts(package: Path) -> Iterator[tuple[str, str, str]]:
+    """Every (importing part, imported part, file:line) that crosses a border between parts."""
+    for file, name, line in imports_of(package):
+        importer, imported = file.parts[0].removesuffix(".py"), part_of(name, package)
+        if imported is not None and imported != importer:
+            yield importer, imported, f"{file.as_posix()}:{line}"
+
+
+def imports_between_rooms(package: Path) -> list[str]:
+    """Each import of one room of construct by another, in words."""
+    found = []
+    for file, name, line in imports_of(package / "construct", "byheart.construct"):
+        below = name.removeprefix("byheart.construct.") if name.startswith("byheart.construct.") else ""
+        importer, imported = file.parts[0].removesuffix(".py"), below.split(".")[0]
+        if len(file.parts) > 1 and imported not in {"", importer, *SHARED_BY_ROOMS}:
+            found.append(f"construct/{file.as_posix()}:{line}: {importer} imports {imported}")
+    return found
 
 
 def wrong_imports(package: Path) -> list[str]:
@@ -101,6 +130,55 @@ def wrong_imports(package: Path) -> list[str]:
 
 def test_imports_run_downwards() -> None:
     assert wrong_imports(PACKAGE) == []
+
+
+BEING_MENDED = {
+    "dana_2024 imports madden_2024",
+    "mahdavi_2023 imports dana_2024",
+    "attention_as_mlp imports dana_2024",
+}
+
+
+def test_no_room_of_construct_imports_another() -> None:
+    found = [line for line in imports_between_rooms(PACKAGE) if line.split(": ")[1] not in BEING_MENDED]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from byheart.construct.park_2021 import program",
+        "from byheart.construct import park_2021",
+        "from ..park_2021.program import Park",
+        "from .. import park_2021",
+        'from importlib import import_module\nimport_module("byheart.construct.park_2021")',
+    ],
+)
+def test_a_room_that_imports_another_is_found(tmp_path: Path, source: str) -> None:
+    package = copy_of_the_tree(tmp_path)
+    for room in ("kim_2023", "park_2021"):
+        (package / "construct" / room).mkdir()
+    (package / "construct" / "registry.py").write_text(source)  # the registry knows every room
+    (package / "construct" / "park_2021" / "program.py").write_text(
+        "from byheart.construct.registry import Method\nfrom . import theorem\nfrom byheart.program import lookup"
+    )
+    assert imports_between_rooms(package) == []
+    (package / "construct" / "kim_2023" / "theorem.py").write_text(source)
+    (line,) = imports_between_rooms(package)
+    assert line.startswith("construct/kim_2023/theorem.py:")
+    assert line.endswith(": kim_2023 imports park_2021")
+
+
+@pytest.mark.parametrize("lower", [part for parts in LAYERS for part in parts])
+def test_an_import_of_anything_above_is_found(tmp_path: Path, lower: str) -> None:
+    package = copy_of_the_tree(tmp_path)
+    above = [part for part in RANK if RANK[part] > RANK[lower]]
+    file = package / lower / "a.py" if (package / lower).is_dir() else package / f"{lower}.py"
+    file.write_text(
+        "\n".join("import byheart" if part == "__init__" else f"import byheart.{part}" for part in above)
+    )
+    complaints = [complaint.split(": ")[1] for complaint in wrong_imports(package)]
+    assert complaints == [f"{lower} imports {part}" for part in above]
 
 
 @pytest.mark.parametrize(
@@ -156,11 +234,12 @@ def copy_of_the_tree(tmp_path: Path) -> Path:
     """The parts of byheart as empty packages and modules."""
     package = tmp_path / "byheart"
     package.mkdir()
-    for part in ("data", "network", "construct", "bounds", "verify", "export", "measure", "cli"):
-        (package / part).mkdir()
-        (package / part / "__init__.py").touch()
-    for part in ("errors", "theorems", "pipeline", "__init__"):
-        (package / f"{part}.py").touch()
+    for part in RANK:
+        if part in MODULES:
+            (package / f"{part}.py").touch()
+        else:
+            (package / part).mkdir()
+            (package / part / "__init__.py").touch()
     return package
 
 
