@@ -6,7 +6,10 @@ knows the exit status the command line answers with (see `ExitStatus`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
+from importlib.util import find_spec
 
 
 class ExitStatus(IntEnum):
@@ -49,6 +52,18 @@ class MissingExtra(UsageError):
             extra=extra,
             purpose=purpose,
         )
+
+
+def require_extra(package: str, extra: str, purpose: str) -> None:
+    """Raise MissingExtra unless `package` is installed: asked before work starts that would need it at the end."""
+    if find_spec(package) is None:
+        raise MissingExtra(package, extra, purpose)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The known name most like `name`, as a question to end a message with; empty if none is like it."""
+    near = get_close_matches(name, list(known), n=1)
+    return f" Did you mean `{near[0]}`?" if near else ""
 
 
 class DataError(ByheartError):

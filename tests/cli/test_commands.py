@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -184,10 +185,57 @@ def test_predict_reads_standard_input(
 
 @pytest.mark.parametrize("arguments", [(), ("text", "--data", "x.npz")])
 def test_predict_wants_either_texts_or_data(
-    byheart: Byheart, folder: Path, arguments: tuple[str, ...]
+    byheart: Byheart, folder: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     done = byheart("predict", folder, *arguments)
     assert (done.status, "but not both" in done.err) == (2, True)
+
+
+def test_a_table_is_answered_with_its_columns_kept(byheart: Byheart, folder: Path, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.csv"
+    questions.write_text("id,key\n7,capital of Peru\n8,capital of Atlantis\n", encoding="utf-8")
+    done = byheart("predict", folder, "--data", questions, "-o", tmp_path / "answers.csv")
+    assert done.out == f"{tmp_path / 'answers.csv'}: 2 rows, 1 answered, 1 unknown\n"
+    answered = (tmp_path / "answers.csv").read_text(encoding="utf-8")
+    assert answered == "id,key,answer\n7,capital of Peru,Lima\n8,capital of Atlantis,\n"
+    assert byheart("predict", folder, "--data", questions, "-o", tmp_path / "a.jsonl").status == 0
+    assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[1]) == {
+        "id": "8",
+        "key": "capital of Atlantis",
+        "answer": None,
+    }
+    assert byheart("predict", folder, "--data", questions).out == "Lima\nunknown\n"
+    (tmp_path / "lines.txt").write_text("capital of Peru\n", encoding="utf-8")
+    assert byheart("predict", folder, "--data", tmp_path / "lines.txt").out == "Lima\n"
+    again = byheart("predict", folder, "--data", tmp_path / "answers.csv", "-o", tmp_path / "b.csv")
+    assert (again.status, "column `answer` already" in again.err) == (2, True)
+    wrong = byheart("predict", folder, "--data", questions, "--input", "keys")
+    assert (wrong.status, "its columns are 'id', 'key'. Did you mean `key`?" in wrong.err) == (2, True)
+    assert byheart("predict", folder, "--data", questions, "-o", tmp_path / "a.xlsx").status == 2
+
+
+def test_questions_as_json_lines(byheart: Byheart, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+
+    given('"capital of Peru"\n{"key": "nowhere", "id": 3}\n')
+    lines = byheart("predict", folder, "--jsonl").out.splitlines()
+    assert [json.loads(line)["answer"] for line in lines] == ["Lima", None]
+    assert json.loads(lines[1])["id"] == 3
+    given('{"question": "capital of Peru"}\n')
+    wrong = byheart("predict", folder, "--jsonl")
+    assert (wrong.status, "line 1: no question in `key`" in wrong.err) == (4, True)
+    given("not json\n")
+    assert byheart("predict", folder, "--jsonl").status == 4
+
+
+def test_a_label_cannot_steer_the_terminal(byheart: Byheart, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", {"a": "\x1b[2Jgone", "b": "\u202eback", "c": "naïve"})
+    assert byheart("compile", table, "-o", tmp_path / "m", "--method", METHOD).status == 0
+    assert byheart("predict", tmp_path / "m", "a", "b", "c").out == "\\x1b[2Jgone\n\\u202eback\nnaïve\n"
+    assert byheart("predict", tmp_path / "m", "a", "--json").document["answers"][0]["answer"] == "\x1b[2Jgone"
+    assert "\x1b" not in byheart("inspect", tmp_path / "m").out
 
 
 def test_a_text_that_looks_like_an_option(byheart: Byheart, folder: Path) -> None:
@@ -272,7 +320,7 @@ def test_bounds_of_a_file_of_sizes_and_of_an_architecture(
         (("--samples", "5", "--data", "x.csv"), "give one of"),
         (("--vocab", "5"), "--samples N is missing"),
         (("--samples", "5"), "give exactly one of them"),
-        (("--samples", "none"), "'none' is not a valid integer"),
+        (("--samples", "none"), "'none' is not a whole number from 1 to 1e30"),
         (("--config", "nowhere.json"), "does not exist"),
     ],
 )
@@ -342,6 +390,36 @@ def test_every_command_explains_itself(byheart: Byheart, name: str) -> None:
         assert "--debug" in done.out
     command: Any = group.get_command(None, name)  # type: ignore[arg-type]
     assert command.help
+
+
+def test_methods(byheart: Byheart) -> None:
+    from byheart.construct.registry import names
+
+    every = byheart("methods", "--json").document["methods"]
+    assert [method["name"] for method in every] == list(names())
+    shown = byheart("methods", "--task", "distribution", "--precision", "float32").out
+    assert "madden-2024" in shown
+    assert "kim-2023" not in shown
+
+
+def test_the_module_is_the_command() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "byheart", "version", "--json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(answer.stdout)["versions"]["byheart"]
+
+
+@pytest.mark.parametrize(("given", "meant"), [("predcit", "predict"), ("method", "methods")])
+def test_a_command_that_is_nearly_right(byheart: Byheart, given: str, meant: str) -> None:
+    done = byheart(given)
+    assert done.status == 2
+    assert f"there is no command '{given}'. Did you mean `{meant}`?" in done.err
+
+
+@pytest.mark.parametrize("written", ["1e3", "1,000", "1_000", "1000"])
+def test_numbers_may_be_written_as_people_do(byheart: Byheart, written: str) -> None:
+    sizes = ("--samples", written, "--seq-len", "1e1", "--vocab", "1e2", "--json")
+    assert byheart("bounds", *sizes).document["problem"]["n_samples"] == 1000
 
 
 def test_version(byheart: Byheart) -> None:

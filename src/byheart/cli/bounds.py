@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import output_options, reading_choices, reading_options
 from byheart.cli.output import count, echo_json, one_line, show_pairs, show_table
 from byheart.errors import MalformedFile, UsageError
@@ -23,11 +24,11 @@ CAPACITIES = ("contexts", "facts", "samples")  # an upper bound on what fits, no
 
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), metavar="DATA", help="Data file to measure.")
-@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Number of sequences.")
-@click.option("--seq-len", type=click.IntRange(min=1), metavar="n", help="Tokens of a sequence (default: 1).")
-@click.option("--classes", type=click.IntRange(min=1), metavar="C", help="Number of labels (default: 2).")
-@click.option("--vocab", type=click.IntRange(min=1), metavar="V", help="Number of token ids.")
-@click.option("--dim", type=click.IntRange(min=1), metavar="d", help="Dimension of tokens that are vectors.")
+@click.option("--samples", type=WholeNumber(), metavar="N", help="Number of sequences.")
+@click.option("--seq-len", type=WholeNumber(), metavar="n", help="Tokens of a sequence (default: 1).")
+@click.option("--classes", type=WholeNumber(), metavar="C", help="Number of labels (default: 2).")
+@click.option("--vocab", type=WholeNumber(), metavar="V", help="Number of token ids.")
+@click.option("--dim", type=WholeNumber(), metavar="d", help="Dimension of tokens that are vectors.")
 @click.option("--radius", type=float, metavar="r", help="Largest norm of a token.")
 @click.option("--separation", type=float, metavar="δ", help="Smallest distance of two tokens.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import PRECISIONS, data_argument, output_options, reading_choices, reading_options
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.progress import Report, watched
@@ -30,7 +31,7 @@ FIGURE_SECONDS = 5.0
 @click.option(
     "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: what each offers first)."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=WholeNumber(0), default=0, show_default=True)
 @click.option(
     "--figure",
     metavar="FILE",

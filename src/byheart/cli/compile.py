@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import (
     PRECISIONS,
     data_argument,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: the method's own)."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=WholeNumber(0), default=0, show_default=True)
 @click.option(
     "--set",
     "settings",
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--reject-bits",
-    type=click.IntRange(0, 32),
+    type=WholeNumber(0, 32),
     metavar="F",
     help="Answer unknown inputs with a label only once in 2^F (retrieval; the same as --set reject_bits=F).",
 )

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from byheart.cli.output import count, echo_json, show_pairs, show_table
+from byheart.cli.output import count, echo_json, printable, show_pairs, show_table
+from byheart.cli.predict import format_answer
 from byheart.errors import UsageError
 
 MOST_SHARING = 10
@@ -59,7 +60,7 @@ def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) 
             }
         )
         return
-    click.echo(f"{fact}: {answer}\n")
+    click.echo(f"{printable(fact)}: {format_answer(answer)}\n")
     show_table(
         ("layer", "matrix", "row", "column"),
         [(str(cell.layer), cell.matrix, str(cell.row), str(cell.column)) for cell in cells],

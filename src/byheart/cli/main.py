@@ -10,10 +10,12 @@ from importlib import import_module
 
 import click
 
+from byheart.cli.interrupt import interruptible
 from byheart.cli.output import echo_error
-from byheart.errors import ByheartError, ExitStatus, UsageError
+from byheart.errors import ByheartError, ExitStatus, UsageError, did_you_mean
 
 INTERRUPTED = 130  # what shells call a program that ended by Ctrl-C
+STOPPED = "interrupted; nothing half-written was left behind."
 READER_LEFT = 141  # and one that wrote to a closed pipe
 
 COMMANDS = {
@@ -29,24 +31,33 @@ COMMANDS = {
     "runs": "List, filter, export and compare the runs of a store.",
     "reproduce": "Make a figure of the papers from fresh runs, with a verdict.",
     "report": "Gather stored figures into one page.",
+    "methods": "List the constructions: what each takes and where it comes from.",
     "theorems": "List every statement of the papers with its functions and tests.",
+    "version": "Show the versions of byheart and of what it runs on.",
 }
+STOPS_BY_ITSELF = ("measure", "reproduce")  # they end the run at hand first, and say how to go on
 
 
 class LazyGroup(click.Group):
     """Commands whose modules are imported when they run, so that `byheart --help` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order a newcomer meets them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of the command."""
         if cmd_name not in COMMANDS:
             return None
         command = import_module(f"byheart.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, or an error that names the one most like it."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            ctx.fail(f"there is no command {args[0]!r}.{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -55,14 +66,14 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, invoke_without_command=True, epilog="Exit status: 0 it holds; 1 crash; 2 wrong "
-             "usage; 3 checked and false; 4 data outside the assumptions; 5 stopped early.")  # fmt: skip
+             "usage; 3 checked and false; 4 data outside the assumptions; 5 stopped early; 130 interrupted by Ctrl-C.")  # fmt: skip
 @click.version_option(package_name="byheart")
 @click.pass_context
 def group(ctx: click.Context) -> None:
     """Compile a data set into the weights of a Transformer that provably memorises it.
 
     Results go to standard output, progress to standard error. With --json a command prints one document and
-    nothing else. With --debug a failure shows where it happened.
+    nothing else, with -q no progress is shown, and with --debug a failure shows where it happened.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -77,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return int(status or ExitStatus.HOLDS)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        echo_error("Stopped", "interrupted; nothing half-written was left behind.", {}, as_json)
+        echo_error("Stopped", STOPPED, {}, as_json)
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # The reader of our output, such as `head`, has seen enough. Click makes SystemExit of that, and of nothing else
@@ -123,8 +134,18 @@ def as_byheart_error(error: Exception) -> ByheartError | None:
 
 
 def main() -> None:
-    """Entry point of the `byheart` command."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without Unicode shows escapes instead of failing
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in STOPS_BY_ITSELF:
+        sys.exit(run(arguments))
+    with interruptible(_end_now):
+        status = run(arguments)
+    sys.exit(status)
+
+
+def _end_now() -> None:
+    """End the process while compiled code still runs: nothing can be raised there."""
+    os.write(2, f"Stopped: {STOPPED}\n".encode())
+    os._exit(INTERRUPTED)

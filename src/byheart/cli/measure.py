@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import output_options
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
 from byheart.errors import ByheartError, ExitStatus
@@ -43,9 +44,7 @@ class Interrupted(ByheartError):
     show_default=True,
     help="How steps are made; graph is for GPUs.",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes to train with."
-)
+@click.option("--workers", type=WholeNumber(), default=1, show_default=True, help="Processes to train with.")
 @click.option("--cluster", metavar="ADDRESS", help="Train on the Ray cluster there; `local` starts one here.")
 @click.option("--dry-run", is_flag=True, help="Show runs, memory and time, and train nothing.")
 @output_options

@@ -19,13 +19,21 @@ model_argument = click.argument("folder", metavar="DIR", type=click.Path(path_ty
 
 
 def output_options(command: Command) -> Command:
-    """--json and --debug. The second is read where exceptions are caught, so commands never see it."""
+    """--json, -q and --debug. The last is read where exceptions are caught, so commands never see it."""
+    command = click.option(
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=remember_quiet, help="Show no progress."
+    )(command)
     command = click.option(
         "--debug", is_flag=True, expose_value=False, help="Show where a failure happened."
     )(command)
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")(
         command
     )
+
+
+def remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
+    """Keep -q where `byheart.cli.progress` looks for it."""
+    ctx.meta["byheart.quiet"] = is_quiet
 
 
 def column_options(command: Command) -> Command:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from fractions import Fraction
 from typing import Any
+from unicodedata import category
 
 import click
 
@@ -23,7 +24,7 @@ def echo_json(document: Mapping[str, Any]) -> None:
 
 def echo_error(name: str, message: str, facts: Mapping[str, Any], as_json: bool) -> None:
     """Say what went wrong on standard error and, if asked for, as a JSON document on standard output."""
-    click.echo(f"{name}: {message}", err=True)
+    click.echo(printable(f"{name}: {message}", keep="\n\t"), err=True)
     if as_json:
         echo_json({"error": name, "message": message, "facts": dict(facts)})
 
@@ -87,7 +88,23 @@ def _text(value: str) -> Any:
     """Plain text: brackets in a user's label are not markup."""
     from rich.text import Text
 
-    return Text(value)
+    return Text(printable(value, keep="\n\t"))
+
+
+def printable(text: str, keep: str = "\t") -> str:
+    """The text with control and direction characters written as escapes, so that a label cannot steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character in keep or category(character) not in ("Cc", "Cf", "Zl", "Zp")
+        else _escaped(character)
+        for character in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def _show(renderable: Any) -> None:

@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
 
 import click
 
+from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import output_options
 from byheart.cli.output import count, echo_json, one_line, show_pairs, show_table
 
 KINDS = {"compiled": "built", "theorem": "promised", "trained": "trained", "floor": "floor"}
 
 
-class WholeNumber(click.ParamType[int]):
-    """A whole number, also written 1e9 or 1,000,000."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, or a usage error that repeats what was given."""
-        try:
-            number = Decimal(str(value).replace(",", "").replace("_", ""))
-        except InvalidOperation:
-            number = Decimal("NaN")
-        if (
-            not number.is_finite()
-            or number.adjusted() > 30
-            or number != number.to_integral_value()
-            or number < 1
-        ):
-            self.fail(f"{value!r} is not a whole number from 1 to 1e30.", param, ctx)
-        return int(number)
-
-
 @click.command()
 @click.option("--facts", type=WholeNumber(), required=True, metavar="N", help="How many facts, such as 1e9.")
 @click.option(
     "--value-bits",
-    type=click.IntRange(1, 64),
+    type=WholeNumber(1, 64),
     default=10,
     show_default=True,
     help="Bits of information a fact.",
 )
-@click.option(
-    "--vocab", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of token ids."
-)
-@click.option("--seq-len", type=click.IntRange(min=1), default=8, show_default=True, help="Tokens of a fact.")
+@click.option("--vocab", type=WholeNumber(), default=1000, show_default=True, help="Number of token ids.")
+@click.option("--seq-len", type=WholeNumber(), default=8, show_default=True, help="Tokens of a fact.")
 @click.option(
     "--figure",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -2,67 +2,134 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
+from byheart.cli.batch import output_kind, read_rows, write_answers
 from byheart.cli.options import model_argument, output_options
-from byheart.cli.output import echo_json
+from byheart.cli.output import echo_json, printable
 from byheart.errors import MalformedFile, UsageError
 
 if TYPE_CHECKING:
     from byheart.model import Answer, Model
 
 UNKNOWN = "unknown"
+ANSWER = "answer"
 
 
 @click.command()
 @model_argument
-@click.argument("texts", metavar="TEXT...", nargs=-1)
+@click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @click.option(
-    "--data", metavar="FILE", type=click.Path(path_type=Path), help="NPZ file whose array `inputs` to ask."
+    "--data",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Ask every row of a table, every line of a .txt, or the array `inputs` of an NPZ file.",
+)
+@click.option(
+    "--input", metavar="COLUMN", help="Column of questions in --data (default: as compiled, or key)."
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="With --data: write its rows and a column `answer` to FILE (.csv, .tsv or .jsonl).",
+)
+@click.option(
+    "--jsonl", is_flag=True, help="Standard input and output are JSON lines: a text or an object each."
 )
 @output_options
-def command(folder: Path, texts: tuple[str, ...], data: Path | None, as_json: bool) -> None:
+def command(
+    folder: Path,
+    texts: tuple[str, ...],
+    data: Path | None,
+    input: str | None,
+    output: Path | None,
+    jsonl: bool,
+    as_json: bool,
+) -> None:
     """Ask the model in DIR and print one answer a line, "unknown" where it has none.
 
-    TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. A single - reads texts
-    from standard input, one a line. Vectors and many ids are read from an NPZ file with --data.
+    TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. Without TEXT, or with
+    a single -, questions are read from standard input, one a line. Many are read from a file with --data.
     """
     from byheart.pipeline import load
 
-    if bool(texts) == (data is not None):
+    from_input = data is None and (texts == ("-",) or (not texts and (jsonl or not sys.stdin.isatty())))
+    if bool(texts) == (data is not None) and not from_input:
         raise UsageError("give texts to ask (or - for standard input), or --data FILE, but not both.")
+    if data is None and (output is not None or input is not None) and not jsonl:
+        raise UsageError("--output and --input go with --data FILE.")
+    if jsonl and not from_input:
+        raise UsageError("--jsonl is for questions on standard input; --data reads a .jsonl file as it is.")
+    if output is not None:
+        output_kind(output)
     model = load(folder)
-    asked: Any
-    questions: Any
+    column = input or (model.record.get("reading") or {}).get("input") or "key"
     if data is not None:
-        from byheart.data.npz import read_npz
-
-        questions = asked = read_npz(data, ("inputs",))["inputs"]
+        rows, column = read_rows(data, column)
+    elif from_input:
+        rows = _json_rows(column) if jsonl else [{column: line} for line in _lines()]
     else:
-        asked = _lines() if texts == ("-",) else list(texts)
-        questions = asked if model.memory.tokenizer is not None else [_ids(text, model) for text in asked]
-    answers = model.predict(questions)
-    if as_json:
-        echo_json(
-            {
-                "answers": [
-                    {"input": question, "answer": answer}
-                    for question, answer in zip(asked, answers, strict=True)
-                ]
-            }
+        rows = [{column: text} for text in texts]
+    if output is not None and any(ANSWER in row for row in rows):
+        raise UsageError(f"{data} has a column `{ANSWER}` already; rename it first.", path=str(data))
+    asked = [row[column] for row in rows]
+    answers = model.predict(_questions(asked, model))
+    if output is not None:
+        write_answers(output, rows, answers, ANSWER)
+        n_known = sum(answer is not None for answer in answers)
+        click.echo(
+            f"{output}: {len(answers):,} rows, {n_known:,} answered, {len(answers) - n_known:,} unknown"
         )
-        return
-    for answer in answers:
-        click.echo(_spoken(answer))
+    elif jsonl:
+        for row, answer in zip(rows, answers, strict=True):
+            click.echo(json.dumps({**row, ANSWER: answer}, ensure_ascii=False))
+    elif as_json:
+        pairs = zip(asked, answers, strict=True)
+        echo_json({"answers": [{"input": question, "answer": answer} for question, answer in pairs]})
+    else:
+        for answer in answers:
+            click.echo(format_answer(answer))
 
 
-def _spoken(answer: Answer) -> str:
+def format_answer(answer: Answer) -> str:
     if isinstance(answer, list):
-        return " ".join(_spoken(one) for one in answer)
-    return UNKNOWN if answer is None else answer
+        return " ".join(format_answer(one) for one in answer)
+    return UNKNOWN if answer is None else printable(answer)
+
+
+def _questions(asked: list[Any], model: Model) -> Any:
+    """What `predict` takes: texts, lists of ids, or one array of vectors."""
+    if asked and isinstance(asked[0], np.ndarray):
+        return np.stack(asked)
+    if model.memory.tokenizer is not None:
+        return [one if isinstance(one, list) else str(one) for one in asked]
+    return [one if isinstance(one, list) else _ids(str(one), model) for one in asked]
+
+
+def _json_rows(column: str) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(_lines(), start=1):
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            raise MalformedFile(f"standard input, line {number}: not JSON.", line=number) from None
+        row = found if isinstance(found, dict) else {column: found}
+        if not isinstance(row.get(column), str | list):
+            raise MalformedFile(
+                f"standard input, line {number}: no question in `{column}`.\n"
+                f'  Write "a text" or {{"{column}": "a text"}}, or name the field with --input.',
+                line=number,
+            )
+        rows.append(row)
+    return rows
 
 
 def _lines() -> list[str]:

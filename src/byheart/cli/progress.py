@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+import click
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -23,6 +25,10 @@ Report = Callable[[str, int, int], None]
 @contextmanager
 def watched(stream: TextIO | None = None) -> Iterator[Report]:
     """A function to call with (stage, work done, work in all), for as long as the block lasts."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get("byheart.quiet"):
+        yield lambda stage, done, total: None
+        return
     stream = sys.stderr if stream is None else stream
     watcher = _Bars(stream) if stream.isatty() else _Lines(stream)
     try:

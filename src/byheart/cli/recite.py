@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import model_argument, output_options
-from byheart.cli.output import echo_json
+from byheart.cli.output import echo_json, printable
+from byheart.errors import UsageError
+
+if TYPE_CHECKING:
+    from byheart.model import Model
 
 
 @click.command()
 @model_argument
 @click.argument("prompt", metavar="PROMPT")
 @click.option(
-    "--max-tokens", type=click.IntRange(min=1), default=10_000, show_default=True, help="Stop after so many."
+    "--max-tokens", type=WholeNumber(), default=10_000, show_default=True, help="Stop after so many."
 )
 @output_options
 def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
@@ -27,14 +34,32 @@ def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
     from byheart.pipeline import load
 
     model = load(folder)
+    _require_texts(model, folder)
     tokens = recite(model.memory, prompt, max_tokens)
     if as_json:
         echo_json({"prompt": prompt, "tokens": list(tokens)})
         return
-    has_words = model.memory.tokenizer is not None and model.memory.tokenizer.name == "word"
-    click.echo(prompt, nl=False)
-    for token in tokens:
+    assert model.memory.tokenizer is not None
+    has_words = model.memory.tokenizer.name == "word"
+    first = next(tokens, None)  # whatever is wrong with the prompt is said before it is echoed
+    if first is None:
+        raise UsageError(f"nothing follows {prompt!r} in the texts of {folder}.", prompt=prompt)
+    click.echo(printable(prompt), nl=False)
+    for token in chain([first], tokens):
         # word tokens carry no spaces: one is set before words and opening marks
         space = " " if has_words and re.match(r"[\w\"(]", token) else ""
-        click.echo(f"{space}{token}", nl=False)
+        click.echo(printable(f"{space}{token}", keep="\n\t"), nl=False)
     click.echo()
+
+
+def _require_texts(model: Model, folder: Path) -> None:
+    """Refuse a model whose labels are not the tokens that follow one another in texts."""
+    from byheart.construct.retrieval.documents import END
+
+    tokenizer = model.memory.tokenizer
+    if tokenizer is None or model.memory.label_names != (*tokenizer.vocabulary, END):
+        raise UsageError(
+            f"{folder} was not compiled to recite: its labels are answers, not the next words of a text.\n"
+            "  Ask it with `byheart predict`, or compile texts with "
+            "`byheart compile TEXTS -o DIR --method retrieval --recite`."
+        )

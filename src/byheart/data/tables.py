@@ -14,16 +14,20 @@ from byheart.errors import MalformedFile, MissingExtra, UsageError
 
 MAX_TABLE_BYTES = 8 * 2**30
 Columns = dict[str, list[Any]]
+DIALECTS: dict[str, dict[str, Any]] = {
+    "csv": {"delimiter": ",", "strict": True},
+    "tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
+}
 
 
 def read_csv(path: Path, wanted: Sequence[str]) -> Columns:
     """Read comma-separated values: a header, then rows with as many fields. Blank lines are skipped."""
-    return _read_separated(path, wanted, {"delimiter": ",", "strict": True})
+    return _read_separated(path, wanted, DIALECTS["csv"])
 
 
 def read_tsv(path: Path, wanted: Sequence[str]) -> Columns:
     """Read tab-separated values. Quotation marks are ordinary, so no field holds a tab or a new line."""
-    return _read_separated(path, wanted, {"delimiter": "\t", "quoting": csv.QUOTE_NONE})
+    return _read_separated(path, wanted, DIALECTS["tsv"])
 
 
 def read_jsonl(path: Path, wanted: Sequence[str]) -> Columns:
@@ -101,6 +105,29 @@ READERS: dict[str, Callable[[Path, Sequence[str]], Columns]] = {
     "jsonl": read_jsonl,
     "parquet": read_parquet,
 }
+
+
+def column_names(path: Path, kind: str) -> list[str]:
+    """The names of the columns of a table, without its rows."""
+    if kind == "parquet":
+        try:
+            from pyarrow import ArrowException, parquet
+        except ImportError:
+            raise MissingExtra("pyarrow", "parquet", "reading Parquet files") from None
+        require_content(path)
+        try:
+            return list(parquet.read_schema(path).names)
+        except (ArrowException, OSError) as error:
+            raise MalformedFile(f"{path} is not a sound Parquet file: {error}", path=str(path)) from None
+    if kind == "jsonl":
+        return list(next((row for _, row in json_rows(path)), {}))
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), **DIALECTS[kind])
+    try:
+        return next((row for row in reader if row), [])
+    except csv.Error as error:
+        raise _malformed(
+            path, 1, f"not a row of the table ({error})", "Look at its quotation marks"
+        ) from None
 
 
 def _read_separated(path: Path, wanted: Sequence[str], dialect: dict[str, Any]) -> Columns:

@@ -1,0 +1,97 @@
+"""Many questions at once: a table with an input column in, the same table with a column of answers out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from byheart.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from byheart.model import Answer
+
+Row = dict[str, Any]
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+
+
+def read_rows(path: Path, column: str) -> tuple[list[Row], str]:
+    """The rows of a data file with all their columns, and the name of the column of inputs.
+
+    A .txt file holds one question a line. An NPZ file holds them in its array `inputs`; a row is then its number.
+    """
+    from byheart.data.npz import read_npz
+    from byheart.data.readers import kind_of
+    from byheart.data.tables import READERS, column_names, json_rows
+    from byheart.data.textfile import read_text, require_file
+
+    require_file(path)
+    kind = kind_of(path)
+    if kind == "npz":
+        return [{"inputs": one} for one in read_npz(path, ("inputs",))["inputs"]], "inputs"
+    if kind == "txt":
+        return [{column: line} for line in read_text(path).splitlines()], column
+    if kind == "jsonl":
+        rows = [row for _, row in json_rows(path)]
+        _require_column(path, column, *rows)
+    else:
+        names = column_names(path, kind)
+        _require_column(path, column, names)
+        columns = READERS[kind](path, names)
+        rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    return rows, column
+
+
+def _require_column(path: Path, column: str, *rows: Iterable[str]) -> None:
+    lacking = next((list(names) for names in rows if column not in names), None)
+    if lacking is not None:
+        raise UsageError(
+            f"{path} has no column `{column}`; its columns are {', '.join(map(repr, lacking))}."
+            f"{did_you_mean(column, lacking)}\n  Name the column of questions with --input COLUMN.",
+            path=str(path),
+            column=column,
+        )
+
+
+def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:
+    """Write the rows with one column more, whole or not at all: CSV, TSV or JSON lines, as the suffix says.
+
+    Where there is no answer, the cell is empty and the JSON value null.
+    """
+    kind = output_kind(path)
+    told = [
+        {**{name: value for name, value in row.items() if name != "inputs"}, column: answer}
+        for row, answer in zip(rows, answers, strict=True)
+    ]
+    if kind == "jsonl":
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in told)
+    else:
+        stream = io.StringIO(newline="")
+        names = list(dict.fromkeys(name for row in told for name in row))
+        writer = csv.DictWriter(stream, names, delimiter=SEPARATORS[kind], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in told)
+        text = stream.getvalue()
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def output_kind(path: Path) -> str:
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in (*SEPARATORS, "jsonl"):
+        raise UsageError(
+            f"{path}: answers are written as .csv, .tsv or .jsonl, not as {path.suffix!r}.", path=str(path)
+        )
+    return kind
+
+
+def _cell(value: Any) -> Any:
+    """Lists, as of one answer for each token, with spaces between their items."""
+    return " ".join("" if one is None else str(one) for one in value) if isinstance(value, list) else value

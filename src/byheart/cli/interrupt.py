@@ -1,0 +1,49 @@
+"""Ctrl-C ends a command within a second, also in the middle of one long call of compiled code.
+
+Python raises KeyboardInterrupt only between two of its own steps. A thread that the system wakes at the signal itself
+waits a moment for that to happen, and otherwise ends the process. Models are safe from that: a folder appears under its
+name only when all of it is on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE = 0.7
+"""Seconds that Python has to stop by itself."""
+
+
+@contextmanager
+def interruptible(give_up: Callable[[], None], patience: float = PATIENCE) -> Iterator[None]:
+    """While the block runs, call `give_up` when it has not ended `patience` seconds after Ctrl-C.
+
+    Only the main thread hears signals; in any other, nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ended = threading.Event()
+    hear, tell = os.pipe()
+    os.set_blocking(tell, False)
+
+    def wait() -> None:
+        while (heard := os.read(hear, 1)) and heard[0] != signal.SIGINT:
+            pass
+        if heard and not ended.wait(patience):
+            give_up()
+
+    thread = threading.Thread(target=wait, name="interrupt", daemon=True)
+    before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(before)
+        os.close(tell)  # the thread reads the end of the pipe and returns
+        thread.join()
+        os.close(hear)

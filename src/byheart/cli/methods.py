@@ -1,0 +1,37 @@
+"""`byheart methods`: the constructions, what each takes and where it comes from."""
+
+from __future__ import annotations
+
+import click
+
+from byheart.cli.options import PRECISIONS, TASKS, output_options
+from byheart.cli.output import echo_json, show_table
+
+
+@click.command()
+@click.option("--task", type=click.Choice(TASKS), help="Only those that take this task.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Only those that offer these weights.")
+@output_options
+def command(task: str | None, precision: str | None, as_json: bool) -> None:
+    """List the constructions that `compile --method` takes.
+
+    `auto`, the default, chooses among them. `byheart compare DATA` builds all that fit and shows their sizes.
+    """
+    from byheart.construct.registry import get, names
+
+    methods = [
+        method
+        for method in map(get, names())
+        if task in (None, *method.tasks) and precision in (None, *method.precisions)
+    ]
+    if as_json:
+        keys = ("name", "source", "tasks", "precisions")
+        echo_json({"methods": [{key: getattr(method, key) for key in keys} for method in methods]})
+        return
+    show_table(
+        ("method", "tasks", "weights", "source"),
+        [
+            (method.name, ", ".join(method.tasks), ", ".join(method.precisions), method.source)
+            for method in methods
+        ],
+    )
