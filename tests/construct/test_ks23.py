@@ -17,8 +17,8 @@ from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network import Attention
 from byheart.network.transformer.module import run_module, to_module
+from tests.program.programs import run
 
-from .programs import run
 from .rival_data import answers, compiled, token_sequences, vector_sequences
 
 METHOD = "kajitsuka-sato-2023"

@@ -21,8 +21,8 @@ from byheart.construct.park_2021.program import (
 )
 from byheart.construct.park_2021.theorem import costs_of
 from byheart.data import Dataset, VectorSequences
+from tests.program.programs import run
 
-from .programs import run
 from .rival_data import answers, compiled, single_vectors
 
 METHOD = "park-2021"

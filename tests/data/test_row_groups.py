@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from byheart.data import row_groups
 from byheart.data.row_groups import (
     flat_ranges,
     group_rows,
@@ -39,7 +40,7 @@ def test_equal_rows_share_a_number_in_order_of_first_appearance(rows: list[list[
 @given(st.lists(st.lists(WORDS, min_size=2, max_size=2), min_size=1, max_size=12), st.integers(1, 5))
 def test_blocks_do_not_change_the_answer(rows: list[list[int]], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "_BLOCK_WORDS", block)
+        patch.setattr(row_groups, "_BLOCK_WORDS", block)
         assert group_rows(*flat(rows)).tolist() == first_appearance([tuple(row) for row in rows])
 
 
@@ -50,7 +51,7 @@ def test_the_answer_never_rests_on_the_hash(rows: list[list[int]]) -> None:
         return np.zeros(offsets.size - 1, dtype=np.uint64)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "_row_hashes", all_collide)
+        patch.setattr(row_groups, "_row_hashes", all_collide)
         assert group_rows(*flat(rows)).tolist() == first_appearance([tuple(row) for row in rows])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from byheart.errors import UsageError
+from byheart.report import word_length
 from byheart.report.word_length import Point, draw_words, growth, planned, read_points, write_points
 
 POINT = Point(1000, 53, 4000, 4000.0, 52, 1000, 0)

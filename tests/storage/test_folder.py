@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 
 from byheart.errors import UsageError
-from byheart.export import load_folder, save_folder
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
 from byheart.network.memory import Memory
+from byheart.storage import load_folder, save_folder
 from byheart.storage.blueprint import blueprint
 from byheart.verify import verify, weights_digest
 

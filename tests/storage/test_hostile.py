@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from byheart.errors import CorruptModel, UsageError
-from byheart.export import load_folder, save_folder
 from byheart.network import SparseMatrix, Transformer
 from byheart.network.memory import Memory
+from byheart.storage import load_folder, save_folder
 from byheart.storage.tensor_file import write_tensors
 from byheart.verify import verify
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from byheart.measure.records import Record
+from byheart.reproduce.dana_2024 import fig1a, fig2b, fig3
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Stage, Style
 from byheart.reproduce.points import judged
@@ -27,7 +28,7 @@ TRAINED_GPT = 3.6  # bits per parameter, Morris et al. 2025
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     """The runs of Figures 1a, 2b and 3, which cover small to large models."""
-    modules = (dana_2024_fig1a, dana_2024_fig2b, dana_2024_fig3)
+    modules = (fig1a, fig2b, fig3)
     return [stage for module in modules for stage in module.stages(scale, samples)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from byheart.construct.retrieval import method
+from byheart.construct.retrieval import method, size
 from byheart.construct.retrieval.method import memorise
 from byheart.construct.retrieval.size import size_of
 from byheart.data.dataset import Dataset
