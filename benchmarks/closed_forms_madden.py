@@ -22,7 +22,7 @@ from byheart.construct.madden_2024.step_solution import solve_by_steps, step_log
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import decoder_logits, to_decoder_module
-from byheart.program.targets import Targets
+from byheart.program.targets import NextTokenTargets
 
 PAPER_STEPS = 50_000
 """Steps of MFT24's training."""
@@ -71,7 +71,7 @@ def stories(long: bool) -> Iterator[Row]:
 
 
 def _front(
-    targets: Targets, vocab: int, rng: np.random.Generator, precision: str = "float64"
+    targets: NextTokenTargets, vocab: int, rng: np.random.Generator, precision: str = "float64"
 ) -> tuple[Decoder, np.ndarray]:
     front = draw_mixing(
         "attention", vocab, 9, 16, targets.n_outputs, rng, activation="gelu", precision=precision
@@ -111,7 +111,7 @@ def fewest(long: bool) -> Iterator[Row]:
         yield _fewest_random(targets, vocab, 0.01)
 
 
-def _fewest_random(targets: Targets, vocab: int, share: float) -> Row:
+def _fewest_random(targets: NextTokenTargets, vocab: int, share: float) -> Row:
     rng = np.random.default_rng(0)
     front, encoded = _front(targets, vocab, rng)
     hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), 192, rng)
@@ -174,7 +174,7 @@ def training(long: bool) -> Iterator[Row]:
     }
 
 
-def _solve(way: str, targets: Targets, vocab: int, n_neurons: int) -> Decoder:
+def _solve(way: str, targets: NextTokenTargets, vocab: int, n_neurons: int) -> Decoder:
     rng = np.random.default_rng(0)
     if way == "steps":
         for _ in range(8):
@@ -197,7 +197,9 @@ def _solve(way: str, targets: Targets, vocab: int, n_neurons: int) -> Decoder:
     return with_neurons(front, found.hidden, found.bias, found.fit.coefficients)
 
 
-def _untrained(targets: Targets, vocab: int, dim: int, n_neurons: int, rng: np.random.Generator) -> Decoder:
+def _untrained(
+    targets: NextTokenTargets, vocab: int, dim: int, n_neurons: int, rng: np.random.Generator
+) -> Decoder:
     """A decoder as the paper initialises it: Gaussian embeddings, layers uniform within 1/√fan_in."""
     front = draw_mixing(
         "attention", vocab, 9, dim, targets.n_outputs, rng, activation="gelu", precision="float32"
@@ -209,7 +211,7 @@ def _untrained(targets: Targets, vocab: int, dim: int, n_neurons: int, rng: np.r
 
 def _adam(
     decoder: Decoder,
-    targets: Targets,
+    targets: NextTokenTargets,
     n_steps: int,
     rate: float,
     *,

@@ -27,7 +27,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.module import decoder_logits, run_in_batches, to_decoder_module
-from byheart.program.targets import Targets, sequences_from_rows
+from byheart.program.targets import NextTokenTargets, sequences_from_rows
 
 FILE = ROOT / "out" / "closed_forms_device" / "stories.npz"
 Row = dict[str, Any]
@@ -91,7 +91,7 @@ def steps(device: str, small: bool, seconds: float) -> Iterator[Row]:
         rows = rows[rng.permutation(len(rows))[:n_contexts]]
         labels = rng.integers(0, 16, n_contexts)
         ones = np.ones(n_contexts)
-        targets = Targets(
+        targets = NextTokenTargets(
             sequences_from_rows(rows, 64), ones.astype(np.int64), np.arange(n_contexts), labels, ones, 16
         )
         start = time.perf_counter()

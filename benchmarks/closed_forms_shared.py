@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from byheart.data.documents import story_openings
-from byheart.program.targets import Targets, sequences_from_rows, targets_of
+from byheart.program.targets import NextTokenTargets, sequences_from_rows, targets_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -25,14 +25,16 @@ def timed(function: Callable[[], Value]) -> tuple[Value, float]:
     return function(), time.perf_counter() - start
 
 
-def story_targets(n_stories: int) -> tuple[Targets, int]:
+def story_targets(n_stories: int) -> tuple[NextTokenTargets, int]:
     """Contexts of the first stories and the size of their vocabulary."""
     lines = (SHARED / "data" / "tinystories.jsonl").read_text(encoding="utf-8").splitlines()
     data = story_openings([json.loads(line)["text"] for line in lines], n_stories)
     return targets_of(data), data.vocab or 0
 
 
-def random_targets(n_contexts: int, n_vocab: int, seq_len: int, n_outputs: int, seed: int) -> Targets:
+def random_targets(
+    n_contexts: int, n_vocab: int, seq_len: int, n_outputs: int, seed: int
+) -> NextTokenTargets:
     """Distinct random contexts with one to three continuations each."""
     rng = np.random.default_rng(seed)
     rows = np.unique(rng.integers(0, n_vocab, (int(n_contexts * 1.05) + 10, seq_len)), axis=0)
@@ -43,7 +45,7 @@ def random_targets(n_contexts: int, n_vocab: int, seq_len: int, n_outputs: int, 
     tokens = (rng.integers(0, n_outputs, n_contexts)[entries] + place * 3) % n_outputs
     counts = rng.integers(1, 5, len(entries))
     totals = np.bincount(entries, weights=counts).astype(np.int64)
-    return Targets(
+    return NextTokenTargets(
         sequences_from_rows(rows, n_vocab), totals, entries, tokens, counts / totals[entries], n_outputs
     )
 

@@ -13,9 +13,15 @@ from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.divergence import divergences
 
+LOGIT_MARGIN = {"float64": 40.0, "float32": 22.0}
+"""Logits on the support stand this far above the others: divergences of about ω·e^-margin."""
+
+ALLOWED_DIVERGENCE = 1e-3
+"""Nats by which a context may differ from its distribution: a thousand times what float32 needs."""
+
 
 @dataclass(frozen=True, eq=False)
-class Targets:
+class NextTokenTargets:
     """Distinct contexts and what follows each, as sparse rows of probabilities.
 
     `counts[i]` is how often context i occurs: its weight in the loss. Entry e says that `next_tokens[e]` follows
@@ -59,7 +65,7 @@ class Targets:
         return float(self.counts @ divergence)
 
 
-def targets_of(data: Dataset) -> Targets:
+def targets_of(data: Dataset) -> NextTokenTargets:
     """The contexts of `data`: prefixes of documents for `distribution`, the distinct sequences for `next-token`."""
     if not isinstance(data.inputs, TokenSequences):
         raise AssumptionViolated(
@@ -68,7 +74,7 @@ def targets_of(data: Dataset) -> Targets:
         )
     if data.task == "distribution":
         found = data.contexts()
-        return Targets(
+        return NextTokenTargets(
             found.as_sequences(),
             found.counts,
             found.successor_contexts,
@@ -81,7 +87,7 @@ def targets_of(data: Dataset) -> Targets:
     data.require_consistent()
     numbers = group_rows(data.inputs.ids, data.inputs.offsets)
     first = representatives(numbers)
-    return Targets(
+    return NextTokenTargets(
         data.inputs.take(first),
         np.bincount(numbers),
         np.arange(len(first)),

@@ -7,7 +7,7 @@ import numpy as np
 from byheart.data import Dataset
 from byheart.data.assemble import dataset_of_documents
 from byheart.data.sequences import TokenSequences, offsets_of
-from byheart.program.targets import Targets, targets_of
+from byheart.program.targets import NextTokenTargets, targets_of
 
 
 def documents(n_documents: int, n_vocab: int, seq_len: int, seed: int) -> Dataset:
@@ -23,5 +23,7 @@ def documents(n_documents: int, n_vocab: int, seq_len: int, seed: int) -> Datase
     )
 
 
-def document_targets(n_documents: int = 60, n_vocab: int = 12, seq_len: int = 6, seed: int = 0) -> Targets:
+def document_targets(
+    n_documents: int = 60, n_vocab: int = 12, seq_len: int = 6, seed: int = 0
+) -> NextTokenTargets:
     return targets_of(documents(n_documents, n_vocab, seq_len, seed))

@@ -13,7 +13,6 @@ from byheart.bounds.dana_2024 import theorem_2
 from byheart.construct.dana_2024.encoders import (
     association_encoder,
     best_encoder,
-    circle,
     encoder_divergence,
     full_rank_encoder,
     full_support,
@@ -27,6 +26,7 @@ from byheart.construct.dana_2024.lookup_encoder import (
     spread_of,
     spread_rows,
 )
+from byheart.program.circle import circle_points
 from byheart.theorems import checks
 
 
@@ -57,7 +57,7 @@ def test_associations_have_no_bottleneck(n_tokens: int, dim: int, seed: int) -> 
 
 def test_more_circles_have_more_room() -> None:
     def margin(dim: int) -> float:
-        gram = circle(50, dim) @ circle(50, dim).T
+        gram = circle_points(50, dim) @ circle_points(50, dim).T
         return float(1 - (gram - 2 * np.eye(50)).max())
 
     assert margin(2) == pytest.approx(1 - np.cos(2 * np.pi / 50))

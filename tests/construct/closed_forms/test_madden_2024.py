@@ -12,7 +12,7 @@ import byheart as bh
 from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
-from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped, hopeless
+from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped, is_hopeless
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.registry import get
 from byheart.data.adversarial import ADVERSARIAL
@@ -233,10 +233,10 @@ def test_a_search_ends_where_one_fewer_fails(low: int, high: int, most: int, lea
 
 def test_a_loss_that_falls_fast_enough_is_not_given_up() -> None:
     falling = [0.9**k for k in range(20)]
-    assert not hopeless(falling, falling[-1] * 0.9**10, 11.0)
-    assert hopeless(falling, falling[-1] * 0.9**10, 9.0)
-    assert hopeless([1.0] * 20, 0.5, 1000.0)
-    assert not hopeless([1.0] * 5, 0.5, 1.0)  # too early to tell
+    assert not is_hopeless(falling, falling[-1] * 0.9**10, 11.0)
+    assert is_hopeless(falling, falling[-1] * 0.9**10, 9.0)
+    assert is_hopeless([1.0] * 20, 0.5, 1000.0)
+    assert not is_hopeless([1.0] * 5, 0.5, 1.0)  # too early to tell
 
 
 def test_associations_are_stored_by_fewer_neurons_and_all_of_them_settle() -> None:

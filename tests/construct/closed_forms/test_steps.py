@@ -13,7 +13,7 @@ from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import decoder_logits
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.targets import Targets, sequences_from_rows
+from byheart.program.targets import NextTokenTargets, sequences_from_rows
 from byheart.theorems import checks
 
 from .story_data import document_targets
@@ -22,7 +22,7 @@ KINDS = ("attention", "averaging")
 
 
 def front_of(
-    targets: Targets, kind: str, seed: int = 0, precision: str = "float64"
+    targets: NextTokenTargets, kind: str, seed: int = 0, precision: str = "float64"
 ) -> tuple[Decoder, np.ndarray]:
     contexts = targets.contexts
     rng = np.random.default_rng(seed)

@@ -11,13 +11,13 @@ from jaxtyping import Float, Int
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.attention_as_mlp.heads import HeadsAsNeurons, heads_for_layer
 from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
-from byheart.construct.dana_2024.encoders import circle
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Embedding
+from byheart.program.circle import circle_points
 from byheart.program.construction import Assumption, Construction, statistics_of
 from byheart.program.float_sizes import measured
 from byheart.program.single_tokens import require_one_token
@@ -46,7 +46,7 @@ def memorise(
     require_one_token(NAME, statistics)
     targets = targets_of(data)
     tokens, n_items = targets.contexts.ids, len(targets)
-    points = circle(targets.n_outputs)
+    points = circle_points(targets.n_outputs)
     network = _network(broken_line(tokens, points[targets.next_tokens]), targets.contexts.n_vocab, points)
     logits = attention_only_logits(network, tokens[:, None])
     n_wrong = int((logits.argmax(axis=1) != targets.next_tokens).sum())

@@ -14,9 +14,8 @@ from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.single_thread import single_thread
+from byheart.program.descent import Descent, with_gradient
 
-NAMES = ("tokens", "positions", "query", "key", "value", "output", "unembedding")
 ROUND = 50
 HISTORY = 60
 SETTLED = 0.05
@@ -54,22 +53,22 @@ def fit_compact(
     Guarantee:  none beforehand: whether it memorises is found by the native forward pass and returned. No theorem says how few
                 heads suffice; published scaling laws are limited by their optimiser.
     """
+    shapes = {
+        "tokens": (n_vocab, dim),
+        "positions": (encoded.shape[1], dim),
+        "query": (n_heads, head_dim, dim),
+        "key": (n_heads, head_dim, dim),
+        "value": (n_heads, head_dim, dim),
+        "output": (n_heads, dim, head_dim),
+        "unembedding": (n_outputs, dim),
+    }
+    scales = dict.fromkeys(shapes, dim**-0.5)
+    scales |= {"tokens": 1.0, "positions": 1.0, "output": (n_heads * head_dim) ** -0.5}
     best: CompactFit | None = None
     evaluations, seconds = 0, 0.0
     for _ in range(n_starts):
-        found = _fit_once(
-            encoded,
-            labels,
-            n_vocab,
-            n_outputs,
-            rng,
-            dim=dim,
-            head_dim=head_dim,
-            n_heads=n_heads,
-            precision=precision,
-            max_evaluations=max_evaluations,
-            device=device,
-        )
+        start = {name: scales[name] * rng.standard_normal(shape) for name, shape in shapes.items()}
+        found = _fit_once(encoded, labels, start, precision, max_evaluations, device)
         evaluations, seconds = evaluations + found.evaluations, seconds + found.seconds
         if best is None or found.accuracy > best.accuracy:
             best = found
@@ -80,67 +79,36 @@ def fit_compact(
 
 
 def _fit_once(
-    encoded: Int[np.ndarray, "n_sequences seq_len"],
-    labels: Int[np.ndarray, " n_sequences"],
-    n_vocab: int,
-    n_outputs: int,
-    rng: np.random.Generator,
-    *,
-    dim: int,
-    head_dim: int,
-    n_heads: int,
+    encoded: np.ndarray,
+    labels: np.ndarray,
+    start: dict[str, np.ndarray],
     precision: str,
     max_evaluations: int,
     device: str,
 ) -> CompactFit:
-    start = time.perf_counter()
-    seq_len = encoded.shape[1]
-    shapes = {
-        "tokens": (n_vocab, dim),
-        "positions": (seq_len, dim),
-        "query": (n_heads, head_dim, dim),
-        "key": (n_heads, head_dim, dim),
-        "value": (n_heads, head_dim, dim),
-        "output": (n_heads, dim, head_dim),
-        "unembedding": (n_outputs, dim),
-    }
-    sizes = {"tokens": 1.0, "positions": 1.0, "query": dim**-0.5, "key": dim**-0.5, "value": dim**-0.5}
-    sizes |= {"output": (n_heads * head_dim) ** -0.5, "unembedding": dim**-0.5}
-    first = np.concatenate([(sizes[name] * rng.standard_normal(shapes[name])).ravel() for name in NAMES])
-    flat = torch.from_numpy(first).to(device).requires_grad_(True)
+    began = time.perf_counter()
+    flat = torch.from_numpy(np.concatenate([part.ravel() for part in start.values()])).to(device)
+    flat.requires_grad_(True)
     ids = torch.from_numpy(np.array(encoded)).to(device)
     wanted = torch.from_numpy(np.array(labels)).to(device)
+    n_right, loss_now = 0, float("inf")
 
     def parts() -> dict[str, torch.Tensor]:
-        pieces = torch.split(flat, [int(np.prod(shapes[name])) for name in NAMES])
-        return {name: piece.view(shapes[name]) for name, piece in zip(NAMES, pieces, strict=True)}
+        pieces = torch.split(flat, [part.size for part in start.values()])
+        return {name: piece.view(start[name].shape) for name, piece in zip(start, pieces, strict=True)}
 
-    n_right, spent, loss_now = 0, 0, float("inf")
-
-    def closure() -> torch.Tensor:
-        nonlocal spent, n_right, loss_now
-        spent += 1
-        flat.grad = None
+    def loss() -> torch.Tensor:
+        nonlocal n_right, loss_now
         logits = _logits(parts(), ids)
-        loss = torch.nn.functional.cross_entropy(logits, wanted)
-        loss.backward()  # type: ignore[no-untyped-call]
+        value = torch.nn.functional.cross_entropy(logits, wanted)
         n_right = int((logits.detach().argmax(dim=1) == wanted).sum())
-        loss_now = float(loss.detach())
-        return loss
+        loss_now = float(value.detach())
+        return value
 
-    optimiser = torch.optim.LBFGS(
-        [flat],
-        max_iter=ROUND,
-        max_eval=ROUND,
-        history_size=HISTORY,
-        line_search_fn="strong_wolfe",
-        tolerance_grad=0.0,
-        tolerance_change=0.0,
-    )
-    while spent < max_evaluations:
+    descent = Descent([flat], with_gradient([flat], loss), per_round=ROUND, history=HISTORY)
+    while descent.spent < max_evaluations:
         before = loss_now
-        with single_thread():
-            optimiser.step(closure)  # type: ignore[no-untyped-call]
+        descent.run_round()
         if (n_right == len(labels) and loss_now < SETTLED) or loss_now == before:
             break
     dtype = DTYPES[precision]
@@ -152,10 +120,10 @@ def _fit_once(
         weights["value"],
         weights["output"],
         weights["unembedding"],
-        seq_len,
+        encoded.shape[1],
     )
     right = attention_only_logits(network, encoded).argmax(axis=1) == labels
-    return CompactFit(network, float(right.mean()), spent, time.perf_counter() - start)
+    return CompactFit(network, float(right.mean()), descent.spent, time.perf_counter() - began)
 
 
 def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:

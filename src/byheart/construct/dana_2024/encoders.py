@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from byheart.network.divergence import divergences
+from byheart.program.circle import circle_points
 from byheart.theorems import realises
 
 
@@ -25,34 +26,10 @@ class SequenceEncoder:
         return np.asarray(self.embeddings @ self.unembedding.T)
 
 
-@realises("DPC24-P3")
-def circle(n_tokens: int, dim: int = 2) -> Float[np.ndarray, "n_tokens dim"]:
-    """Tokens as unit vectors such that W W_gᵀ is largest at g: points on a circle for d = 2 (DPC24 Proposition 3).
-
-    In higher dimension token i stands at the angles 2π i f_k/N on d/2 circles (the first frequency is 1, so no two
-    tokens coincide); the other frequencies are the multiples by which the largest inner product is smallest, tried
-    in order. An odd last coordinate is 0.
-    """
-    numbers = np.arange(n_tokens)
-    frequencies = [1]
-    cosines = np.cos(2 * np.pi * np.outer(np.arange(max(n_tokens // 2, 1) + 1), numbers) / n_tokens)
-    total = cosines[min(1, len(cosines) - 1)].copy()
-    while len(frequencies) < dim // 2:
-        largest = [float((total + row)[1:].max(initial=-np.inf)) for row in cosines]
-        best = int(np.argmin(largest))
-        frequencies.append(best)
-        total = total + cosines[best]
-    angles = 2 * np.pi * np.outer(numbers, frequencies) / n_tokens
-    points = np.zeros((n_tokens, dim))
-    points[:, 0 : 2 * len(frequencies) : 2] = np.cos(angles)
-    points[:, 1 : 2 * len(frequencies) : 2] = np.sin(angles)
-    return np.asarray(points / np.sqrt(len(frequencies)))
-
-
 @realises("DPC24-A1")
 def association_encoder(labels: Int[np.ndarray, " n_sequences"], n_tokens: int, dim: int) -> SequenceEncoder:
     """E(t) = W_g(t): the likeliest token of sequence t is g(t), for d >= 2 and any N (Proposition 3)."""
-    points = circle(n_tokens, dim)
+    points = circle_points(n_tokens, dim)
     return SequenceEncoder(points, points[labels])
 
 
@@ -224,7 +201,6 @@ __all__ = [
     "SequenceEncoder",
     "association_encoder",
     "best_encoder",
-    "circle",
     "encoder_divergence",
     "full_rank_encoder",
     "full_support",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular
 
 from byheart.construct.dana_2024.bigram_heads import SHARPNESS, bigram_heads
 from byheart.construct.dana_2024.encoders import SequenceEncoder
@@ -16,6 +15,7 @@ from byheart.construct.dana_2024.size import heads_needed
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.transformer.floats import DTYPES
+from byheart.program.linear_solve import solve_least_norm
 from byheart.theorems import realises
 
 SCORE_SPREADS = (1.0, 10.0, 100.0, 1000.0)
@@ -31,6 +31,7 @@ DRAWS = 5
 WELL_CONDITIONED = 1e12
 """Heads are drawn anew above this condition number: a few heads may all look at the same token by chance."""
 
+REFINEMENTS = 2
 PROBE = 400
 """Sequences on which scales are compared before the whole system is factored."""
 
@@ -69,7 +70,7 @@ def interpolate(
     n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))
     best: Interpolant | None = None
     for _ in range(DRAWS):
-        found = _interpolated(
+        found = _draw_and_solve(
             encoded, n_vocab, encoder, rng, head_dim, n_heads, precision, score_spreads, ragged
         )
         if best is None or found.condition < best.condition:
@@ -80,7 +81,7 @@ def interpolate(
     return best
 
 
-def _interpolated(
+def _draw_and_solve(
     encoded: Int[np.ndarray, "n_sequences seq_len"],
     n_vocab: int,
     encoder: SequenceEncoder,
@@ -118,8 +119,8 @@ def _interpolated(
         drawn = take_heads(drawn, chosen)
         columns = dim + (chosen[:, None] * head_dim + np.arange(head_dim)).ravel()
         features = features[:, np.concatenate([np.arange(dim), columns])]
-    solution, condition = _solve(features, encoder.embeddings)
-    network = _assembled(drawn, _with_full_skip(solution, features[:, :dim], rng), encoder.unembedding)
+    solution, condition = solve_least_norm(features, encoder.embeddings, REFINEMENTS)
+    network = _assemble(drawn, _with_full_skip(solution, features[:, :dim], rng), encoder.unembedding)
     residual = float(np.abs(_logits(network, features) - encoder.logits).max(initial=0.0))
     return Interpolant(network, condition, residual, spread)
 
@@ -146,29 +147,6 @@ def _best_spread(
     return spreads[int(np.argmax(found))]
 
 
-def _solve(features: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, float]:
-    n_sequences, n_features = features.shape
-    if n_features == n_sequences:
-        factors = lu_factor(features, check_finite=False)
-        reciprocal, _ = lapack.dgecon(factors[0], float(np.abs(features).sum(axis=0).max()))
-
-        def solve(right: np.ndarray) -> np.ndarray:
-            return np.asarray(lu_solve(factors, right, check_finite=False))
-    else:
-        q, r = qr(features.T, mode="economic", check_finite=False)
-        reciprocal, _ = lapack.dtrcon(r)
-
-        def solve(right: np.ndarray) -> np.ndarray:
-            return np.asarray(q @ solve_triangular(r, right, trans="T", check_finite=False))
-
-    if not reciprocal > 0:  # these heads do not tell the sequences apart; others may
-        return np.zeros((n_features, wanted.shape[1])), float("inf")
-    solution = solve(wanted)
-    for _ in range(2):
-        solution += solve(wanted - features @ solution)
-    return solution, float(1 / reciprocal)
-
-
 def _with_full_skip(
     solution: Float[np.ndarray, "n_features dim"],
     lasts: Float[np.ndarray, "n_sequences dim"],
@@ -187,7 +165,7 @@ def _with_full_skip(
     return changed
 
 
-def _assembled(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
+def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarray) -> AttentionOnly:
     """Split the solution [B; B W_O] and undo B, so that the skip connection enters with weight one."""
     dim, head_dim = drawn.dim, int(drawn.value.shape[1])
     dtype = DTYPES[drawn.precision]

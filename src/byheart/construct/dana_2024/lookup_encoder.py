@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.construct.dana_2024.encoders import SequenceEncoder, circle
+from byheart.construct.dana_2024.encoders import SequenceEncoder
+from byheart.program.circle import circle_points
 from byheart.theorems import realises
 
 _BISECTIONS = 200
@@ -31,7 +32,7 @@ def spread_rows(
     n_tokens: int, dim: int, rng: np.random.Generator, *, n_draws: int = 20
 ) -> Float[np.ndarray, "n_tokens dim"]:
     """Unit rows of small coherence: the best of random ones and of points on circles."""
-    candidates = [circle(n_tokens, dim)] if dim >= 2 else []
+    candidates = [circle_points(n_tokens, dim)] if dim >= 2 else []
     if dim >= n_tokens:
         candidates.append(np.eye(n_tokens, dim))
     for _ in range(n_draws):

@@ -15,7 +15,6 @@ from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_co
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.size import HEAD_DIM, NAME, default_dim, heads_needed
-from byheart.construct.madden_2024.theorem import ALLOWED_DIVERGENCE, MARGIN
 from byheart.construct.registry import require_known
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
@@ -24,7 +23,7 @@ from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
 from byheart.program.construction import Assumption, Construction, statistics_of
 from byheart.program.float_sizes import measured
-from byheart.program.targets import Targets, targets_of
+from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 from byheart.theorems import realises
 
 ATTEMPTS = 4
@@ -123,7 +122,7 @@ def memorise(
 
 
 def _theorem(
-    targets: Targets,
+    targets: NextTokenTargets,
     encoded: np.ndarray,
     choices: Choices,
     data: Dataset,
@@ -163,7 +162,7 @@ def _theorem(
     )
 
 
-def _encoder(targets: Targets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
+def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
     """Circle points for associations; for distributions the logits themselves, in dimension N - 1 (Proposition 2)."""
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)
@@ -173,7 +172,7 @@ def _encoder(targets: Targets, data: Dataset, dim: int, precision: str) -> Seque
             f"distributions over {n_outputs} tokens need dim >= {n_outputs - 1} (DPC24 Proposition 2); dim is {dim}.\n"
             "  The best encoder of a smaller dimension is byheart.construct.dana_2024.encoders.best_encoder."
         )
-    logits = targets.logits(MARGIN[precision])
+    logits = targets.logits(LOGIT_MARGIN[precision])
     shifted = logits - logits[:, -1:]
     embeddings = np.zeros((len(targets), dim))
     embeddings[:, : n_outputs - 1] = shifted[:, : n_outputs - 1]
@@ -181,7 +180,7 @@ def _encoder(targets: Targets, data: Dataset, dim: int, precision: str) -> Seque
 
 
 def _compact(
-    targets: Targets,
+    targets: NextTokenTargets,
     encoded: np.ndarray,
     choices: Choices,
     data: Dataset,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from byheart.program.single_thread import single_thread
+from byheart.program.descent import Descent
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,19 +62,8 @@ def regression(
     e, u = torch.from_numpy(np.array(inputs)), torch.from_numpy(np.array(outputs))
     wanted = torch.from_numpy(np.array(labels))
     matrix = torch.from_numpy(hebbian(inputs, outputs, labels).matrix).clone().requires_grad_(True)
-    optimiser = torch.optim.LBFGS(
-        [matrix],
-        max_iter=50,
-        max_eval=50,
-        history_size=30,
-        line_search_fn="strong_wolfe",
-        tolerance_change=0.0,
-    )
-    spent = 0
 
-    def closure() -> torch.Tensor:
-        nonlocal spent
-        spent += 1
+    def evaluate() -> torch.Tensor:
         with torch.no_grad():
             log_q = torch.log_softmax(e @ matrix.T @ u.T, dim=1)
             error = log_q.exp()
@@ -82,9 +71,9 @@ def regression(
             matrix.grad = (u.T @ error.T @ e) / len(e)
             return torch.nn.functional.nll_loss(log_q, wanted)
 
-    while spent < max_evaluations:
-        with single_thread():
-            optimiser.step(closure)  # type: ignore[no-untyped-call]
+    descent = Descent([matrix], evaluate, per_round=50, history=30, least_gradient=1e-7)
+    while descent.spent < max_evaluations:
+        descent.run_round()
         with torch.no_grad():
             if bool(((e @ matrix.T @ u.T).argmax(dim=1) == wanted).all()):
                 break

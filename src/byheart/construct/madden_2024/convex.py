@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from byheart.program.descent import Descent
 from byheart.program.single_thread import single_thread
-from byheart.program.targets import Targets
+from byheart.program.targets import NextTokenTargets
 from byheart.theorems import realises
 
 HISTORY = 20
@@ -47,7 +48,7 @@ class Regression:
 class _Loss:
     """Σ_i c_i KL(π̂_i ‖ softmax(Q_i V)) / Σ c_i and its gradient in V, with no graph kept."""
 
-    def __init__(self, features: torch.Tensor, targets: Targets) -> None:
+    def __init__(self, features: torch.Tensor, targets: NextTokenTargets) -> None:
         device, dtype = features.device, features.dtype
         self.features = features
         counts = torch.from_numpy(np.array(targets.counts)).to(device, dtype)
@@ -76,7 +77,7 @@ class _Loss:
 @realises("MFT24-L2")
 def regress(
     features: Float[np.ndarray, "n_contexts n_neurons"],
-    targets: Targets,
+    targets: NextTokenTargets,
     *,
     goal_nats: float,
     max_evaluations: int = DEFAULT_EVALUATIONS,
@@ -111,14 +112,14 @@ def regress(
     with single_thread(loss.features.numel() * point.shape[1]):
         for each in (_Loss(q.float(), targets), loss):
             before = spent
-            for current, evaluations in _descent(
+            for current, evaluations in _descend(
                 each, point.to(each.features.dtype), max_evaluations - before, goal
             ):
                 point, spent = current.double(), before + evaluations
-                if _excluded(each, current, goal) > EXCLUDED * float(current.norm()):
+                if _excluded_norm(each, current, goal) > EXCLUDED * float(current.norm()):
                     break
             value = float(loss(point)[0])
-            excluded = 0.0 if value <= goal else _excluded(loss, point, goal)
+            excluded = 0.0 if value <= goal else _excluded_norm(loss, point, goal)
             norm = float(point.norm())
             if value <= goal or excluded > EXCLUDED * norm:
                 break
@@ -135,14 +136,14 @@ def regress(
     )
 
 
-def _least_squares(loss: _Loss, targets: Targets) -> torch.Tensor:
+def _least_squares(loss: _Loss, targets: NextTokenTargets) -> torch.Tensor:
     """V of the least squares Σ_i c_i |Q_i V - logits_i|², at the best of a few scales; Q is orthonormal in these weights."""
     logits = torch.from_numpy(targets.logits(MARGIN)).to(loss.features)
     point = loss.features.T @ (loss.weights.unsqueeze(1) * logits)
     return min((scale * point for scale in SCALES), key=lambda each: float(loss(each)[0]))
 
 
-def _excluded(loss: _Loss, point: torch.Tensor, goal: float) -> float:
+def _excluded_norm(loss: _Loss, point: torch.Tensor, goal: float) -> float:
     """The norm below which no V' meets the goal: f(V') >= f(V) + ⟨g, V' - V⟩ >= f(V) - ⟨g, V⟩ - |g||V'|."""
     value, gradient = loss(point)
     size = float(gradient.norm())
@@ -153,25 +154,14 @@ class _Reached(Exception):
     """The goal is met at the point just evaluated."""
 
 
-def _descent(
+def _descend(
     loss: _Loss, point: torch.Tensor, max_evaluations: int, goal: float
 ) -> Iterator[tuple[torch.Tensor, int]]:
-    """L-BFGS with a strong Wolfe line search: (point, evaluations so far) every few evaluations, and where the goal is met."""
+    """(point, evaluations so far) every few evaluations, and where the goal is met."""
     variable = point.clone().requires_grad_(True)
-    optimiser = torch.optim.LBFGS(
-        [variable],
-        max_iter=EVALUATIONS_A_ROUND,
-        max_eval=EVALUATIONS_A_ROUND,
-        history_size=HISTORY,
-        line_search_fn="strong_wolfe",
-        tolerance_grad=0.0,
-        tolerance_change=0.0,
-    )
-    spent, last = 0, float("inf")
+    last = float("inf")
 
-    def closure() -> torch.Tensor:
-        nonlocal spent
-        spent += 1
+    def evaluate() -> torch.Tensor:
         with torch.no_grad():
             value, gradient = loss(variable)
             variable.grad = gradient
@@ -179,15 +169,19 @@ def _descent(
             raise _Reached
         return value
 
-    while spent < max_evaluations:
+    n_operations = loss.features.numel() * point.shape[1]
+    descent = Descent(
+        [variable], evaluate, per_round=EVALUATIONS_A_ROUND, history=HISTORY, n_operations=n_operations
+    )
+    while descent.spent < max_evaluations:
         try:
-            optimiser.step(closure)  # type: ignore[no-untyped-call]
+            descent.run_round()
         except _Reached:
-            yield variable.detach().clone(), spent
+            yield variable.detach().clone(), descent.spent
             return
         current = variable.detach().clone()
         value = float(loss(current)[0])
-        yield current, spent
+        yield current, descent.spent
         if not value < last:  # no progress left in floats
             return
         last = value
@@ -205,7 +199,7 @@ class SmallestWidth:
 
 def smallest_width(
     features: Float[np.ndarray, "n_contexts n_neurons"],
-    targets: Targets,
+    targets: NextTokenTargets,
     goal_nats: float,
     *,
     max_evaluations: int = DEFAULT_EVALUATIONS,

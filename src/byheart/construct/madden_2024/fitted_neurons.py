@@ -19,8 +19,8 @@ from byheart.construct.madden_2024.convex import Regression, regress
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import ACTIVATIONS
-from byheart.program.single_thread import single_thread
-from byheart.program.targets import Targets
+from byheart.program.descent import Descent, with_gradient
+from byheart.program.targets import NextTokenTargets
 
 SPREAD = 3.0
 """Standard deviation of pre-activations at the start: neurons that are nearly steps have no slope to follow."""
@@ -46,7 +46,7 @@ class ShapedFit:
 def fit_shaped(
     front: Decoder,
     encoded: Int[np.ndarray, "n_contexts seq_len"],
-    targets: Targets,
+    targets: NextTokenTargets,
     n_neurons: int,
     rng: np.random.Generator,
     *,
@@ -60,9 +60,9 @@ def fit_shaped(
     """
     mixed = mixed_contexts(front, encoded)
     hidden, bias = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)
-    descent = _Descent(mixed, targets, hidden, bias, front.activation)
-    spent, left = descent.run(SAFETY * goal_nats, max_evaluations)
-    hidden, bias = descent.neurons()
+    shaping = _Shaping(mixed, targets, hidden, bias, front.activation)
+    spent, left = shaping.run(SAFETY * goal_nats, max_evaluations)
+    hidden, bias = shaping.neurons()
     start = with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs)))
     hidden, bias = start.hidden.astype(np.float64), start.bias.astype(np.float64)
     fit = regress(
@@ -72,16 +72,21 @@ def fit_shaped(
         max_evaluations=FINISHING_EVALUATIONS
         if left <= 2 * goal_nats
         else ROUND,  # it will not halve the gap
-        start_from=descent.output(),
+        start_from=shaping.output(),
     )
     return ShapedFit(hidden, bias, fit, spent + fit.evaluations)
 
 
-class _Descent:
+class _Shaping:
     """L-BFGS on (W, b, V) in float32, on all contexts at once."""
 
     def __init__(
-        self, mixed: np.ndarray, targets: Targets, hidden: np.ndarray, bias: np.ndarray, activation: str
+        self,
+        mixed: np.ndarray,
+        targets: NextTokenTargets,
+        hidden: np.ndarray,
+        bias: np.ndarray,
+        activation: str,
     ) -> None:
         def single(array: np.ndarray) -> torch.Tensor:
             return torch.from_numpy(np.array(array, dtype=np.float32))
@@ -101,34 +106,22 @@ class _Descent:
     def run(self, goal_nats: float, max_evaluations: int) -> tuple[int, float]:
         """Descend until the gap is `goal_nats`, or is not going to be; return evaluations spent and the gap left."""
         goal = goal_nats / self.total
-        optimiser = torch.optim.LBFGS(
+        descent = Descent(
             self.parameters,
-            max_iter=ROUND,
-            max_eval=ROUND,
-            history_size=HISTORY,
-            line_search_fn="strong_wolfe",
-            tolerance_grad=0.0,
-            tolerance_change=0.0,
+            with_gradient(self.parameters, self._gap),
+            per_round=ROUND,
+            history=HISTORY,
+            n_operations=self.mixed.shape[0] * self.parameters[2].numel(),
         )
-        spent, values = 0, [float("inf")]
-
-        def closure() -> torch.Tensor:
-            nonlocal spent
-            spent += 1
-            optimiser.zero_grad()
-            loss = self._gap()
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss
-
-        n_operations = self.mixed.shape[0] * self.parameters[2].numel()
-        while spent < max_evaluations and values[-1] > goal:
-            with single_thread(n_operations):
-                optimiser.step(closure)  # type: ignore[no-untyped-call]
+        values = [float("inf")]
+        while descent.spent < max_evaluations and values[-1] > goal:
+            descent.run_round()
             with torch.no_grad():
                 values.append(float(self._gap()))
-            if 2 * spent > max_evaluations and hopeless(values, goal, (max_evaluations - spent) / ROUND):
+            left = max_evaluations - descent.spent
+            if left < descent.spent and is_hopeless(values, goal, left / ROUND):
                 break
-        return spent, values[-1] * self.total
+        return descent.spent, values[-1] * self.total
 
     def _gap(self) -> torch.Tensor:
         hidden, bias, output = self.parameters
@@ -149,7 +142,7 @@ class _Descent:
 WINDOW = 10
 
 
-def hopeless(values: list[float], goal: float, rounds_left: float) -> bool:
+def is_hopeless(values: list[float], goal: float, rounds_left: float) -> bool:
     """Whether a loss that falls on by the mean factor of its last few rounds is still above the goal at the end."""
     if len(values) <= WINDOW + 1 or values[-1] <= goal:
         return False

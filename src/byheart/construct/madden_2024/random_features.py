@@ -12,13 +12,14 @@ from byheart.construct.madden_2024.size import neurons_for
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import run_in_batches, to_decoder_module
 from byheart.network.transformer.floats import DTYPES
+from byheart.program.linear_solve import solve_least_norm
 from byheart.theorems import realises
 
 SPREAD = 10.0
 """Standard deviation of pre-activations. Small ones, as in the printed recipe, make the features nearly polynomial and
 the matrix singular in floats; at 10 neurons are nearly steps in random directions."""
 
-REFINEMENTS = 2
+REFINEMENTS = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,35 +94,8 @@ def solve_by_random_features(
     hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng, spread=spread)
     neurons = with_neurons(front, hidden, bias, np.zeros((n_neurons, logits.shape[1])))
     features = features_of(neurons, encoded)
-    output, condition = _solve(features, logits)
+    output, condition = solve_least_norm(features, logits, REFINEMENTS)
     dtype = DTYPES[front.precision]
     residual = float(np.abs(features @ output.astype(dtype).astype(np.float64) - logits).max(initial=0.0))
     decoder = with_neurons(front, hidden, bias, output)
     return LinearFit(decoder, condition, residual, float(np.abs(output).max(initial=0.0)))
-
-
-def _solve(
-    features: Float[np.ndarray, "n_contexts n_neurons"], logits: Float[np.ndarray, "n_contexts n_outputs"]
-) -> tuple[Float[np.ndarray, "n_neurons n_outputs"], float]:
-    """The solution of least norm of Φ V = Y, and the estimated condition number of Φ."""
-    from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular  # not needed to draw neurons
-
-    n_contexts, n_neurons = features.shape
-    if n_neurons == n_contexts:
-        factors = lu_factor(features, check_finite=False)
-        size = float(np.abs(features).sum(axis=0).max(initial=0.0))
-        reciprocal, _ = lapack.dgecon(factors[0], size)
-
-        def solve(right: np.ndarray) -> np.ndarray:
-            return np.asarray(lu_solve(factors, right, check_finite=False))
-    else:
-        q, r = qr(features.T, mode="economic", check_finite=False)
-        reciprocal, _ = lapack.dtrcon(r)
-
-        def solve(right: np.ndarray) -> np.ndarray:
-            return np.asarray(q @ solve_triangular(r, right, trans="T", check_finite=False))
-
-    output = solve(logits)
-    for _ in range(REFINEMENTS - 1):
-        output += solve(logits - features @ output)
-    return output, float(1 / reciprocal) if reciprocal > 0 else float("inf")

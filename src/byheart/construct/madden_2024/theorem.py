@@ -28,16 +28,10 @@ from byheart.network.decoder.module import decoder_logits
 from byheart.network.memory import Memory, Progress
 from byheart.program.construction import Assumption, Construction, statistics_of
 from byheart.program.float_sizes import measured
-from byheart.program.targets import Targets, targets_of
+from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 from byheart.theorems import realises
 
 Solver = Literal["auto", "steps", "random-features", "convex"]
-MARGIN = {"float64": 40.0, "float32": 22.0}
-"""Logits on the support stand this far above the others: divergences of about ω·e^-margin."""
-
-ALLOWED_DIVERGENCE = 1e-3
-"""Nats by which a context may differ from its distribution: a thousand times what float32 needs."""
-
 ALLOWED_GAP = 0.01
 """Share of the entropy that MFT24's experiment allows as gap; the convex solver's default goal."""
 
@@ -110,7 +104,7 @@ def memorise(
     name = METHOD_NAMES[kind]
     choices = Choices.of(name, options)
     targets = targets_of(data)
-    margin = MARGIN[choices.precision] if choices.margin is None else choices.margin
+    margin = LOGIT_MARGIN[choices.precision] if choices.margin is None else choices.margin
     decoder, notes = _solved(kind, choices, targets, margin, rng, progress)
     n_contexts = len(targets)
     if data.task == "next-token":
@@ -146,7 +140,7 @@ def memorise(
     )
 
 
-def _require_right(name: str, decoder: Decoder, targets: Targets, precision: str) -> None:
+def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
     """Refuse data whose contexts lie too close for this precision: their logits come out of order."""
     encoded = targets.contexts.padded(decoder.pad, decoder.seq_len)
     wrong = int((decoder_logits(decoder, encoded).argmax(axis=1) != targets.next_tokens).sum())
@@ -162,7 +156,7 @@ def _require_right(name: str, decoder: Decoder, targets: Targets, precision: str
 def _solved(
     kind: Kind,
     choices: Choices,
-    targets: Targets,
+    targets: NextTokenTargets,
     margin: float,
     rng: np.random.Generator,
     progress: Progress | None,
@@ -198,7 +192,7 @@ def _steps_may_do(choices: Choices) -> bool:
 
 
 def _front(
-    kind: Kind, choices: Choices, targets: Targets, dim: int, rng: np.random.Generator
+    kind: Kind, choices: Choices, targets: NextTokenTargets, dim: int, rng: np.random.Generator
 ) -> tuple[Decoder, np.ndarray]:
     contexts = targets.contexts
     front = draw_mixing(
@@ -216,7 +210,7 @@ def _front(
 
 
 def _by_steps(
-    kind: Kind, choices: Choices, targets: Targets, margin: float, rng: np.random.Generator
+    kind: Kind, choices: Choices, targets: NextTokenTargets, margin: float, rng: np.random.Generator
 ) -> tuple[Decoder, dict[str, Any]]:
     """Draw embeddings until the images of all contexts lie far enough apart; the gap is a matter of luck."""
     for draw in range(DRAWS):
@@ -241,7 +235,7 @@ def _by_regression(
     front: Decoder,
     encoded: np.ndarray,
     choices: Choices,
-    targets: Targets,
+    targets: NextTokenTargets,
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> tuple[Decoder, dict[str, Any]]:
@@ -268,7 +262,7 @@ def _with_shaped_neurons(
     front: Decoder,
     encoded: np.ndarray,
     hidden_width: int | None,
-    targets: Targets,
+    targets: NextTokenTargets,
     goal: float,
     rng: np.random.Generator,
     progress: Progress | None,
@@ -303,7 +297,7 @@ def _with_random_neurons(
     front: Decoder,
     encoded: np.ndarray,
     hidden_width: int | None,
-    targets: Targets,
+    targets: NextTokenTargets,
     goal: float,
     rng: np.random.Generator,
     progress: Progress | None,

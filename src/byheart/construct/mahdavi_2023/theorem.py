@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.dana_2024.encoders import circle
 from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, capacity, heads_for
 from byheart.construct.registry import require_known
 from byheart.data.dataset import Dataset
@@ -19,6 +18,7 @@ from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import to_attention_only_module
 from byheart.network.decoder.module import run_in_batches
 from byheart.network.memory import Memory, Progress
+from byheart.program.circle import circle_points
 from byheart.program.construction import Assumption, Construction, statistics_of
 from byheart.program.float_sizes import measured
 
@@ -76,7 +76,7 @@ def memorise(
         rng.standard_normal((n_heads, head_dim, dim)) * size,
         np.zeros((n_heads, LABEL_DIM, dim)),
         np.tile(np.eye(LABEL_DIM), (n_heads, 1, 1)),
-        circle(data.n_classes),
+        circle_points(data.n_classes),
         seq_len,
         skip=False,
         sees_itself=False,
@@ -87,7 +87,7 @@ def memorise(
             f"{n_heads} heads have rank {found.rank} on these {n_examples} examples.\n  Give more heads with n_heads.",
             rank=found.rank,
         )
-    maps = np.linalg.lstsq(found.values, circle(data.n_classes)[data.labels], rcond=None)[0]
+    maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]
     value = maps.reshape(n_heads, dim, LABEL_DIM).transpose(0, 2, 1)
     network = AttentionOnly(
         None,

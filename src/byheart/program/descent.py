@@ -1,0 +1,63 @@
+"""L-BFGS on all data at once, in rounds, for fits that are small and must come close to their minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from byheart.program.single_thread import single_thread
+
+
+class Descent:
+    """L-BFGS with a strong Wolfe line search; `spent` counts evaluations of the loss."""
+
+    def __init__(
+        self,
+        parameters: Sequence[torch.Tensor],
+        evaluate: Callable[[], torch.Tensor],
+        *,
+        per_round: int,
+        history: int,
+        n_operations: int = 0,
+        least_gradient: float = 0.0,
+    ) -> None:
+        """`evaluate` returns the loss at the parameters as they are and leaves its gradient in their `grad`.
+
+        A round ends early where every entry of the gradient is at most `least_gradient`.
+        """
+        self.spent = 0
+        self._evaluate, self._n_operations = evaluate, n_operations
+        self._optimiser = torch.optim.LBFGS(
+            list(parameters),
+            max_iter=per_round,
+            max_eval=per_round,
+            history_size=history,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=least_gradient,
+            tolerance_change=0.0,
+        )
+
+    def run_round(self) -> None:
+        """Descend for about `per_round` evaluations; what `evaluate` raises ends the round."""
+        with single_thread(self._n_operations):
+            self._optimiser.step(self._count)  # type: ignore[no-untyped-call]
+
+    def _count(self) -> torch.Tensor:
+        self.spent += 1
+        return self._evaluate()
+
+
+def with_gradient(
+    parameters: Sequence[torch.Tensor], loss: Callable[[], torch.Tensor]
+) -> Callable[[], torch.Tensor]:
+    """`loss` with its gradient by automatic differentiation, for `Descent`."""
+
+    def evaluate() -> torch.Tensor:
+        for parameter in parameters:
+            parameter.grad = None
+        value = loss()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    return evaluate

@@ -1,0 +1,39 @@
+"""Linear systems A X = Y with at least as many unknowns as equations: factored once, refined, with a condition number."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+
+def solve_least_norm(
+    matrix: Float[np.ndarray, "n_equations n_unknowns"],
+    wanted: Float[np.ndarray, "n_equations n_columns"],
+    refinements: int,
+) -> tuple[Float[np.ndarray, "n_unknowns n_columns"], float]:
+    """The solution of least norm and the estimated condition number (1-norm); zeros and infinity where A is singular.
+
+    Square systems by LU, wide ones by QR of Aᵀ.
+    """
+    from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular  # a second to import
+
+    n_equations, n_unknowns = matrix.shape
+    if n_unknowns == n_equations:
+        factors = lu_factor(matrix, check_finite=False)
+        reciprocal, _ = lapack.dgecon(factors[0], float(np.abs(matrix).sum(axis=0).max(initial=0.0)))
+
+        def solve(right: np.ndarray) -> np.ndarray:
+            return np.asarray(lu_solve(factors, right, check_finite=False))
+    else:
+        q, r = qr(matrix.T, mode="economic", check_finite=False)
+        reciprocal, _ = lapack.dtrcon(r)
+
+        def solve(right: np.ndarray) -> np.ndarray:
+            return np.asarray(q @ solve_triangular(r, right, trans="T", check_finite=False))
+
+    if not reciprocal > 0:
+        return np.zeros((n_unknowns, wanted.shape[1])), float("inf")
+    solution = solve(wanted)
+    for _ in range(refinements):
+        solution += solve(wanted - matrix @ solution)
+    return solution, float(1 / reciprocal)
