@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from byheart.network.exact.dyadic import Number
 from byheart.network.size import FLOAT_BITS, Size
 from byheart.network.transformer.architecture import Precision
@@ -17,7 +19,7 @@ NOTHING = NO_WEIGHTS
 
 def tally(numbers: Iterable[Number]) -> WeightCount:
     """Count `numbers`; zeros do not count."""
-    return count_numbers(list(numbers))
+    return count_numbers([number.item() if isinstance(number, np.generic) else number for number in numbers])
 
 
 def tally_of_steps(steps: Iterable[Block]) -> WeightCount:
