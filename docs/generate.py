@@ -13,7 +13,7 @@ from pathlib import Path
 from byheart import errors, theorems
 from byheart.bounds.kajitsuka_sato_2025 import theorem_4_1
 from byheart.construct import registry
-from byheart.program.construction import Statistics
+from byheart.data.shape import DataShape
 
 PACKAGE = Path(theorems.__file__).parent
 
@@ -129,13 +129,13 @@ def construction_table() -> str:
 
 def size_table() -> str:
     """What the construction builds, and what the theorem promises, for growing numbers of samples."""
-    size_of = registry.get("kajitsuka-sato-2025").size_of
+    estimate = registry.get("kajitsuka-sato-2025").estimate
     heads = ("samples", "layers", "parameters", "non-zero", "longest weight, bits")
     heads += ("theorem: layers", "theorem: parameters", "theorem: longest weight, bits")
     lines = [f"| {' | '.join(heads)} |", "| ---: " * len(heads) + "|"]
     for power in range(2, 7):
         n_samples = 10**power
-        built = size_of(Statistics(n_samples, seq_len=8, n_classes=16, dim=4))
+        built = estimate(DataShape(n_samples, seq_len=8, n_classes=16, dim=4))
         # 8 N random points of the unit cube: norm at most 2, and closest pairs about (8 N)^(-1/2) apart
         promised = theorem_4_1(n_samples, 8, 16, 4, 2, Fraction(1, isqrt(8 * n_samples)))
         cells = (

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from byheart.construct.registry import get
-from byheart.program.construction import Statistics
+from byheart.data.shape import DataShape
 from byheart.report.word_length import draw_words, read_points
 
 RESULTS = Path(__file__).with_name("retrieval-words.json")
@@ -45,7 +45,7 @@ def measured() -> str:
 
 def sizes() -> str:
     """Parameters and bits per parameter, for grid vectors and for token ids."""
-    size_of = get("retrieval").size_of
+    estimate = get("retrieval").estimate
     lines = [
         "| facts | data | classes | float64 | bits per parameter | bits per stored bit |",
         "| --- " * 6 + "|",
@@ -53,7 +53,7 @@ def sizes() -> str:
     for n_samples in SAMPLES:
         for name, options in (("grid", {"dim": 4}), ("tokens", {"vocab": 1000, "ordered": True})):
             for n_classes in (16, 1024):
-                size = size_of(Statistics(n_samples, 8, n_classes, **options))  # type: ignore[arg-type]
+                size = estimate(DataShape(n_samples, 8, n_classes, **options))  # type: ignore[arg-type]
                 bits = n_samples * (n_classes.bit_length() - 1)
                 lines.append(
                     f"| {n_samples:,} | {name} | {n_classes:,} | {size.parameters_dense:,} "

@@ -27,6 +27,7 @@ from byheart.model import Model
 from byheart.network import SparseMatrix, Transformer
 from byheart.network.memory import Memory
 from byheart.pipeline import compile, load, read_like
+from byheart.program.construction import BuiltPlan
 
 from .verify.lookup import CAPITALS, capitals, lookup
 
@@ -91,13 +92,13 @@ def test_a_model_that_does_not_verify_is_never_returned(
     def choose_badly(*arguments: Any) -> Any:
         (method,) = true(*arguments)
 
-        def build(*parts: Any) -> Any:
-            made = method.build(*parts)
+        def plan(*parts: Any) -> Any:
+            made = method.plan(*parts).emit()
             silent = SparseMatrix.of(made.memory.network.w_out.shape, {})
             network = replace(made.memory.network, w_out=silent)
-            return replace(made, memory=replace(made.memory, network=network))
+            return BuiltPlan(replace(made, memory=replace(made.memory, network=network)))
 
-        return (replace(method, build=build),)
+        return (replace(method, plan=plan),)
 
     monkeypatch.setattr(pipeline, "candidates", choose_badly)
     with pytest.raises(DoesNotHold, match="3 of 3 samples are answered wrongly") as caught:
@@ -115,10 +116,11 @@ def test_the_record_is_plain_json(data: Dataset, monkeypatch: pytest.MonkeyPatch
     def choose_with_odd_notes(*arguments: Any) -> Any:
         (method,) = true(*arguments)
 
-        def build(*parts: Any) -> Any:
-            return replace(method.build(*parts), notes={"n": np.int64(7), "where": Path("x"), "pair": (1, 2)})
+        def plan(*parts: Any) -> Any:
+            odd = {"n": np.int64(7), "where": Path("x"), "pair": (1, 2)}
+            return BuiltPlan(replace(method.plan(*parts).emit(), notes=odd))
 
-        return (replace(method, build=build),)
+        return (replace(method, plan=plan),)
 
     monkeypatch.setattr(pipeline, "candidates", choose_with_odd_notes)
     model = compile(data, method=METHOD)

@@ -15,12 +15,12 @@ from byheart.bounds import BoundTable, Problem, table
 from byheart.bounds.orders import Order, park_2021, table_1
 from byheart.construct.registry import Method, get, names
 from byheart.data.dataset import Dataset
+from byheart.data.shape import DataShape
 from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.model import Model
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import StageProgress, compile
-from byheart.program.construction import statistics_of
 from byheart.theorems import realises
 from byheart.verify.certificate import DatasetNumbers
 from byheart.verify.verifier import dataset_numbers
@@ -154,7 +154,7 @@ def _row(
     start = time.perf_counter()
     try:
         _require_offer(method, data, precision)
-        row = replace(row, planned=method.size_of(replace(statistics_of(data), precision=precision)))
+        row = replace(row, planned=method.estimate(DataShape.of(data), precision=precision))
         _require_room(row.planned, most_parameters)
         model = compile(data, method=method.name, precision=precision, seed=seed, progress=progress)
     except DoesNotHold as failure:

@@ -12,12 +12,13 @@ import numpy as np
 from byheart.construct.registry import candidates, get
 from byheart.data.dataset import Dataset, OnConflict, Task
 from byheart.data.sequences import TokenSequences
+from byheart.data.shape import DataShape
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, CorruptModel, DoesNotHold, UsageError
 from byheart.model import Model
 from byheart.network.memory import Progress
 from byheart.network.transformer.architecture import Precision
-from byheart.program.construction import Construction, statistics_of
+from byheart.program.construction import Construction
 from byheart.storage.folder import load_folder
 from byheart.verify.digest import weights_digest
 from byheart.verify.fields import Fields
@@ -81,15 +82,18 @@ def _built(
 ) -> tuple[Construction, dict[str, object], dict[str, str]]:
     """The first construction that takes the data, the options it was given, and why those before it refused."""
     refused: dict[str, str] = {}
-    for chosen in candidates(method, data.task, precision, statistics_of(data)):
+    for chosen in candidates(method, precision, DataShape.of(data), options):
         given = {**options, "precision": precision} if len(chosen.precisions) > 1 else options
         try:
-            construction = chosen.build(data, given, np.random.default_rng(seed), progress)
+            plan = chosen.plan(
+                data, chosen.read_options(options, precision), np.random.default_rng(seed), progress
+            )
         except AssumptionViolated as error:
             if method != "auto":
                 raise
             refused[chosen.name] = str(error)
             continue
+        construction = plan.emit(progress)
         assert construction.memory.network.precision == precision, f"{chosen.name} built another precision"
         return construction, given, refused
     reasons = "\n".join(f"    {name}: {reason}" for name, reason in refused.items())

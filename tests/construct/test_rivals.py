@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from byheart.construct.registry import candidates
+from byheart.construct.registry import candidates, get
 from byheart.data import ADVERSARIAL, Dataset, VectorSequences
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.program.construction import statistics_of
 
 from .rival_data import answers, compiled, flattened
 
@@ -61,13 +61,13 @@ def test_sequences_are_refused_by_what_sees_one_vector(method: str) -> None:
     with pytest.raises(AssumptionViolated, match="up to 3 tokens"):
         compiled(method, data)
     with pytest.raises(AssumptionViolated, match="up to 3 tokens"):
-        candidates(method, "next-token", "exact", statistics_of(data))
+        get(method).estimate(DataShape.of(data))
 
 
 def test_auto_passes_over_what_does_not_apply() -> None:
-    several = candidates("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 3, 2, seed=0)))
+    several = candidates("auto", "exact", DataShape.of(uniform_vectors(50, 3, 2, seed=0)))
     assert not {method.name for method in several} & set(SINGLE)
-    alone = candidates("auto", "next-token", "exact", statistics_of(uniform_vectors(50, 1, 2, seed=0)))
+    alone = candidates("auto", "exact", DataShape.of(uniform_vectors(50, 1, 2, seed=0)))
     assert alone[0].name in SINGLE
 
 

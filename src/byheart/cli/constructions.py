@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from byheart.bounds import Problem
 from byheart.construct.registry import Method, get, names
+from byheart.data.shape import DataShape
 from byheart.errors import UsageError
 from byheart.network.size import Size
-from byheart.program.construction import Statistics
 
 
 def construction_sizes() -> dict[str, Callable[[Problem], Size]]:
@@ -20,10 +20,11 @@ def _size_of(method: Method) -> Callable[[Problem], Size]:
     def size_of(problem: Problem) -> Size:
         if problem.task not in method.tasks:
             raise UsageError(f"it offers {', '.join(method.tasks)}, and the task is {problem.task}")
-        return method.size_of(
-            Statistics(
+        return method.estimate(
+            DataShape(
                 n_samples=problem.n_samples,
-                seq_len=problem.seq_len,
+                seq_len=problem.seq_len
+                + (problem.task == "distribution"),  # of a problem, the longest context
                 n_classes=problem.n_classes,
                 dim=problem.dim,
                 vocab=problem.vocab,

@@ -3,44 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from byheart.data.dataset import Dataset, Task
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
-from byheart.program.construction import Construction, Statistics
+from byheart.program.construction import BuiltPlan, Construction, Plan, Statistics
+from byheart.reader import describe_unknown, read_values
 
 Build = Callable[[Dataset, Mapping[str, object], np.random.Generator, Progress | None], Construction]
 """(data, options, rng, progress). A method that offers several precisions finds the one asked for in options["precision"]."""
 
 
 @dataclass(frozen=True)
+class NoOptions:
+    """The options of a construction that has none."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """Data that a construction takes, small enough for every test of the contract, and the options to go with them."""
+
+    data: Dataset
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Method:
     """A construction by name.
 
-    size_of  the size without building. Of the statistics that a construction reports (`Construction.statistics`), exactly
-             the size it has; of those known before the data are seen, what random data of that shape would have.
+    options     a frozen dataclass of its options, each with a default; the field `precision` where there is a choice
+    size_of     (shape, options) -> Size: what data of that shape would probably take, from the shape alone, in under a second
+                for 10^12 samples. `AssumptionViolated` where no data of that shape are taken.
+    plan        (data, options, rng, progress) -> Plan: everything decided for these data and nothing emitted; the plan's size
+                is exactly that of the network it emits. `AssumptionViolated` where the data are not taken.
+    example     small data and options that the construction takes
+    page        the page of the documentation that describes it
+    statements  ids of the statements it realises (see `byheart theorems`)
     """
 
     name: str
     source: str
     tasks: tuple[Task, ...]
     precisions: tuple[Precision, ...]
-    size_of: Callable[[Statistics], Size]
-    build: Build
+    size_of: Callable[..., Size]
+    plan: Callable[..., Plan] = field(default=None)  # type: ignore[assignment]  # until every room has one
+    options: type = NoOptions
+    example: Callable[[], Example] | None = None
+    page: str | None = None
+    statements: tuple[str, ...] = ()
+    build: Build = field(default=None)  # type: ignore[assignment]  # of rooms that do not plan yet
+
+    def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
+        """The options `given` as the construction's own dataclass; `UsageError` names what is wrong with one."""
+        chosen = dict(given)
+        if precision is not None and self._chooses_precision:
+            chosen["precision"] = precision
+        if self.options is _AnyOptions:
+            return _AnyOptions(chosen)
+        return read_values(chosen, self.options, self.name, noun="option")
+
+    def estimate(
+        self, shape: DataShape, given: Mapping[str, object] | None = None, precision: Precision | None = None
+    ) -> Size:
+        """What data of this shape would probably take, with the options `given`."""
+        return self.size_of(shape, self.read_options(given or {}, precision))
+
+    @property
+    def _chooses_precision(self) -> bool:
+        if self.options is _AnyOptions:
+            return len(self.precisions) > 1
+        return any(each.name == "precision" for each in fields(self.options))
+
+
+@dataclass(frozen=True)
+class _AnyOptions:
+    """Options that the room reads itself."""
+
+    given: Mapping[str, object]
+
+
+def _adapt(method: Method) -> Method:
+    """A room with `build` alone, under the contract: planning is building."""
+
+    def size_of(shape: DataShape | Statistics, options: _AnyOptions | None = None) -> Size:
+        if isinstance(shape, Statistics):
+            return method.size_of(shape)
+        given: dict[str, Any] = {} if options is None else dict(options.given)
+        known = {name: given[name] for name in ("precision", "reject_bits", "word_bits") if name in given}
+        return method.size_of(
+            Statistics(
+                n_samples=shape.n_samples,
+                seq_len=shape.seq_len,
+                n_classes=shape.n_classes,
+                dim=shape.dim,
+                vocab=shape.vocab,
+                ordered=shape.ordered,
+                ragged=shape.ragged,
+                n_contexts=shape.n_contexts,
+                task=shape.task,
+                **known,
+            )
+        )
+
+    def plan(
+        data: Dataset, options: _AnyOptions, rng: np.random.Generator, progress: Progress | None
+    ) -> Plan:
+        return BuiltPlan(method.build(data, options.given, rng, progress))
+
+    return replace(method, size_of=size_of, plan=plan, options=_AnyOptions)
+
+
+def _buildable(method: Method) -> Method:
+    """A room with `plan` alone, with the `build` of before: plan, then emit."""
+
+    def build(
+        data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None
+    ) -> Construction:
+        return method.plan(data, method.read_options(options), rng, progress).emit(progress)
+
+    return replace(method, build=build)
 
 
 def require_known(method: str, options: Mapping[str, object], known: Iterable[str]) -> None:
     """Refuse options that `method` does not have."""
     known = sorted(known)
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise UsageError(f"{method} has no option {', '.join(unknown)}; it has {', '.join(known)}.")
+    for name in sorted(set(options) - set(known)):
+        raise UsageError(f"{method}: {describe_unknown('option', name, known)}.")
 
 
 def deferred(module: str, function: str = "memorise", **fixed: object) -> Build:
@@ -56,6 +152,16 @@ def deferred(module: str, function: str = "memorise", **fixed: object) -> Build:
         return built
 
     return build
+
+
+def deferred_plan(module: str, function: str = "plan", **fixed: object) -> Callable[..., Plan]:
+    """A `plan` that imports `function` of `module` when it is called, so that a size costs no import of torch."""
+
+    def plan(data: Dataset, options: Any, rng: np.random.Generator, progress: Progress | None) -> Plan:
+        found: Plan = getattr(import_module(module), function)(data, options, rng, progress, **fixed)
+        return found
+
+    return plan
 
 
 _MODULES = {
@@ -90,36 +196,39 @@ def get(name: str) -> Method:
         )
     method = import_module(_MODULES[name]).METHOD
     assert isinstance(method, Method)
-    return method
+    return _adapt(method) if method.plan is None else _buildable(method)
 
 
-def candidates(name: str, task: Task, precision: Precision, statistics: Statistics) -> tuple[Method, ...]:
-    """The method `name` alone, or for "auto" all that offer the task and the precision, the smallest first."""
+def candidates(
+    name: str, precision: Precision, shape: DataShape, options: Mapping[str, object] | None = None
+) -> tuple[Method, ...]:
+    """The method `name` alone, or for "auto" all that offer task, precision and options, the smallest first."""
     methods = [get(each) for each in (names() if name == "auto" else (name,))]
-    fitting = [method for method in methods if task in method.tasks and precision in method.precisions]
+    fitting = [method for method in methods if shape.task in method.tasks and precision in method.precisions]
     if not fitting:
         offers = "\n".join(
             f"    {method.name}: tasks {', '.join(method.tasks)}; precision {', '.join(method.precisions)}"
             for method in methods
         )
         raise UsageError(
-            f"no construction offers task `{task}` with precision `{precision}`"
+            f"no construction offers task `{shape.task}` with precision `{precision}`"
             f"{'' if name == 'auto' else f' under the name `{name}`'}. What there is:\n{offers}",
-            task=task,
+            task=shape.task,
             precision=precision,
         )
+    if name != "auto":
+        return tuple(fitting)  # the data decide when they are planned for
     sizes = {}
     for method in fitting:
         try:
-            sizes[method.name] = method.size_of(replace(statistics, precision=precision)).parameters_dense
-        except AssumptionViolated:  # made for other data, such as one vector per sample
-            if name != "auto":
-                raise
+            sizes[method.name] = method.estimate(shape, options, precision).parameters_dense
+        except (AssumptionViolated, UsageError):  # made for other data, or without such an option
+            continue
     if not sizes:
         raise UsageError(
-            f"no construction of task `{task}` and precision `{precision}` takes these data; tried "
-            f"{', '.join(method.name for method in fitting)}.",
-            task=task,
+            f"no construction of task `{shape.task}` and precision `{precision}` takes these data"
+            f"{' with these options' if options else ''}; tried {', '.join(method.name for method in fitting)}.",
+            task=shape.task,
             precision=precision,
         )
     taking = (method for method in fitting if method.name in sizes)

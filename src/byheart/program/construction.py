@@ -1,13 +1,16 @@
-"""What a construction is given and what it returns: the numbers of a data set, and a network with what was assumed."""
+"""What a construction decides and what it returns: a plan whose size is known, and a network with what was assumed."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.data.dataset import Dataset, Task
-from byheart.network.memory import Memory
+from byheart.network.memory import Memory, Progress
+from byheart.network.size import Size, size_of_network
 from byheart.network.transformer.architecture import Precision
 from byheart.program.weight_count import Tally
 
@@ -32,6 +35,39 @@ class Construction:
     theorem_size: TheoremSize | None
     notes: Mapping[str, object] = field(default_factory=dict)
     statistics: Statistics | None = None  # those `size_of` gives the built size for
+
+
+class Plan(ABC):
+    """Everything decided for one data set, and nothing emitted yet.
+
+    `size` is exactly the size of the network that `emit` builds. Data that the construction does not take were refused
+    when the plan was made.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> Size:
+        """The size of the network, before it is there."""
+
+    @abstractmethod
+    def emit(self, progress: Progress | None = None) -> Construction:
+        """Build the network."""
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltPlan(Plan):
+    """The plan of a construction for which deciding is the whole work: it holds the network already."""
+
+    construction: Construction
+
+    @cached_property
+    def size(self) -> Size:
+        """The size of the network, counted."""
+        return size_of_network(self.construction.memory.network)
+
+    def emit(self, progress: Progress | None = None) -> Construction:
+        """Hand out what is there."""
+        return self.construction
 
 
 @dataclass(frozen=True)

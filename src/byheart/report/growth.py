@@ -12,9 +12,9 @@ from typing import Any
 from byheart.construct.registry import Method, get, names
 from byheart.data.dataset import Dataset, Task
 from byheart.data.generators import grid_vectors, random_tokens
+from byheart.data.shape import DataShape
 from byheart.errors import ByheartError
 from byheart.pipeline import StageProgress, compile
-from byheart.program.construction import Statistics
 
 LARGEST = 10**12
 LEVELS = 1 << 12
@@ -50,10 +50,16 @@ class Shape:
             ordered=self.ordered,
         )
 
-    def statistics(self, n_samples: int) -> Statistics:
+    def numbers(self, n_samples: int) -> DataShape:
         """What is known of such data before looking."""
-        return Statistics(
-            n_samples, self.seq_len, self.n_classes, self.dim, self.vocab, self.ordered, task=self.task
+        return DataShape(
+            n_samples,
+            self.seq_len,
+            self.n_classes,
+            task=self.task,
+            dim=self.dim,
+            vocab=self.vocab,
+            ordered=self.ordered,
         )
 
 
@@ -175,7 +181,7 @@ def _planned(method: Method, shape: Shape, largest: int) -> tuple[tuple[int, int
     n_samples = 10
     while n_samples <= largest:
         try:
-            points.append((n_samples, method.size_of(shape.statistics(n_samples)).parameters_dense))
+            points.append((n_samples, method.estimate(shape.numbers(n_samples)).parameters_dense))
         except ByheartError:  # data of this size are beyond it
             break
         n_samples *= 10

@@ -116,13 +116,13 @@ def _line(label: str, style: Style, rate: float, least: float, whole: float) -> 
 
 def _compiled(n_vocab: int) -> tuple[list[Series], dict[str, float]]:
     from byheart.construct.registry import get  # not on a bare machine
-    from byheart.program.construction import Statistics
+    from byheart.data.shape import DataShape
 
     found, sizes = [], {}
     counts = [count for count in (10, 30, 100, 300, 1000, 2500) if count <= n_vocab**2]
     for name, style in COMPILED.items():
         dense = [
-            get(name).size_of(Statistics(count, 2, n_vocab, None, n_vocab, True)).parameters_dense
+            get(name).estimate(DataShape(count, 2, n_vocab, vocab=n_vocab, ordered=True)).parameters_dense
             for count in counts
         ]
         bits = [count * math.log2(n_vocab) for count in counts]

@@ -239,14 +239,14 @@ def _head_points(
 def _retrieval(bits: Sequence[float]) -> Series:
     """What `retrieval` needs for data of so many bits, of the GPTs' kind."""
     from byheart.construct.registry import get  # not on a bare machine
-    from byheart.program.construction import Statistics
+    from byheart.data.shape import DataShape
 
     rates = []
     for amount in bits:
         count = max(1, round(amount / math.log2(N_VOCAB)))
         dense = (
             get("retrieval")
-            .size_of(Statistics(count, SEQ_LEN, N_VOCAB, None, N_VOCAB, True))
+            .estimate(DataShape(count, SEQ_LEN, N_VOCAB, vocab=N_VOCAB, ordered=True))
             .parameters_dense
         )
         rates.append(amount / dense)

@@ -1,0 +1,139 @@
+"""`DataShape`: the numbers of a data set, without its content. Sizes, bounds and plans are functions of it."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from math import log2
+from typing import get_args
+
+import numpy as np
+
+from byheart.data.consistency import flat_tokens
+from byheart.data.dataset import Dataset
+from byheart.data.options import Task
+from byheart.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """How large a data set is, and of what kind.
+
+    n_samples      sequences N; for `distribution`, documents
+    seq_len        tokens in the longest sequence or document, n
+    n_classes      labels C; for `distribution`, the tokens that may come next
+    vocab, dim     number of token ids, or dimension of token vectors: exactly one of them is given
+    ordered        whether positions matter
+    ragged         whether sequences differ in length
+    n_contexts     distinct contexts, where known; otherwise every label is taken to have its own
+    n_labels       labels in all, where known; otherwise as many as sequences of full length have
+    n_last_tokens  distinct last tokens of the labelled contexts, where known
+    radius, separation
+                   largest norm and smallest distance of tokens (KS25 Assumption 4.1), where known or assumed
+    is_consistent  whether equal contexts carry equal labels
+    """
+
+    n_samples: int
+    seq_len: int = 1
+    n_classes: int = 2
+    _: KW_ONLY
+    task: Task = "next-token"
+    vocab: int | None = None
+    dim: int | None = None
+    ordered: bool = False
+    ragged: bool = False
+    n_contexts: int | None = None
+    n_labels: int | None = None
+    n_last_tokens: int | None = None
+    radius: Fraction | int | float | None = None
+    separation: Fraction | int | float | None = None
+    is_consistent: bool = True
+
+    @classmethod
+    def of(cls, data: Dataset) -> DataShape:
+        """What a count tells of `data`; distances of tokens are not measured (see `bounds.shape_of`)."""
+        lengths = data.lengths
+        is_distribution = data.task == "distribution"
+        return cls(
+            data.n_samples,
+            data.seq_len,
+            data.n_classes,
+            task=data.task,
+            vocab=data.vocab,
+            dim=data.dim,
+            ordered=data.ordered,
+            ragged=int(lengths.min()) != int(lengths.max()),
+            n_contexts=len(data.contexts()) if is_distribution else int(data.context_ids.max()) + 1,
+            n_labels=data.n_labels,
+            n_last_tokens=_last_tokens(data),
+            is_consistent=len(data.conflicts) == 0,
+        )
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no data set has, in the user's own values."""
+        if self.task not in get_args(Task):
+            raise UsageError(f"task {self.task!r} is none of {', '.join(get_args(Task))}.", task=self.task)
+        for name, value in vars(self).items():
+            is_count = isinstance(value, int) and name not in ("radius", "separation")
+            if is_count and not isinstance(value, bool) and value < 1:
+                raise UsageError(f"{name} is {value}; it must be at least 1.", **{name: value})
+        if (self.dim is None) == (self.vocab is None):
+            raise UsageError(
+                f"dim is {self.dim} and vocab is {self.vocab}; give exactly one of them:\n"
+                "  dim for tokens that are vectors, vocab for token ids.",
+                dim=self.dim,
+                vocab=self.vocab,
+            )
+        if self.n_contexts is not None and self.n_contexts > self.label_count:
+            raise UsageError(
+                f"n_contexts is {self.n_contexts}, more than the {self.label_count} labels.",
+                n_contexts=self.n_contexts,
+            )
+        if (self.radius is not None and not self.radius >= 0) or (
+            self.separation is not None and not self.separation > 0
+        ):
+            raise UsageError(
+                f"radius is {self.radius} and separation is {self.separation}; "
+                "radius must not be negative and separation must be positive.",
+                radius=self.radius,
+                separation=self.separation,
+            )
+
+    @property
+    def context_len(self) -> int:
+        """Tokens in the longest context: the last token of a document is only ever predicted."""
+        return max(self.seq_len - 1, 1) if self.task == "distribution" else self.seq_len
+
+    @property
+    def label_count(self) -> int:
+        """Labels in all: as known, or those of sequences of full length."""
+        if self.n_labels is not None:
+            return self.n_labels
+        return self.n_samples * (self.context_len if self.task in ("seq-to-seq", "distribution") else 1)
+
+    @property
+    def context_count(self) -> int:
+        """Distinct contexts: as known, or one for each label."""
+        return self.label_count if self.n_contexts is None else self.n_contexts
+
+    @property
+    def label_bits(self) -> float:
+        """Bits to be stored: n_labels · log2(n_classes)."""
+        return self.label_count * log2(self.n_classes)
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether positions enter the network: they tell nothing in sequences of one token."""
+        return self.ordered and self.context_len > 1
+
+
+def _last_tokens(data: Dataset) -> int:
+    """Distinct tokens that carry a label; for documents, tokens that something follows."""
+    tokens, offsets = flat_tokens(data.inputs)
+    if data.task == "seq-to-seq":
+        return np.unique(tokens).size
+    if data.task != "distribution":
+        return np.unique(tokens[offsets[1:] - 1]).size
+    is_last = np.zeros(tokens.size, dtype=bool)
+    is_last[offsets[1:][data.lengths > 0] - 1] = True
+    return np.unique(tokens[~is_last]).size
