@@ -13,10 +13,9 @@ import numpy as np
 
 from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
 from byheart.errors import UnknownToken, UsageError
-from byheart.network.families import Network, logit_module
-from byheart.network.memory import UNKNOWN, Memory
+from byheart.network.memory import Memory
+from byheart.network.protocol import UNKNOWN, Network
 from byheart.network.size import Size, size_of_network
-from byheart.network.transformer.architecture import Transformer
 from byheart.storage.folder import save_folder
 from byheart.verify.certificate import Certificate
 from byheart.verify.encoded_inputs import questions
@@ -53,7 +52,7 @@ class Model:
         asked = questions(memory, sequences, memory.tokenizer)
         if not len(asked.asked):
             return answers
-        found = memory.answer(asked.encoded, backend="exact" if self.precision == "exact" else "module")
+        found = memory.answer(asked.encoded)
         for sample, classes in zip(asked.asked.tolist(), found.tolist(), strict=True):
             if memory.answers_last_token_only:
                 answers[places[sample]] = self._name(classes)
@@ -101,7 +100,7 @@ class Model:
     @property
     def _takes(self) -> str:
         network = self.network
-        if network.embedding is None:
+        if not network.takes_ids:
             return f"{network.seq_len} vectors of dimension {network.dim} a sample"
         return "texts" if self.memory.tokenizer is not None else f"up to {network.seq_len} token ids a sample"
 
@@ -126,10 +125,7 @@ class Model:
 
         `InexactWeights` if a weight has no exact value in floats: a rounded weight is another network.
         """
-        from byheart.network.transformer.module import to_module
-
-        network = self.network
-        return to_module(network) if isinstance(network, Transformer) else logit_module(network)
+        return self.network.module()
 
     @property
     def label_bits(self) -> float | None:

@@ -15,13 +15,13 @@ from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, CorruptModel, DoesNotHold, UsageError
+from byheart.fields import Fields
 from byheart.model import Model
 from byheart.network.memory import Progress
 from byheart.network.transformer.architecture import Precision
 from byheart.program.construction import Construction
 from byheart.storage.folder import load_folder
 from byheart.verify.digest import weights_digest
-from byheart.verify.fields import Fields
 from byheart.verify.origin import optional_text
 from byheart.verify.verifier import dataset_json, verify
 from byheart.verify.versions import versions

@@ -164,7 +164,8 @@ def test_refuses_what_it_cannot_export(monkeypatch: pytest.MonkeyPatch) -> None:
     export.to_onnx(Transformer(whole, (), whole, 2))
     with pytest.raises(InexactWeights):
         export.to_onnx(Transformer(whole, (), long, 2))
-    logits = AttentionOnly.__new__(AttentionOnly)
+    ones = np.ones((1, 1, 1))
+    logits = AttentionOnly(None, ones, ones, ones, ones, np.ones((2, 1)), seq_len=1)
     with pytest.raises(UsageError, match="logits"):
         export.to_onnx(logits)
     network = _network(("uniform",), ids=True, extra=False)

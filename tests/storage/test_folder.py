@@ -17,7 +17,6 @@ from byheart.errors import UsageError
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
 from byheart.network.memory import Memory
 from byheart.storage import load_folder, save_folder
-from byheart.storage.blueprint import blueprint
 from byheart.verify import verify, weights_digest
 
 from ..network.networks import exact_networks
@@ -151,19 +150,6 @@ def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     reloaded = load_folder(tmp_path / "one")
     save_folder(tmp_path / "three", *reloaded)
     assert contents(tmp_path / "one") == contents(tmp_path / "three")
-
-
-def test_the_blueprint_names_and_counts_what_the_network_has() -> None:
-    for network in (float_network(), lookup(capitals()).network):
-        plan = blueprint(network)
-        found = [
-            (name, tuple(weights.shape) if len(weights.shape) == 2 else (*weights.shape, 1))
-            for name, weights in network.parameters()
-        ]
-        assert list(plan.matrices()) == found
-        assert plan.n_matrices == len(found)
-        assert plan.n_rows == sum(shape[0] for _, shape in found)
-        assert plan.n_layers == len(network.layers)
 
 
 # --- where a folder may be written ----------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +14,7 @@ from byheart.cli.summary import describe_check, describe_data, distribution_line
 
 if TYPE_CHECKING:
     from byheart.model import Model
-    from byheart.storage.blueprint import Blueprint, LayerRun
-    from byheart.storage.logit_blueprint import LogitBlueprint
+    from byheart.network.protocol import NetworkSpec
     from byheart.verify.certificate import Certificate
 
 
@@ -42,17 +39,16 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
         show_fact(folder, fact, data, as_json)
         return
     from byheart.pipeline import load
-    from byheart.storage.folder import plan_of
 
     model = load(folder)
-    plan = plan_of(model.network)
+    spec = model.network.spec
     if as_json:
-        echo_json(_document(model, plan, folder))
+        echo_json(_document(model, spec, folder))
         return
     click.echo(f"{folder}: {model.memory.task}, {model.precision} weights\n")
-    show_pairs(_inputs_and_labels(model, plan))
+    show_pairs(_inputs_and_labels(model, spec))
     click.echo()
-    show_table(("layers", "kind", "sizes"), _sections(plan))
+    show_table(("layers", "kind", "sizes"), spec.sections())
     click.echo()
     show_sizes(model.size, model.certificate.theorem_size if model.certificate else None, None)
     click.echo()
@@ -61,14 +57,14 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
     show_pairs(_checked(model.certificate))
 
 
-def _document(model: Model, plan: Blueprint | LogitBlueprint, folder: Path) -> dict[str, Any]:
+def _document(model: Model, spec: NetworkSpec, folder: Path) -> dict[str, Any]:
     return {
         "path": str(folder),
         "task": model.memory.task,
         "ordered": model.memory.ordered,
         "labels": len(model.memory.label_names),
         "tokenizer": None if model.memory.tokenizer is None else model.memory.tokenizer.name,
-        "architecture": plan.to_json(),
+        "architecture": spec.to_json(),
         "size": asdict(model.size),
         "label_bits": model.label_bits,
         "bits_per_parameter": model.bits_per_parameter,
@@ -78,55 +74,23 @@ def _document(model: Model, plan: Blueprint | LogitBlueprint, folder: Path) -> d
     }
 
 
-def _inputs_and_labels(model: Model, plan: Blueprint | LogitBlueprint) -> list[tuple[str, str]]:
+def _inputs_and_labels(model: Model, spec: NetworkSpec) -> list[tuple[str, str]]:
     tokenizer = model.memory.tokenizer
-    if plan.n_vocab is None:
-        takes = f"{plan.seq_len:,} vectors of dimension {plan.dim:,}"
+    if spec.n_vocab is None:
+        takes = f"{spec.seq_len:,} vectors of dimension {spec.dim:,}"
     else:
-        most = "" if plan.pad is None else "up to "
+        most = "" if spec.pad is None else "up to "
         kind = "token ids" if tokenizer is None else f"tokens of its {tokenizer.name} tokenizer"
-        places = ", with positions" if plan.has_positions else ""
-        takes = f"{most}{plan.seq_len:,} {kind}, embedded in dimension {plan.dim:,}{places}"
+        positions = ", with positions" if spec.has_positions else ""
+        takes = f"{most}{spec.seq_len:,} {kind}, embedded in dimension {spec.dim:,}{positions}"
     names = model.memory.label_names
     few = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
     return [
         ("input", takes),
         ("order", "matters" if model.memory.ordered else "is ignored, but for the last token"),
         ("labels", f"{len(names):,}: {few}"),
-        ("residual width", f"{plan.model_width:,}"),
+        ("residual width", f"{spec.model_width:,}"),
     ]
-
-
-def _sections(plan: Blueprint | LogitBlueprint) -> list[tuple[str, str, str]]:
-    """Feed-forward layers in one line between attention layers, with how many have which hidden width."""
-    from byheart.storage.blueprint import Blueprint
-
-    if not isinstance(plan, Blueprint):
-        return plan.sections()
-    rows = []
-    first = 1
-    for kind, group in groupby(plan.runs, key=lambda run: run.kind):
-        runs = list(group)
-        if kind == "feed-forward":
-            widths: Counter[int] = Counter()
-            for run in runs:
-                widths[run.sizes[0]] += run.n_layers
-            listed = ", ".join(f"{width:,} ({n:,}x)" for width, n in sorted(widths.items()))
-            sections = [(sum(widths.values()), "feed-forward", f"hidden width {listed}")]
-        else:
-            sections = [(run.n_layers, *_mixing(run)) for run in runs]
-        for n_layers, name, sizes in sections:
-            last = first + n_layers - 1
-            rows.append((f"{first:,}" if n_layers == 1 else f"{first:,} to {last:,}", name, sizes))
-            first = last + 1
-    return rows
-
-
-def _mixing(run: LayerRun) -> tuple[str, str]:
-    if run.kind == "sum-pool":
-        return "sum of all tokens", ""
-    heads = ", ".join(f"{n} of size {size}" for size, n in Counter(run.sizes).items())
-    return f"{run.attention} attention", f"heads: {heads}"
 
 
 def _origin(model: Model) -> list[tuple[str, str]]:

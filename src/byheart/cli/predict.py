@@ -143,7 +143,7 @@ def _lines() -> list[str]:
 
 
 def _ids(text: str, model: Model) -> list[int]:
-    if model.network.embedding is None:
+    if not model.network.takes_ids:
         raise UsageError(
             f"this model takes {model.network.seq_len} vectors of dimension {model.network.dim} a sample.\n"
             "  Give them with --data FILE, an NPZ file whose array `inputs` has shape (n_samples, "

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from byheart.errors import MissingExtra, UsageError
-from byheart.network.families import Network
+from byheart.network.protocol import Network
 from byheart.network.transformer.architecture import Attention, FeedForward, Head, Layer, SumPool, Transformer
 from byheart.network.transformer.floats import as_floats
 
@@ -29,14 +29,15 @@ _END = 2**62
 def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
     """`network` as an ONNX model with every weight at its exact value; with `last_only` only the last token's output.
 
-    Raises `InexactWeights` if a weight is no float, and `UsageError` for networks that answer with logits or are too large for
+    Raises `InexactWeights` if a weight is not a float, and `UsageError` for networks that answer with logits or are too large for
     one file.
     """
-    if not isinstance(network, Transformer):
+    if network.spec.family != "transformer":
         raise UsageError(
             "the ONNX export takes networks that answer with the number of a class, not with logits."
         )
-    floats = as_floats(network) if network.precision == "exact" else network
+    transformer = cast(Transformer, network)
+    floats = as_floats(transformer) if network.precision == "exact" else transformer
     n_bytes = sum(np.asarray(weights).nbytes for _, weights in floats.parameters())
     if n_bytes > _MOST_BYTES:
         raise UsageError(
@@ -86,7 +87,7 @@ class _Graph:
         """The whole graph, checked."""
         network, helper, types = self.network, self.onnx.helper, self.onnx.TensorProto
         number = types.DOUBLE if self.dtype == np.float64 else types.FLOAT
-        has_ids = network.embedding is not None
+        has_ids = network.takes_ids
         shape = ["batch", network.seq_len] if has_ids else ["batch", network.seq_len, network.dim]
         stream = self._enter()
         for at, layer in enumerate(network.layers):
@@ -121,8 +122,8 @@ class _Graph:
             table = self._weight("embedding.tokens", np.asarray(network.embedding.tokens))
             vectors = self._node("Gather", table, vectors)
             if network.embedding.positions is not None:
-                places = self._weight("embedding.positions", np.asarray(network.embedding.positions))
-                vectors = self._node("Add", vectors, places)
+                positions = self._weight("embedding.positions", np.asarray(network.embedding.positions))
+                vectors = self._node("Add", vectors, positions)
         if network.extra is not None:
             batch = self._node("Shape", "inputs", start=0, end=1)
             shape = self._node("Concat", batch, self._whole("extra.shape", [1, network.dim]), axis=0)

@@ -1,46 +1,47 @@
-"""The networks a model may be: KS25's Transformers, which answer with a number, and those that answer with logits."""
+"""The families of networks a model may be. Adding one takes a folder of this package and a line here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 
-import numpy as np
+from byheart.fields import Fields
+from byheart.network.protocol import Network, NetworkSpec
 
-from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.decoder.architecture import Decoder
-from byheart.network.transformer.architecture import Transformer
-
-if TYPE_CHECKING:
-    from torch import nn
-
-LogitNetwork: TypeAlias = Decoder | AttentionOnly
-Network: TypeAlias = Transformer | LogitNetwork
+__all__ = ["FAMILIES", "Family", "Network", "NetworkSpec", "read_spec"]
 
 
-def logits_of(
-    network: LogitNetwork,
-    encoded: np.ndarray,
-    *,
-    device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
-) -> np.ndarray:
-    """Logits (n_samples, n_outputs) of the native forward pass."""
-    if isinstance(network, Decoder):
-        from byheart.network.decoder.module import decoder_logits
+@dataclass(frozen=True)
+class Family:
+    """Where the shape of a family is defined, and which files its folder may hold beside those of every model.
 
-        return decoder_logits(network, encoded, device=device, progress=progress)
-    from byheart.network.attention_only.module import attention_only_logits
+    spec         a class with a static method `from_json(fields) -> NetworkSpec`, as "module:name"
+    files        names of files that `Network.files` may give; what is there is handed back to `NetworkSpec.build`
+    tensor_note  what the header of model.safetensors says beside the tensors, for readers of other people's
+    """
 
-    return attention_only_logits(network, encoded, device=device, progress=progress)
+    spec: str
+    files: tuple[str, ...] = ()
+    tensor_note: Mapping[str, str] | None = None
 
 
-def logit_module(network: LogitNetwork) -> nn.Module:
-    """The network as a `torch.nn.Module` with ordinary parameters."""
-    if isinstance(network, Decoder):
-        from byheart.network.decoder.module import to_decoder_module
+TRANSFORMER = "transformer"
+FAMILIES = {
+    TRANSFORMER: Family("byheart.network.transformer.spec:TransformerSpec"),
+    "decoder": Family("byheart.network.decoder.spec:DecoderSpec"),
+    "averaging-decoder": Family("byheart.network.decoder.spec:DecoderSpec"),
+    "attention-only": Family("byheart.network.attention_only.spec:AttentionOnlySpec"),
+}
 
-        return to_decoder_module(network)
-    from byheart.network.attention_only.module import to_attention_only_module
 
-    return to_attention_only_module(network)
+def family_of(fields: Fields) -> str:
+    """The family that the architecture in model.json names; one without a name is a Transformer."""
+    return fields.text("family", tuple(FAMILIES)) if fields.has("family") else TRANSFORMER
+
+
+def read_spec(fields: Fields) -> NetworkSpec:
+    """The shape that the architecture in model.json describes, every number checked."""
+    module, name = FAMILIES[family_of(fields)].spec.split(":")
+    spec: NetworkSpec = getattr(import_module(module), name).from_json(fields)
+    return spec

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
-from byheart.network.exact.dyadic import SparseMatrix, nonzero_values
-from byheart.network.families import LogitNetwork, Network
-from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
+from byheart.network.exact.dyadic import nonzero_values
+from byheart.network.protocol import Network, NetworkSpec
 from byheart.theorems import realises
 
 
@@ -38,35 +36,25 @@ FLOAT_BITS = {"float64": 64, "float32": 32}
 
 @realises("KS25-bits", "KS25-eq4")
 def size_of_network(network: Network) -> Size:
-    """Count the parameters, layers and bits of `network`."""
-    if not isinstance(network, Transformer):
-        return _size_of_floats(network)
-    n_dense = sum(prod(weights.shape) for _, weights in network.parameters())
-    n_layers = sum(not isinstance(layer, SumPool) for layer in network.layers)
+    """Count the parameters, layers and bits of `network`: its shape by arithmetic, its weights one by one."""
+    spec = network.spec
     if network.precision == "exact":
         bits = [value.bits for _, weights in network.parameters() for value in nonzero_values(weights)]
-        return Size(n_dense, len(bits), n_layers, _width(network), max(bits, default=0), sum(bits))
-    n_nonzero = sum(
-        int((weights != 0).sum())
-        for _, weights in network.parameters()
-        if not isinstance(weights, SparseMatrix)
+        return size_of_spec(spec, len(bits), max(bits, default=0), sum(bits))
+    n_nonzero = sum(int(np.count_nonzero(np.asarray(weights))) for _, weights in network.parameters())
+    return size_of_spec(spec, n_nonzero)
+
+
+def size_of_spec(
+    spec: NetworkSpec, n_nonzero: int, weight_bits: int | None = None, total_bits: int | None = None
+) -> Size:
+    """The size of a network of this shape. The bits are those of floats unless given, as exact weights need."""
+    dense, word = spec.parameters_dense, FLOAT_BITS.get(spec.precision, 0)
+    return Size(
+        dense,
+        n_nonzero,
+        spec.depth,
+        spec.width,
+        word if weight_bits is None else weight_bits,
+        word * dense if total_bits is None else total_bits,
     )
-    word = FLOAT_BITS[network.precision]
-    return Size(n_dense, n_nonzero, n_layers, _width(network), word, word * n_dense)
-
-
-def _size_of_floats(network: LogitNetwork) -> Size:
-    n_dense = sum(weights.size for _, weights in network.parameters())
-    n_nonzero = sum(int(np.count_nonzero(weights)) for _, weights in network.parameters())
-    word = FLOAT_BITS[network.precision]
-    return Size(n_dense, n_nonzero, network.depth, network.width, word, word * n_dense)
-
-
-def _width(network: Transformer) -> int:
-    widths = [network.model_width]
-    for layer in network.layers:
-        if isinstance(layer, FeedForward):
-            widths.append(layer.hidden_width)
-        elif isinstance(layer, Attention):
-            widths.append(sum(int(head.value.shape[0]) for head in layer.heads))
-    return max(widths)

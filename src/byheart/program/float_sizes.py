@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from byheart.network.families import LogitNetwork
+from byheart.network.families import Network
 from byheart.network.size import FLOAT_BITS, Size, size_of_network
 from byheart.program.construction import Statistics
 from byheart.program.weight_count import Tally
 
 
-def measured(statistics: Statistics, network: LogitNetwork, **chosen: int) -> Statistics:
+def measured(statistics: Statistics, network: Network, **chosen: int) -> Statistics:
     """`statistics` with what building `network` settled: its precision, the counts `chosen`, and its non-zero weights."""
     counts = {**chosen, "weights": size_of_network(network).parameters_nonzero}
     numbers = {kind: Tally(count) for kind, count in counts.items()}

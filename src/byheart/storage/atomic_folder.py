@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from byheart.errors import UsageError
+from byheart.network.families import FAMILIES
 
-MODEL = "model.json"
-FILES = ("model.safetensors", MODEL, "certificate.json")
+WEIGHTS, MODEL, CERTIFICATE = "model.safetensors", "model.json", "certificate.json"
+FILES = {WEIGHTS, MODEL, CERTIFICATE, *(name for family in FAMILIES.values() for name in family.files)}
 """Every file a model folder may hold."""
 
 

@@ -16,23 +16,21 @@ import numpy as np
 
 from byheart.data.dataset import Task
 from byheart.data.tokenizers import Tokenizer
-from byheart.errors import ByheartError, DataError, MissingExtra, UsageError
+from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, UsageError
+from byheart.fields import Fields, corrupt, read_bytes, read_json
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.families import Network
+from byheart.network.families import FAMILIES, Family, read_spec
 from byheart.network.memory import Memory
-from byheart.network.transformer.architecture import ShapeMismatch, Transformer
-from byheart.storage.atomic_folder import FILES, MODEL, replaced_folder
-from byheart.storage.blueprint import Blueprint, blueprint
-from byheart.storage.logit_blueprint import LogitBlueprint, logit_blueprint
+from byheart.network.protocol import Network, NetworkSpec
+from byheart.network.transformer.architecture import ShapeMismatch
+from byheart.storage.atomic_folder import CERTIFICATE, MODEL, WEIGHTS, replaced_folder
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
 from byheart.storage.tensor_file import StoredTensor, read_header, read_tensor, write_tensors
 from byheart.verify.certificate import Certificate
-from byheart.verify.fields import Fields, corrupt, read_json
 from byheart.verify.origin import origin_of
 
 SCHEMA = 1
-WEIGHTS, _, CERTIFICATE = FILES
 FLOATS = {"float64": "F64", "float32": "F32"}
 
 
@@ -43,10 +41,11 @@ def save_folder(
 
     The same arguments give the same bytes. `record` says how the model came about and must be plain JSON.
     """
-    plan = plan_of(memory.network)
+    network = memory.network
+    family = FAMILIES[network.spec.family]
     document = {
         "schema": SCHEMA,
-        "architecture": plan.to_json(),
+        "architecture": _readable(network.spec).to_json(),
         "task": memory.task,
         "ordered": memory.ordered,
         "labels": list(memory.label_names),
@@ -56,21 +55,22 @@ def save_folder(
     texts = {MODEL: _as_text(document)}
     if certificate is not None:
         texts[CERTIFICATE] = _as_text(certificate.to_json())
-    tensors = _tensors(memory.network)
+    files = {**network.files(), **texts}
+    assert set(network.files()) <= set(family.files), "a file that the family's entry does not list"
+    tensors = _tensors(network)
     with replaced_folder(Path(path)) as folder:
-        write_tensors(folder / WEIGHTS, tensors)
-        for name, text in texts.items():
-            (folder / name).write_bytes(text)
+        write_tensors(folder / WEIGHTS, tensors, family.tensor_note)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
 
 
-def plan_of(network: Network) -> Blueprint | LogitBlueprint:
-    """The shape of `network`, whatever its family."""
-    return blueprint(network) if isinstance(network, Transformer) else logit_blueprint(network)
-
-
-def _plan(fields: Fields) -> Blueprint | LogitBlueprint:
-    """A network without a family is a Transformer."""
-    return LogitBlueprint.from_json(fields) if fields.has("family") else Blueprint.from_json(fields)
+def _readable(spec: NetworkSpec) -> NetworkSpec:
+    """The shape, if it is one that `load_folder` will take."""
+    try:
+        return read_spec(Fields(spec.to_json(), "this network", "architecture"))
+    except CorruptModel as error:
+        problem = error.facts["problem"]
+        raise UsageError(f"this network cannot be saved: {problem}.", problem=problem) from error
 
 
 def _as_text(document: Mapping[str, Any]) -> bytes:
@@ -118,8 +118,8 @@ def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate |
             "  Install a newer byheart.",
             schema=schema,
         )
-    plan = _plan(fields.child("architecture"))
-    network = _network(plan, folder / WEIGHTS)
+    spec = read_spec(fields.child("architecture"))
+    network = _network(spec, folder, FAMILIES[spec.family])
     memory = _memory(network, fields)
     record = fields.child("record").values
     origin_of(record, folder / MODEL)
@@ -154,20 +154,20 @@ def _tokenizer(fields: Fields) -> Tokenizer:
         raise corrupt(fields.where, f"the tokenizer cannot be read ({error})") from error
 
 
-def _network(plan: Blueprint | LogitBlueprint, path: Path) -> Network:
+def _network(spec: NetworkSpec, folder: Path, family: Family) -> Network:
+    path = folder / WEIGHTS
     header = read_header(path)
-    weights: Iterator[Weights]
-    if isinstance(plan, Blueprint) and plan.precision == "exact":
-        weights = _sparse(plan, header, path)
-    else:
-        weights = _floats(plan, header, path)
+    weights: Iterator[Weights] = (
+        _sparse(spec, header, path) if spec.precision == "exact" else _floats(spec, header, path)
+    )
+    files = {name: read_bytes(folder / name) for name in family.files if (folder / name).exists()}
     try:
-        return plan.build(weights)
+        return spec.build(weights, files)
     except ShapeMismatch as error:
         raise corrupt(path, f"its weights do not fit together ({error})") from error
 
 
-def _sparse(plan: Blueprint, header: Mapping[str, StoredTensor], path: Path) -> Iterator[SparseMatrix]:
+def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[SparseMatrix]:
     if set(header) != set(SPARSE_DTYPES):
         raise corrupt(
             path,
@@ -181,38 +181,40 @@ def _sparse(plan: Blueprint, header: Mapping[str, StoredTensor], path: Path) -> 
                 f"tensor {name} must have one axis and dtype {' or '.join(allowed)}, not shape "
                 f"{list(stored.shape)} and dtype {stored.dtype}",
             )
-    if header["row_counts"].shape[0] != plan.n_rows:
+    n_rows, n_wanted = header["row_counts"].shape[0], spec.n_rows
+    if n_rows != n_wanted:
         raise corrupt(
-            path,
-            f"row_counts describes {header['row_counts'].shape[0]:,} matrix rows; the architecture in "
-            f"{MODEL} has {plan.n_rows:,}",
+            path, f"row_counts describes {n_rows:,} matrix rows; the architecture in {MODEL} has {n_wanted:,}"
         )
-    return decode_sparse({name: read_tensor(path, stored) for name, stored in header.items()}, plan, path)
+    tensors = {name: read_tensor(path, stored) for name, stored in header.items()}
+    return decode_sparse(tensors, _matrix_shapes(spec), path)
 
 
-def _floats(
-    plan: Blueprint | LogitBlueprint, header: Mapping[str, StoredTensor], path: Path
-) -> Iterator[np.ndarray]:
-    if len(header) != plan.n_matrices:
+def _matrix_shapes(spec: NetworkSpec) -> list[tuple[int, int]]:
+    """The shapes of exact weights, which are matrices."""
+    return [(shape[0], shape[1]) for _, shape in spec.shapes()]
+
+
+def _floats(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
+    if len(header) != spec.n_arrays:
         raise corrupt(
             path,
-            f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {plan.n_matrices:,}",
+            f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {spec.n_arrays:,}",
         )
-    places = []
-    for name, shape in plan.matrices():
+    dtype = FLOATS[spec.precision]
+    tensors = []
+    for name, shape in spec.shapes():
         stored = header.get(name)
         if stored is None:
             raise corrupt(path, f"the file lacks the tensor {name}")
-        wanted = shape[:1] if name.endswith((".b1", ".b2")) else shape
-        dtype = FLOATS[plan.precision]
-        if stored.shape != wanted or stored.dtype != dtype:
+        if stored.shape != shape or stored.dtype != dtype:
             raise corrupt(
                 path,
-                f"tensor {name} must have shape {list(wanted)} and dtype {dtype}, not {list(stored.shape)} "
+                f"tensor {name} must have shape {list(shape)} and dtype {dtype}, not {list(stored.shape)} "
                 f"and {stored.dtype}",
             )
-        places.append((name, stored))
-    return (_finite(read_tensor(path, stored), name, path) for name, stored in places)
+        tensors.append((name, stored))
+    return (_finite(read_tensor(path, stored), name, path) for name, stored in tensors)
 
 
 def _finite(array: np.ndarray, name: str, path: Path) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Exact weights as a handful of integer tensors, however many layers a network has.
 
-All matrices stand one after the other, row by row (`Blueprint.matrices()` gives their order and shapes):
+All matrices stand one after the other, row by row (`NetworkSpec.shapes()` gives their order and shapes):
 
     row_counts   non-zero entries of every row
     columns      column of every entry, rising within a row
@@ -15,15 +15,14 @@ is one way to write a network. Each tensor but the limbs has the narrowest integ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from byheart.errors import UsageError
+from byheart.fields import corrupt
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
-from byheart.storage.blueprint import Blueprint
-from byheart.verify.fields import corrupt
 
 MAX_EXPONENT = 2**20
 """Largest power of two, up or down: a few bytes of a file must not become megabytes of shifted zeros."""
@@ -83,14 +82,16 @@ def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
     raise UsageError("this network cannot be saved: one of its rows has more than 2^32 entries.")
 
 
-def decode_sparse(tensors: Mapping[str, np.ndarray], plan: Blueprint, where: Path) -> Iterator[SparseMatrix]:
-    """The matrices of `plan` from the six tensors; `CorruptModel` unless they say what `encode_sparse` would.
+def decode_sparse(
+    tensors: Mapping[str, np.ndarray], shapes: Sequence[tuple[int, int]], where: Path
+) -> Iterator[SparseMatrix]:
+    """The matrices of these shapes from the six tensors; `CorruptModel` unless they say what `encode_sparse` would.
 
     Everything is checked before the first matrix is made.
     """
     wide = {name: tensors[name].astype(np.int64) for name in DTYPES if name != "limbs"}
     limbs = tensors["limbs"]
-    _check(wide, limbs, plan, where)
+    _check(wide, limbs, shapes, where)
     columns, negative = wide["columns"].tolist(), wide["negative"].tolist()
     exponents, limb_ends = wide["exponents"].tolist(), (8 * np.cumsum(wide["limb_counts"])).tolist()
     raw = limbs.tobytes()
@@ -101,26 +102,21 @@ def decode_sparse(tensors: Mapping[str, np.ndarray], plan: Blueprint, where: Pat
         return Dyadic(-mantissa if negative[entry] else mantissa, exponents[entry])
 
     first_row = first_entry = 0
-    for _, shape in plan.matrices():
+    for shape in shapes:
         counts = wide["row_counts"][first_row : first_row + shape[0]]
         rows = np.repeat(np.arange(shape[0]), counts).tolist()
-        entries = {
-            (row, columns[first_entry + place]): value(first_entry + place) for place, row in enumerate(rows)
-        }
+        entries = {(row, columns[first_entry + at]): value(first_entry + at) for at, row in enumerate(rows)}
         yield SparseMatrix(shape, entries)
         first_row += shape[0]
         first_entry += len(rows)
 
 
-def _check(wide: Mapping[str, np.ndarray], limbs: np.ndarray, plan: Blueprint, where: Path) -> None:
+def _check(
+    wide: Mapping[str, np.ndarray], limbs: np.ndarray, shapes: Sequence[tuple[int, int]], where: Path
+) -> None:
+    """The caller has compared `row_counts` with the rows of `shapes`, before these were listed."""
     row_counts, columns, limb_counts = wide["row_counts"], wide["columns"], wide["limb_counts"]
     n_entries = len(columns)
-    if len(row_counts) != plan.n_rows:
-        raise corrupt(
-            where,
-            f"row_counts describes {len(row_counts):,} matrix rows; the architecture in model.json has "
-            f"{plan.n_rows:,}",
-        )
     if int(row_counts.sum()) != n_entries:
         total = int(row_counts.sum())
         raise corrupt(where, f"row_counts adds up to {total:,} entries; columns has {n_entries:,}")
@@ -137,9 +133,9 @@ def _check(wide: Mapping[str, np.ndarray], limbs: np.ndarray, plan: Blueprint, w
         if bad.any():
             raise corrupt(where, f"entry {int(np.argmax(bad)):,} {problem}")
 
-    shapes = np.array([shape for _, shape in plan.matrices()], dtype=np.int64)
-    row_of_entry = np.repeat(np.arange(plan.n_rows), row_counts)
-    widths = np.repeat(np.repeat(shapes[:, 1], shapes[:, 0]), row_counts)
+    n_rows, n_columns = np.array(shapes, dtype=np.int64).T
+    row_of_entry = np.repeat(np.arange(len(row_counts)), row_counts)
+    widths = np.repeat(np.repeat(n_columns, n_rows), row_counts)
     refuse(columns >= widths, "lies in a column its matrix does not have")
     same_row = np.concatenate([[False], row_of_entry[1:] == row_of_entry[:-1]])
     falls = np.concatenate([[False], columns[1:] <= columns[:-1]])

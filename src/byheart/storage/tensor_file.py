@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from byheart.verify.fields import Fields, corrupt, parse_json
+from byheart.fields import Fields, corrupt, parse_json
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors format itself."""
@@ -45,9 +45,12 @@ class StoredTensor:
     n_bytes: int
 
 
-def write_tensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write `tensors` to `path`. The same tensors give the same bytes."""
-    path.write_bytes(save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}))
+def write_tensors(
+    path: Path, tensors: Mapping[str, np.ndarray], note: Mapping[str, str] | None = None
+) -> None:
+    """Write `tensors` to `path`, and `note` into the header. The same arguments give the same bytes."""
+    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    path.write_bytes(save(whole, None if note is None else dict(note)))
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from byheart.fields import Fields, corrupt
 from byheart.network.size import Size
-from byheart.verify.fields import Fields, corrupt
 from byheart.verify.origin import Assumption, optional_text, read_assumptions, read_theorem_size
 
 SCHEMA = 1

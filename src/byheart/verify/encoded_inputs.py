@@ -41,8 +41,8 @@ def _vector_questions(memory: Memory, inputs: VectorSequences) -> Questions:
     network = memory.network
     given = f"{inputs.seq_len} vectors of dimension {inputs.dim}"
     takes = f"{network.seq_len} vectors of dimension {network.dim}"
-    if network.embedding is not None or given != takes:
-        takes = takes if network.embedding is None else "token ids"
+    if network.takes_ids or given != takes:
+        takes = takes if not network.takes_ids else "token ids"
         return _none_asked(memory, len(inputs), f"the sample is {given}; this model takes {takes}")
     finite = np.isfinite(inputs.values).all(axis=(1, 2))
     asked = np.flatnonzero(finite)
@@ -58,7 +58,7 @@ def _none_asked(memory: Memory, n_samples: int, reason: str) -> Questions:
 
 def _token_questions(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer | None) -> Questions:
     network = memory.network
-    if network.embedding is None or network.n_vocab is None:
+    if not network.takes_ids or network.n_vocab is None:
         takes = f"{network.seq_len} vectors of dimension {network.dim}"
         return _none_asked(memory, len(inputs), f"the sample is token ids; this model takes {takes}")
     table = _translation(memory, tokenizer, inputs.n_vocab)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byheart.verify.fields import Fields
+from byheart.fields import Fields
 
 
 @dataclass(frozen=True)

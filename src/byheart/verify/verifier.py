@@ -12,10 +12,8 @@ from jaxtyping import Int
 
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
-from byheart.network.families import Network
 from byheart.network.memory import UNKNOWN, Backend, Memory, Progress
 from byheart.network.size import size_of_network
-from byheart.network.transformer.architecture import Attention, Transformer
 from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
 from byheart.verify.digest import weights_digest
 from byheart.verify.distributions import check_distributions
@@ -26,7 +24,12 @@ from byheart.verify.versions import versions
 MAX_WRONG_SHOWN = 5
 """Wrong samples a certificate shows in full; all are counted."""
 
-PACKAGES = {"exact": ("numpy", "numba"), "interpreter": ("numpy",), "module": ("numpy", "torch")}
+PACKAGES = {
+    "exact": ("numpy", "numba"),
+    "interpreter": ("numpy",),
+    "equations": ("numpy",),
+    "module": ("numpy", "torch"),
+}
 
 
 def verify(
@@ -64,12 +67,11 @@ def verify(
         return _verify_distributions(memory, dataset, record or {}, expected_digests or {}, device, progress)
     start = time.perf_counter()
     origin = origin_of(record or {})
-    if backend is None:
-        backend = "exact" if memory.network.precision == "exact" else "module"
+    backend = backend or memory.network.backend
     asked = questions(memory, dataset.inputs, dataset.tokenizer)
     _check_device(backend, device)
     answers = memory.answer(asked.encoded, backend=backend, device=device, progress=_part(progress, 0, 2))
-    n_rechecked = n_interpreted if _is_rational(memory.network) else 0
+    n_rechecked = n_interpreted if memory.network.second_backend is not None else 0
     rechecked = _drawn(len(asked.asked), n_rechecked)
     digests = {"dataset": dataset.digest, "weights": weights_digest(memory.network)}
     problems = [
@@ -217,13 +219,6 @@ def _check_device(backend: Backend, device: str) -> None:
         raise UsageError(f"there is no {device} device here.\n  Verify on the cpu.", device=device)
 
 
-def _is_rational(network: Network) -> bool:
-    """Whether the interpreter has exact values for this network: softmax has none."""
-    if not isinstance(network, Transformer):
-        return False
-    return not any(isinstance(layer, Attention) and layer.kind == "softmax" for layer in network.layers)
-
-
 def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> list[str]:
     words = {
         "dataset": "the data set is not the one the stored certificate speaks of",
@@ -248,7 +243,7 @@ def _disagreements(
     """Ask some samples again, one at a time because each may take seconds."""
     problems = []
     for done, place in enumerate(rechecked, start=1):
-        again = memory.answer(asked.encoded[[place]], backend="interpreter")
+        again = memory.answer(asked.encoded[[place]], backend=memory.network.second_backend)
         if not np.array_equal(again[0], answers[place]):
             row = dataset.row(int(asked.asked[place]))
             problems.append(f"the slow interpreter and the {backend} evaluator disagree on sample {row}.")

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byheart.network.decoder.architecture import expect_one_float_type, expect_shape
-from byheart.network.transformer.architecture import Embedding, Precision, ShapeMismatch
+from byheart.network.arrays import classes_of_logits, expect_one_float_type, expect_shape
+from byheart.network.protocol import Backend, Precision, Progress
+from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import realises
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from byheart.network.attention_only.spec import AttentionOnlySpec
 
 
 @realises("DPC24-eq1", "DPC24-eq2")
@@ -69,6 +77,13 @@ class AttentionOnly:
         assert isinstance(self.embedding.positions, np.ndarray)
         return self.embedding.positions
 
+    @cached_property
+    def spec(self) -> AttentionOnlySpec:
+        """Its shape."""
+        from byheart.network.attention_only.spec import spec_of
+
+        return spec_of(self)
+
     @property
     def precision(self) -> Precision:
         """What the weights are kept in."""
@@ -104,16 +119,6 @@ class AttentionOnly:
         """Ids the network takes, padding included; None for vector inputs."""
         return None if self.embedding is None else int(self.tokens.shape[0]) + int(self.ragged)
 
-    @property
-    def depth(self) -> int:
-        """One layer of attention."""
-        return 1
-
-    @property
-    def width(self) -> int:
-        """max(d, sizes of all heads together)."""
-        return max(self.dim, self.n_heads * max(self.head_dim, int(self.value.shape[1])))
-
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
         """Every weight array the architecture has, with a name that is unique."""
         if self.embedding is not None:
@@ -121,3 +126,56 @@ class AttentionOnly:
             yield "embedding.positions", self.positions
         yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
         yield "unembedding", self.unembedding
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether inputs are token ids; otherwise they are vectors."""
+        return self.embedding is not None
+
+    @property
+    def backend(self) -> Backend:
+        """As PyTorch runs it."""
+        return "module"
+
+    @property
+    def second_backend(self) -> Backend | None:
+        """None yet."""
+        return None
+
+    def traits(self) -> list[str]:
+        """What it sees and adds."""
+        seen = "all" if self.sees_itself else "others"
+        lengths = "ragged" if self.ragged else "one-length"
+        zero = ["zero-token"] if self.zero_token else []
+        return ["attention-only", "skip" if self.skip else "no-skip", seen, lengths, *zero]
+
+    def module(self) -> nn.Module:
+        """A PyTorch module in its own float type."""
+        from byheart.network.attention_only.module import to_attention_only_module
+
+        return to_attention_only_module(self)
+
+    def compute_logits(
+        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
+    ) -> np.ndarray:
+        """Logits (n_samples, n_outputs) of the native forward pass."""
+        from byheart.network.attention_only.module import attention_only_logits
+
+        return attention_only_logits(self, encoded, device=device, progress=progress)
+
+    def answer(
+        self,
+        encoded: np.ndarray,
+        label_names: Sequence[str],
+        *,
+        last_only: bool,
+        backend: Backend,
+        device: str = "cpu",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """The class with the largest logit."""
+        return classes_of_logits(self.compute_logits(encoded, device=device, progress=progress))
+
+    def files(self) -> Mapping[str, bytes]:
+        """None."""
+        return {}

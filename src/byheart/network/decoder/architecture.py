@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from byheart.network.transformer.architecture import Embedding, Precision, ShapeMismatch
+from byheart.network.arrays import classes_of_logits, expect_one_float_type, expect_shape
+from byheart.network.protocol import Backend, Precision, Progress
+from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import realises
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from byheart.network.decoder.spec import DecoderSpec
 
 Activation = Literal["tanh", "gelu", "arctan", "silu"]
 """Real analytic and no polynomial, each of them. GELU is x·Φ(x), not its tanh approximation."""
-
-FLOATS = ("float64", "float32")
-
-
-def expect_shape(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Raise `ShapeMismatch` unless `weights` has this shape."""
-    if weights.shape != shape:
-        raise ShapeMismatch(f"{name} has shape {weights.shape}; this network needs {shape}.", name=name)
-
-
-def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
-    """Raise `ShapeMismatch` unless all weights are float64, or all are float32."""
-    kinds = {str(weights.dtype) for _, weights in parameters}
-    if len(kinds) != 1 or not kinds <= set(FLOATS):
-        raise ShapeMismatch(f"the weights of one network must be of one float type, not {sorted(kinds)}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +103,13 @@ class Decoder:
         assert self.embedding.positions is None or isinstance(self.embedding.positions, np.ndarray)
         return self.embedding.positions
 
+    @cached_property
+    def spec(self) -> DecoderSpec:
+        """Its shape."""
+        from byheart.network.decoder.spec import spec_of
+
+        return spec_of(self)
+
     @property
     def precision(self) -> Precision:
         """What the weights are kept in."""
@@ -148,20 +148,6 @@ class Decoder:
         """Ids the network takes, padding included."""
         return self.pad + 1
 
-    @property
-    def depth(self) -> int:
-        """One layer of attention or averaging, one of neurons."""
-        return 2
-
-    @property
-    def width(self) -> int:
-        """max(d, sizes of all heads together, m)."""
-        heads = 0
-        if isinstance(self.mixing, SelfAttention):
-            n_heads, _, key_dim = self.mixing.key.shape
-            heads = n_heads * max(key_dim, self.mixing.value.shape[2])
-        return max(self.dim, heads, self.hidden_width)
-
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
         """Every weight array the architecture has, with a name that is unique."""
         yield "embedding.tokens", self.tokens
@@ -172,3 +158,53 @@ class Decoder:
         yield "hidden", self.hidden
         yield "bias", self.bias
         yield "logits", self.logits
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether inputs are token ids; otherwise they are vectors."""
+        return self.embedding is not None
+
+    @property
+    def backend(self) -> Backend:
+        """As PyTorch runs it."""
+        return "module"
+
+    @property
+    def second_backend(self) -> Backend | None:
+        """None yet."""
+        return None
+
+    def traits(self) -> list[str]:
+        """How it mixes tokens, and its activation."""
+        return ["decoder", type(self.mixing).__name__, self.activation]
+
+    def module(self) -> nn.Module:
+        """A PyTorch module in its own float type."""
+        from byheart.network.decoder.module import to_decoder_module
+
+        return to_decoder_module(self)
+
+    def compute_logits(
+        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
+    ) -> np.ndarray:
+        """Logits (n_samples, n_outputs) of the native forward pass."""
+        from byheart.network.decoder.module import decoder_logits
+
+        return decoder_logits(self, encoded, device=device, progress=progress)
+
+    def answer(
+        self,
+        encoded: np.ndarray,
+        label_names: Sequence[str],
+        *,
+        last_only: bool,
+        backend: Backend,
+        device: str = "cpu",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """The class with the largest logit."""
+        return classes_of_logits(self.compute_logits(encoded, device=device, progress=progress))
+
+    def files(self) -> Mapping[str, bytes]:
+        """None."""
+        return {}

@@ -10,17 +10,26 @@ Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never mixed withi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from byheart.errors import ByheartError
+import numpy as np
+
+from byheart.errors import ByheartError, UsageError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.protocol import Backend, Progress
+from byheart.network.protocol import Precision as Precision
 from byheart.theorems import realises
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from byheart.network.transformer.spec import TransformerSpec
 
 AttentionKind = Literal["softmax", "hardmax", "uniform"]
 Pattern = Literal["full", "gather", "scatter"]
-Precision = Literal["exact", "float64", "float32"]
 
 
 class ShapeMismatch(ByheartError):
@@ -197,6 +206,13 @@ class Transformer:
         if len(kinds) != 1 or not kinds <= {"exact", "float64", "float32"}:
             raise ShapeMismatch(f"the weights of one network must be of one kind, not {sorted(kinds)}.")
 
+    @cached_property
+    def spec(self) -> TransformerSpec:
+        """Its shape, equal layers gathered into runs."""
+        from byheart.network.transformer.spec import spec_of
+
+        return spec_of(self)
+
     @property
     def precision(self) -> Precision:
         """What the weights are kept in."""
@@ -215,6 +231,11 @@ class Transformer:
         return int(self.w_in.shape[0])
 
     @property
+    def takes_ids(self) -> bool:
+        """Whether inputs are token ids; otherwise they are vectors."""
+        return self.embedding is not None
+
+    @property
     def n_vocab(self) -> int | None:
         """Rows of the token embedding, padding included; None for vector inputs."""
         return None if self.embedding is None else int(self.embedding.tokens.shape[0])
@@ -231,3 +252,63 @@ class Transformer:
             for name, weights in layer.parameters():
                 yield f"layers.{number}.{name}", weights
         yield "w_out", self.w_out
+
+    @property
+    def backend(self) -> Backend:
+        """Exact weights without rounding, floats as PyTorch runs them."""
+        return "exact" if self.precision == "exact" else "module"
+
+    @property
+    def second_backend(self) -> Backend | None:
+        """The interpreter in fractions; softmax of unequal scores has no exact value."""
+        scored = any(isinstance(layer, Attention) and layer.kind == "softmax" for layer in self.layers)
+        return None if scored else "interpreter"
+
+    def traits(self) -> list[str]:
+        """The kind of every layer."""
+        return [_kind(layer) for layer in self.layers]
+
+    def module(self) -> nn.Module:
+        """A PyTorch module in its own float type, float64 for exact weights."""
+        from byheart.network.transformer.module import to_module
+
+        return to_module(self)
+
+    def answer(
+        self,
+        encoded: np.ndarray,
+        label_names: Sequence[str],
+        *,
+        last_only: bool,
+        backend: Backend,
+        device: str = "cpu",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """Class c is the output c + 1; zero, and any number that is no class, means "unknown"."""
+        from byheart.network.transformer.answers import answer
+
+        return answer(
+            self,
+            encoded,
+            len(label_names),
+            last_only=last_only,
+            backend=backend,
+            device=device,
+            progress=progress,
+        )
+
+    def compute_logits(
+        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
+    ) -> np.ndarray:
+        """None: a `UsageError`."""
+        raise UsageError("this network answers with the number of a class; it has no logits.")
+
+    def files(self) -> Mapping[str, bytes]:
+        """None."""
+        return {}
+
+
+def _kind(layer: Layer) -> str:
+    if not isinstance(layer, Attention):
+        return type(layer).__name__
+    return layer.kind if layer.pattern == "full" else f"{layer.kind}-{layer.pattern}"

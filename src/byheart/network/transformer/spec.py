@@ -1,18 +1,21 @@
-"""The shape of a network without its weights: what model.json says of the architecture.
+"""The shape of a Transformer without its weights.
 
-Thousands of layers are a few runs of equal ones. A blueprint counts its matrices and rows by arithmetic, so
-a file that claims more layers than it has bytes is refused before anything is built.
+Thousands of layers are a few runs of equal ones. Matrices, rows and entries are counted by arithmetic, so a file that claims
+more layers than it has bytes is refused before anything is built, and a network of 10^12 layers has a size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import prod
 from typing import Any, Literal, get_args
 
-from byheart.errors import UsageError
+from byheart.fields import Fields
 from byheart.network.exact.dyadic import Weights
+from byheart.network.protocol import MAX_COLUMNS, MAX_ROWS, MAX_SEQ_LEN, Precision
 from byheart.network.transformer.architecture import (
     Attention,
     AttentionKind,
@@ -21,20 +24,9 @@ from byheart.network.transformer.architecture import (
     Head,
     Layer,
     Pattern,
-    Precision,
     SumPool,
     Transformer,
 )
-from byheart.verify.fields import Fields
-
-MAX_ROWS = 2**40
-"""Rows of one matrix. What a file may really claim is settled by its size; this keeps the products small."""
-
-MAX_COLUMNS = 2**24
-"""Dimension of inputs, head sizes and widths: columns cost no byte of a sparse file, but memory when run."""
-
-MAX_SEQ_LEN = 2**24
-"""Tokens of a sequence: every sample is filled up to this length when the model runs."""
 
 RunKind = Literal["feed-forward", "attention", "sum-pool"]
 
@@ -52,7 +44,7 @@ class LayerRun:
     attention: AttentionKind | None = None
     pattern: Pattern = "full"
 
-    def matrices(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
+    def shapes(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
         """Name and shape of every parameter of one such layer; a bias has one column."""
         if self.kind == "feed-forward":
             (hidden,) = self.sizes
@@ -68,6 +60,13 @@ class LayerRun:
             shapes = {"output": (model_width, size)}
             found += [(f"heads.{number}.{name}", shapes.get(name, (size, model_width))) for name in names]
         return found
+
+    def describe_heads(self) -> tuple[str, str]:
+        """Kind and sizes of a layer that mixes tokens, for a person."""
+        if self.kind == "sum-pool":
+            return "sum of all tokens", ""
+        heads = ", ".join(f"{n} of size {size}" for size, n in Counter(self.sizes).items())
+        return f"{self.attention} attention", f"heads: {heads}"
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in model.json."""
@@ -103,8 +102,8 @@ class LayerRun:
 
 
 @dataclass(frozen=True)
-class Blueprint:
-    """Everything about a network except its weights."""
+class TransformerSpec:
+    """Everything about a Transformer except its weights."""
 
     precision: Precision
     seq_len: int
@@ -118,23 +117,47 @@ class Blueprint:
     has_extra: bool = False
 
     @property
+    def family(self) -> str:
+        """KS25's."""
+        return "transformer"
+
+    @property
     def n_layers(self) -> int:
         """Layers in all, pooling included."""
         return sum(run.n_layers for run in self.runs)
 
     @property
-    def n_matrices(self) -> int:
+    def depth(self) -> int:
+        """Feed-forward and attention layers."""
+        return sum(run.n_layers for run in self.runs if run.kind != "sum-pool")
+
+    @property
+    def width(self) -> int:
+        """max(m, s·H, q) over all layers (KS25 section 3.2)."""
+        return max([self.model_width, *(sum(run.sizes) for run in self.runs)])
+
+    @property
+    def n_arrays(self) -> int:
         """Weight matrices in all, biases included."""
-        layers = sum(run.n_layers * len(run.matrices(self.model_width)) for run in self.runs)
-        return layers + len(self._before()) + 1
+        return self._total(lambda shape: 1)
 
     @property
     def n_rows(self) -> int:
         """Rows of all weight matrices together."""
-        per_run = (
-            run.n_layers * sum(shape[0] for _, shape in run.matrices(self.model_width)) for run in self.runs
+        return self._total(lambda shape: shape[0])
+
+    @property
+    def parameters_dense(self) -> int:
+        """Entries of all weight matrices."""
+        return self._total(prod)
+
+    def _total(self, count: Callable[[tuple[int, int]], int]) -> int:
+        """The sum of `count(shape)` over all weight matrices."""
+        layers = sum(
+            run.n_layers * sum(count(shape) for _, shape in run.shapes(self.model_width)) for run in self.runs
         )
-        return sum(per_run) + sum(shape[0] for _, shape in self._before()) + self.n_outputs
+        ends = [*self._before(), ("w_out", (self.n_outputs, self.model_width))]
+        return layers + sum(count(shape) for _, shape in ends)
 
     def _before(self) -> list[tuple[str, tuple[int, int]]]:
         found = []
@@ -146,19 +169,21 @@ class Blueprint:
             found.append(("extra", (1, self.dim)))
         return [*found, ("w_in", (self.model_width, self.dim))]
 
-    def matrices(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Name and shape of every parameter, in the order of the network's own; biases have one column."""
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every parameter, in the order of the network's own; an exact bias has one column."""
         yield from self._before()
         number = 0
         for run in self.runs:
-            shapes = run.matrices(self.model_width)
+            shapes: list[tuple[str, tuple[int, ...]]] = list(run.shapes(self.model_width))
+            if self.precision != "exact" and run.kind == "feed-forward":
+                shapes = [(name, shape[:1] if name in ("b1", "b2") else shape) for name, shape in shapes]
             for _ in range(run.n_layers):
                 yield from ((f"layers.{number}.{name}", shape) for name, shape in shapes)
                 number += 1
         yield "w_out", (self.n_outputs, self.model_width)
 
-    def build(self, weights: Iterator[Weights]) -> Transformer:
-        """The network with these weights, which come in the order of `matrices()`."""
+    def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Transformer:
+        """The network with these weights, which come in the order of `shapes()`."""
 
         def take() -> Weights:
             return next(weights)
@@ -186,8 +211,28 @@ class Blueprint:
             "layers": [run.to_json() for run in self.runs],
         }
 
+    def sections(self) -> list[tuple[str, str, str]]:
+        """Feed-forward layers in one line between attention layers, with how many have which hidden width."""
+        rows = []
+        first = 1
+        for kind, group in groupby(self.runs, key=lambda run: run.kind):
+            runs = list(group)
+            if kind == "feed-forward":
+                widths: Counter[int] = Counter()
+                for run in runs:
+                    widths[run.sizes[0]] += run.n_layers
+                listed = ", ".join(f"{width:,} ({n:,}x)" for width, n in sorted(widths.items()))
+                lines = [(sum(widths.values()), "feed-forward", f"hidden width {listed}")]
+            else:
+                lines = [(run.n_layers, *run.describe_heads()) for run in runs]
+            for n_layers, name, sizes in lines:
+                last = first + n_layers - 1
+                rows.append((f"{first:,}" if n_layers == 1 else f"{first:,} to {last:,}", name, sizes))
+                first = last + 1
+        return rows
+
     @staticmethod
-    def from_json(fields: Fields) -> Blueprint:
+    def from_json(fields: Fields) -> TransformerSpec:
         """From model.json, every number checked."""
         precision: Any = fields.text("precision", get_args(Precision))
         n_vocab = fields.integer("n_vocab", 1, MAX_ROWS) if fields.has("n_vocab") else None
@@ -195,7 +240,7 @@ class Blueprint:
         if n_vocab is None and (has_positions or fields.has("pad")):
             raise fields.refuse("n_vocab", "a number, since the network has positions or padding")
         pad = fields.integer("pad", 0, (n_vocab or 1) - 1) if fields.has("pad") else None
-        return Blueprint(
+        return TransformerSpec(
             precision,
             fields.integer("seq_len", 1, MAX_SEQ_LEN),
             fields.integer("dim", 1, MAX_COLUMNS),
@@ -222,14 +267,14 @@ def _layer(run: LayerRun, take: Callable[[], Weights]) -> Layer:
     return Attention(heads, run.attention, run.pattern)
 
 
-def blueprint(network: Transformer) -> Blueprint:
+def spec_of(network: Transformer) -> TransformerSpec:
     """The shape of `network`, equal layers gathered into runs."""
     runs = []
     for shape, group in groupby(network.layers, key=_shape_of):
         n_layers = sum(1 for _ in group)
-        runs += [shape] * n_layers if shape.kind == "sum-pool" else [_repeated(shape, n_layers)]
+        runs += [shape] * n_layers if shape.kind == "sum-pool" else [replace(shape, n_layers=n_layers)]
     embedding = network.embedding
-    plan = Blueprint(
+    return TransformerSpec(
         network.precision,
         network.seq_len,
         network.dim,
@@ -241,8 +286,6 @@ def blueprint(network: Transformer) -> Blueprint:
         tuple(runs),
         network.extra is not None,
     )
-    _check_can_be_read_back(plan)
-    return plan
 
 
 def _shape_of(layer: Layer) -> LayerRun:
@@ -255,19 +298,3 @@ def _shape_of(layer: Layer) -> LayerRun:
         f"a layer of kind {type(layer).__name__} has no place in the file format"
     )
     return LayerRun("sum-pool", 1)
-
-
-def _repeated(run: LayerRun, n_layers: int) -> LayerRun:
-    return replace(run, n_layers=n_layers)
-
-
-def _check_can_be_read_back(plan: Blueprint) -> None:
-    """Refuse what `from_json` would refuse, in the words of someone who is saving."""
-    widths = [plan.dim, plan.model_width, plan.n_outputs, *(size for run in plan.runs for size in run.sizes)]
-    if max(widths) > MAX_COLUMNS or plan.seq_len > MAX_SEQ_LEN:
-        raise UsageError(
-            f"this network cannot be saved: widths may reach {MAX_COLUMNS:,} and sequences {MAX_SEQ_LEN:,} "
-            f"tokens; it has a width of {max(widths):,} and {plan.seq_len:,} tokens.",
-            width=max(widths),
-            seq_len=plan.seq_len,
-        )

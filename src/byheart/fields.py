@@ -27,8 +27,8 @@ def corrupt(where: str | Path, problem: str, remedy: str = REMEDY) -> CorruptMod
     return CorruptModel(f"{where}: {problem}.\n  {remedy}", file=str(where), problem=problem)
 
 
-def read_json(path: Path) -> object:
-    """The JSON document in the file `path`, which must be a plain file of at most `MAX_JSON_BYTES`."""
+def read_bytes(path: Path) -> bytes:
+    """The file `path`, which must be a plain file of at most `MAX_JSON_BYTES`."""
     if not path.is_file():
         raise corrupt(path, "the file is missing or is not a plain file")
     size = path.stat().st_size
@@ -36,7 +36,12 @@ def read_json(path: Path) -> object:
         raise corrupt(
             path, f"the file has {size:,} bytes, more than the {MAX_JSON_BYTES:,} a document may have"
         )
-    return parse_json(path.read_bytes(), path)
+    return path.read_bytes()
+
+
+def read_json(path: Path) -> object:
+    """The JSON document in the file `path`."""
+    return parse_json(read_bytes(path), path)
 
 
 def parse_json(raw: bytes, where: str | Path) -> object:

@@ -1,0 +1,61 @@
+"""What families of dense float arrays share: checks of shapes and types, sizes read from model.json, answers from logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from byheart.fields import Fields, corrupt
+from byheart.network.protocol import (
+    MAX_COLUMNS,
+    MAX_ENTRIES,
+    MAX_ROWS,
+    MAX_SEQ_LEN,
+    UNKNOWN,
+    NetworkSpec,
+)
+from byheart.network.transformer.architecture import ShapeMismatch
+
+FLOATS = ("float64", "float32")
+MOST = {"n_tokens": MAX_ROWS, "seq_len": MAX_SEQ_LEN}
+
+
+def expect_shape(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Raise `ShapeMismatch` unless `weights` has this shape."""
+    if weights.shape != shape:
+        raise ShapeMismatch(f"{name} has shape {weights.shape}; this network needs {shape}.", name=name)
+
+
+def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
+    """Raise `ShapeMismatch` unless all weights are float64, or all are float32."""
+    kinds = {str(weights.dtype) for _, weights in parameters}
+    if len(kinds) != 1 or not kinds <= set(FLOATS):
+        raise ShapeMismatch(f"the weights of one network must be of one float type, not {sorted(kinds)}.")
+
+
+def entries_of(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> int:
+    """Entries of all these arrays."""
+    return sum(prod(shape) for _, shape in shapes)
+
+
+def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> dict[str, int]:
+    """The numbers `sizes` of an architecture in model.json, each within its range."""
+    found = fields.child("sizes")
+    return {
+        name: found.integer(name, 0 if name in may_be_zero else 1, MOST.get(name, MAX_COLUMNS))
+        for name in names
+    }
+
+
+def refuse_impossible(spec: NetworkSpec, fields: Fields) -> None:
+    """Refuse a shape with more entries than any file has."""
+    if spec.parameters_dense > MAX_ENTRIES:
+        raise corrupt(fields.where, "the sizes of the architecture are impossible")
+
+
+def classes_of_logits(logits: np.ndarray) -> np.ndarray:
+    """The largest of the logits (n_samples, n_outputs) of each sample, (n_samples, 1); `UNKNOWN` where one is not finite."""
+    found = np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), UNKNOWN)
+    return np.asarray(found[:, None], dtype=np.int64)

@@ -1,0 +1,183 @@
+"""What every family of networks offers, so that storage, verification and export need not know which one they hold.
+
+A family is a folder of this package: an architecture (the weights and what they mean), a `NetworkSpec` (its shape), a module.
+`families` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from byheart.network.exact.dyadic import Weights
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Precision = Literal["exact", "float64", "float32"]
+
+Backend = Literal["exact", "interpreter", "equations", "module"]
+"""exact: all samples together, without rounding. interpreter: fractions, one sample at a time. equations: NumPy, one sample
+at a time, written from the paper's equations. module: PyTorch in the network's own float type."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with (work done, work in all) now and then."""
+
+UNKNOWN = -1
+"""Stands for "no label" among class numbers."""
+
+MAX_ROWS = 2**40
+"""Rows of one matrix. What a file may really claim is settled by its size; this keeps the products small."""
+
+MAX_COLUMNS = 2**24
+"""Dimension of inputs, head sizes and widths: columns cost no byte of a sparse file, but memory when run."""
+
+MAX_SEQ_LEN = 2**24
+"""Tokens of a sequence: every sample is filled up to this length when the model runs."""
+
+MAX_ENTRIES = 2**48
+"""Entries of all weights together that a family without runs of layers may claim."""
+
+
+@runtime_checkable
+class NetworkSpec(Protocol):
+    """The shape of a network without its weights: what model.json stores and what a size is counted from.
+
+    Everything here is arithmetic: 10^12 layers cost nothing. `from_json` of the class is its inverse of `to_json`.
+    """
+
+    @property
+    def family(self) -> str:
+        """The name under which `families` lists it."""
+
+    @property
+    def precision(self) -> Precision:
+        """What the weights are kept in."""
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of the longest sequence."""
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors that enter."""
+
+    @property
+    def model_width(self) -> int:
+        """Width of the residual stream."""
+
+    @property
+    def n_vocab(self) -> int | None:
+        """Ids the network takes, padding included; None for vector inputs."""
+
+    @property
+    def pad(self) -> int | None:
+        """The id that fills up short sequences on the left; None where all sequences have one length."""
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether positions are embedded."""
+
+    @property
+    def n_arrays(self) -> int:
+        """Weight arrays in all."""
+
+    @property
+    def n_rows(self) -> int:
+        """First axes of all weight arrays together, the rows of exact weights."""
+
+    @property
+    def parameters_dense(self) -> int:
+        """Entries of all weight arrays."""
+
+    @property
+    def depth(self) -> int:
+        """Layers with weights."""
+
+    @property
+    def width(self) -> int:
+        """The largest width of a layer."""
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every weight array, in the order of the network's own; an exact bias has one column."""
+
+    def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Network:
+        """The network with these weights, which come in the order of `shapes()`, and the files of its folder."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in model.json."""
+
+    def sections(self) -> list[tuple[str, str, str]]:
+        """Layers, kind and sizes, for a person."""
+
+
+@runtime_checkable
+class Network(Protocol):
+    """Weights and what they mean."""
+
+    @property
+    def spec(self) -> NetworkSpec:
+        """Its shape."""
+
+    @property
+    def precision(self) -> Precision:
+        """What the weights are kept in."""
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of the longest sequence."""
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors that enter."""
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether inputs are token ids; otherwise they are vectors."""
+
+    @property
+    def n_vocab(self) -> int | None:
+        """Ids the network takes, padding included; None for vector inputs."""
+
+    @property
+    def pad(self) -> int | None:
+        """The id that fills up short sequences on the left; None where all sequences have one length."""
+
+    @property
+    def backend(self) -> Backend:
+        """The evaluator that answers by default."""
+
+    @property
+    def second_backend(self) -> Backend | None:
+        """An evaluator that shares no code with the first one; None where there is none."""
+
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """Every weight array the architecture has, with a name that is unique."""
+
+    def traits(self) -> list[str]:
+        """What tells this network from others with the same weights; part of its digest."""
+
+    def module(self) -> nn.Module:
+        """The network as a `torch.nn.Module` with ordinary parameters; `InexactWeights` if a weight is not a float."""
+
+    def answer(
+        self,
+        encoded: np.ndarray,
+        label_names: Sequence[str],
+        *,
+        last_only: bool,
+        backend: Backend,
+        device: str = "cpu",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """Class numbers (n_samples, n_tokens), (n_samples, 1) with `last_only`; `UNKNOWN` where it names no label."""
+
+    def compute_logits(
+        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
+    ) -> np.ndarray:
+        """Logits (n_samples, n_classes) at the last token; `UsageError` if it answers otherwise."""
+
+    def files(self) -> Mapping[str, bytes]:
+        """Files that stand beside the weights in a saved folder, by name; the family's entry in `families` lists them."""
