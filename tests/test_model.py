@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import byheart as bh
+from byheart.cli.main import run
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.dataset import Dataset
 from byheart.errors import (
@@ -284,8 +285,22 @@ def test_data_are_read_as_the_model_was(tmp_path: Path) -> None:
 
 def test_a_record_that_lies_about_reading_is_refused(tmp_path: Path) -> None:
     model = Model(lookup(capitals()), {"reading": {"on_conflict": "perhaps"}}, None)
-    with pytest.raises(CorruptModel, match="on_conflict must be one of"):
+    with pytest.raises(CorruptModel, match='on_conflict is "perhaps"; it must be one of error, first'):
         read_like(model, tmp_path / "table.csv")
+
+
+def test_python_and_the_command_line_write_the_same_folder(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("country,city\nPeru,Lima\nKenya,Nairobi\nPeru,Cusco\n", encoding="utf-8")
+    data = Dataset.from_csv(table, input="country", label="city", on_conflict="first")
+    compile(data, method=METHOD).save(tmp_path / "python")
+    reading = ["--input", "country", "--label", "city", "--on-conflict", "first"]
+    arguments = ["compile", str(table), "-o", str(tmp_path / "shell"), "--method", METHOD, *reading]
+    assert run(arguments) == 0
+    for name in ("model.json", "model.safetensors"):
+        assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "shell" / name).read_bytes()
+    for folder in ("python", "shell"):
+        assert run(["verify", str(tmp_path / folder), str(table)]) == 0
 
 
 # --- the package ----------------------------------------------------------------------------------------

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from byheart.construct.registry import candidates, get
-from byheart.data.dataset import Dataset, OnConflict, Task
+from byheart.data.dataset import Dataset, Task
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
+from byheart.data.source import Source
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, CorruptModel, DoesNotHold, UsageError
-from byheart.fields import Fields
+from byheart.fields import corrupt
 from byheart.model import Model
 from byheart.network.memory import Progress
 from byheart.network.transformer.architecture import Precision
 from byheart.program.construction import Construction
+from byheart.reader import read_values
 from byheart.storage.folder import load_folder
 from byheart.verify.digest import weights_digest
-from byheart.verify.origin import optional_text
 from byheart.verify.verifier import dataset_json, verify
 from byheart.verify.versions import versions
 
@@ -122,23 +124,24 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
 
     Conflicting labels are kept if none were allowed before, so that `verify` can say which of them is wrong.
     """
-    fields = Fields(model.record.get("reading", {}), "the record of this model", "reading")
-    rule = fields.text("on_conflict", get_args(OnConflict)) if fields.has("on_conflict") else "error"
+    recorded = model.record.get("reading") or {}
+    source = read_values(
+        recorded, Source, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
+    )
     tokenizer = model.memory.tokenizer
-    if fields.has("recite") and fields.boolean("recite"):
-        assert tokenizer is not None
-        kind = tokenizer if tokenizer.name == "file" else tokenizer.name
-        return read_recitation(path, tokenizer=kind, input=optional_text(fields, "input"))
+    # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
+    kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
+    if source.recite:
+        assert kind is not None
+        return read_recitation(path, tokenizer=kind, input=source.input)
     options: dict[str, Any] = {
         "task": model.memory.task,
         "ordered": model.memory.ordered,
-        "input": optional_text(fields, "input"),
-        "label": optional_text(fields, "label"),
-        "on_conflict": "keep" if rule == "error" else rule,
+        "input": source.input,
+        "label": source.label,
+        "on_conflict": "keep" if source.on_conflict == "error" else source.on_conflict,
+        **({} if kind is None else {"tokenizer": kind}),
     }
-    if tokenizer is not None:
-        # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
-        options["tokenizer"] = tokenizer if tokenizer.name == "file" else tokenizer.name
     return Dataset.read(path, **{**options, **changed})
 
 
@@ -150,7 +153,9 @@ def read_recitation(
 
     documents = Dataset.from_documents(path, tokenizer=tokenizer, input=input)
     assert isinstance(documents.inputs, TokenSequences)
-    return recitation_of_tokens(documents.inputs, documents.tokenizer)
+    assert documents.source is not None
+    windows = recitation_of_tokens(documents.inputs, documents.tokenizer)
+    return replace(windows, source=replace(documents.source, recite=True))
 
 
 def _usual_precision(method: str) -> Precision:
@@ -169,7 +174,7 @@ def _record(
     """How the model came about. It holds no clock time, so equal calls save equal bytes."""
     theorem_size = construction.theorem_size
     sizes = ("width", "depth", "parameters", "weight_bits")
-    record = {
+    record: dict[str, Any] = {
         "method": construction.method,
         "theorem": construction.theorem,
         "theorem_size": theorem_size and {name: getattr(theorem_size, name) for name in sizes},
@@ -183,10 +188,19 @@ def _record(
         "dataset": dataset_json(data),
         "versions": versions("numpy"),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(record, default=_plain))
-    return plain
+    if data.source is not None:
+        record["reading"] = data.source.to_json()
+    return {name: _plain(value) for name, value in record.items()}
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of numpy as they are, anything else in words."""
-    return value.item() if isinstance(value, np.generic) else str(value)
+    """A value as JSON has it: numbers of numpy as they are, tuples as lists, what JSON lacks in words."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

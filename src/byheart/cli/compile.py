@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,9 +103,6 @@ def command(
         "verify": model.certificate.seconds,
     }
     theory = table(dataset)
-    model = replace(
-        model, record={**model.record, "reading": _reading(choices, model.memory.tokenizer, recite)}
-    )
     model.save(output)
     if as_json:
         echo_json(_document(model, seconds, theory, output))
@@ -133,17 +130,6 @@ def _texts(data: Path, choices: dict[str, Any]) -> Dataset:
     if choices["task"] is not None or choices["label"] is not None or choices["ordered"] is not None:
         raise UsageError("--recite reads texts; --task, --label and --ordered do not go with it.")
     return read_recitation(data, tokenizer=choices.get("tokenizer", "word"), input=choices["input"])
-
-
-def _reading(choices: dict[str, Any], tokenizer: Any, recite: bool) -> dict[str, Any]:
-    """How the data were read, so that `verify` reads them alike."""
-    return {
-        **({"recite": True} if recite else {}),
-        "input": choices["input"],
-        "label": choices["label"],
-        "on_conflict": choices["on_conflict"],
-        "tokenizer": None if tokenizer is None else tokenizer.name,
-    }
 
 
 def _document(model: Model, seconds: dict[str, float], theory: BoundTable, output: Path) -> dict[str, Any]:

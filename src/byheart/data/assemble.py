@@ -1,22 +1,36 @@
-"""From plain Python and numpy values to a `Dataset`, checking what users hand in."""
+"""From plain Python and numpy values to the content of a data set, checking what users hand in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from byheart.data.dataset import Dataset
 from byheart.data.options import Task
 from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.source import Source
 from byheart.data.tokenizers import Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
 
 
-def dataset_from_arrays(
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What a data set is made of, before `Dataset` checks it."""
+
+    inputs: TokenSequences | VectorSequences
+    labels: Int[np.ndarray, " n_labels"]
+    task: Task
+    label_names: tuple[str, ...]
+    tokenizer: Tokenizer | None
+    ordered: bool
+    source: Source | None = None
+
+
+def content_of_arrays(
     inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any],
     labels: np.ndarray | Sequence[Any],
     *,
@@ -24,25 +38,25 @@ def dataset_from_arrays(
     ordered: bool | None = None,
     n_vocab: int | None = None,
     label_names: Sequence[str] | None = None,
-) -> Dataset:
-    """Make a data set of arrays, conflicts kept; see `Dataset.from_arrays`."""
+) -> Content:
+    """Inputs and labels that are arrays; see `Dataset.from_arrays`."""
     sequences = _as_sequences(inputs, n_vocab)
     flat, task = _flat_labels(np.asarray(labels), sequences, task)
     numbers, names = _classes_of_integers(flat, label_names)
-    return Dataset(sequences, numbers, task, names, None, _is_ordered(sequences, task, ordered))
+    return Content(sequences, numbers, task, names, None, _is_ordered(sequences, task, ordered))
 
 
-def dataset_from_pairs(
+def content_of_pairs(
     pairs: Iterable[tuple[Any, Any]],
     *,
     task: Task | None = None,
     tokenizer: str | Path | Tokenizer = "char",
     ordered: bool | None = None,
     label_names: Sequence[str] | None = None,
-) -> Dataset:
-    """Make a data set of (input, label) pairs, conflicts kept; see `Dataset.from_pairs`."""
+) -> Content:
+    """Pairs (input, label); see `Dataset.from_pairs`."""
     listed = list(pairs)
-    return dataset_from_columns(
+    return content_of_columns(
         [pair[0] for pair in listed],
         [pair[1] for pair in listed],
         task=task,
@@ -52,7 +66,7 @@ def dataset_from_pairs(
     )
 
 
-def dataset_from_columns(
+def content_of_columns(
     inputs: Sequence[Any],
     labels: Sequence[Any],
     *,
@@ -60,8 +74,8 @@ def dataset_from_columns(
     tokenizer: str | Path | Tokenizer = "char",
     ordered: bool | None = None,
     label_names: Sequence[str] | None = None,
-) -> Dataset:
-    """Make a data set of one list of inputs and one of labels, conflicts kept."""
+) -> Content:
+    """One list of inputs and one of labels."""
     if task == "distribution":
         raise UsageError("task `distribution` takes documents; use Dataset.from_documents.")
     if not inputs:
@@ -85,21 +99,21 @@ def dataset_from_columns(
     require_texts(found, "label")
     number = number_names(label_names or (), found)
     numbers = np.fromiter((number[str(label)] for label in labels), dtype=np.int64, count=len(labels))
-    return Dataset(sequences, numbers, task, tuple(number), used, _is_ordered(sequences, task, ordered))
+    return Content(sequences, numbers, task, tuple(number), used, _is_ordered(sequences, task, ordered))
 
 
-def dataset_from_texts(texts: Sequence[Any], tokenizer: str | Path | Tokenizer) -> Dataset:
-    """Make a data set of documents: the labels are the tokens that follow each prefix."""
+def content_of_texts(texts: Sequence[Any], tokenizer: str | Path | Tokenizer) -> Content:
+    """Documents: the labels are the tokens that follow each prefix."""
     require_texts(texts)
     used = make_tokenizer(tokenizer, texts)
-    return dataset_of_documents(used.encode_all(texts), used)
+    return content_of_documents(used.encode_all(texts), used)
 
 
-def dataset_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
-    """Make a data set of tokenized documents: the labels are the tokens that follow each prefix."""
+def content_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Content:
+    """Tokenized documents: the labels are the tokens that follow each prefix."""
     names = tuple(map(str, range(documents.n_vocab))) if tokenizer is None else tokenizer.vocabulary
     later = documents.ids[documents.positions > 0]
-    return Dataset(documents, later, "distribution", names, tokenizer, True)
+    return Content(documents, later, "distribution", names, tokenizer, True)
 
 
 def default_task(labels: Sequence[Any]) -> Task:

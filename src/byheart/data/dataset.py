@@ -12,13 +12,16 @@ from typing import Any, Unpack, get_args
 import numpy as np
 from jaxtyping import Int
 
+from byheart.data.assemble import Content, content_of_arrays, content_of_documents, content_of_pairs
 from byheart.data.check import DataReport, find_duplicates
 from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
 from byheart.data.options import OnConflict, TableOptions, Task
+from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
 from byheart.data.sequences import TokenSequences, VectorSequences, frozen, offsets_of
+from byheart.data.source import Source
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError
 
@@ -39,6 +42,7 @@ class Dataset:
     label_names: name of each class.
     tokenizer: turned the texts into ids; None for ids and vectors.
     ordered: True when positions matter; False when only the multiset of tokens and the last one do.
+    source: how it was read; None where it was not read from a file.
     rows: number of each sample in the file or list it came from, from 1; None where that is its place here.
     """
 
@@ -48,6 +52,7 @@ class Dataset:
     label_names: tuple[str, ...]
     tokenizer: Tokenizer | None
     ordered: bool
+    source: Source | None = None
     rows: Int[np.ndarray, " n_samples"] | None = None
 
     def __post_init__(self) -> None:
@@ -307,11 +312,10 @@ class Dataset:
         task: next-token for one label a sequence and seq-to-seq for one a token, unless given.
         n_vocab: vocabulary size, the largest id plus one unless given.
         """
-        from byheart.data.assemble import dataset_from_arrays
-
-        return dataset_from_arrays(
+        content = content_of_arrays(
             inputs, labels, task=task, ordered=ordered, n_vocab=n_vocab, label_names=label_names
-        ).resolved(on_conflict)
+        )
+        return cls._of(content).resolved(on_conflict)
 
     @classmethod
     def from_pairs(
@@ -329,11 +333,10 @@ class Dataset:
         An input is a text, or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`,
         a sequence of them, one a token.
         """
-        from byheart.data.assemble import dataset_from_pairs
-
-        return dataset_from_pairs(
+        content = content_of_pairs(
             pairs, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
-        ).resolved(on_conflict)
+        )
+        return cls._of(content).resolved(on_conflict)
 
     @classmethod
     def from_documents(
@@ -344,9 +347,16 @@ class Dataset:
         input: str | None = None,
     ) -> Dataset:
         """Read documents (task `distribution`): a list of texts, a .txt (one a line) or a column `text`."""
-        from byheart.data.readers import read_documents
+        content = read_documents(source, tokenizer=tokenizer, column=input)
+        if not isinstance(source, (str, Path)):
+            return cls._of(content)
+        with naming(Path(source), DataError):
+            return cls._of(content)
 
-        return read_documents(source, tokenizer=tokenizer, column=input)
+    @classmethod
+    def from_token_documents(cls, documents: TokenSequences, tokenizer: Tokenizer | None = None) -> Dataset:
+        """Documents that are token ids already (task `distribution`)."""
+        return cls._of(content_of_documents(documents, tokenizer))
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
@@ -394,6 +404,12 @@ class Dataset:
 
     @classmethod
     def _read(cls, path: str | Path, kind: str | None, **options: Unpack[TableOptions]) -> Dataset:
-        from byheart.data.readers import read_dataset
+        content = read_content(Path(path), kind, **options)
+        with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
+            data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
+        with naming(Path(path), DataError):
+            return data.resolved(options.get("on_conflict", "error"))
 
-        return read_dataset(Path(path), kind, **options)
+    @classmethod
+    def _of(cls, content: Content) -> Dataset:
+        return cls(**vars(content))

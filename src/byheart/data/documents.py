@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from byheart.data.assemble import dataset_of_documents
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.data.tokenizers import WordTokenizer
@@ -38,4 +37,4 @@ def story_openings(texts: Sequence[str], n_documents: int, *, seed: int = 0, n_t
     number = {word: i for i, word in enumerate(tokenizer.words)}
     ids = np.array([number[token] for tokens in chosen for token in tokens], dtype=np.int64)
     lengths = np.full(n_documents, n_tokens)
-    return dataset_of_documents(TokenSequences(ids, offsets_of(lengths), len(number)), tokenizer)
+    return Dataset.from_token_documents(TokenSequences(ids, offsets_of(lengths), len(number)), tokenizer)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from byheart.data.assemble import dataset_of_documents
 from byheart.data.consistency import context_ids
 from byheart.data.dataset import Dataset
 from byheart.data.options import Task
@@ -102,7 +101,7 @@ def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, 
     for t in range(1, n_tokens):
         ids[:, t] = (ranks[:, t] + shifts[ids[:, t - 1]]) % n_vocab
     offsets = np.arange(n_documents + 1) * n_tokens
-    return dataset_of_documents(TokenSequences(ids.reshape(-1), offsets, n_vocab))
+    return Dataset.from_token_documents(TokenSequences(ids.reshape(-1), offsets, n_vocab))
 
 
 def random_labels(

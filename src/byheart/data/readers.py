@@ -1,24 +1,26 @@
-"""From a path to a `Dataset`: choose the reader, read, and name the file in whatever goes wrong."""
+"""From a path to the content of a data set: choose the reader, read, and name the file in whatever goes wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 
 from byheart.data.assemble import (
-    dataset_from_arrays,
-    dataset_from_columns,
-    dataset_from_texts,
+    Content,
+    content_of_arrays,
+    content_of_columns,
+    content_of_texts,
     default_task,
     number_names,
 )
-from byheart.data.dataset import Dataset
 from byheart.data.npz import read_npz
 from byheart.data.options import TableOptions
+from byheart.data.source import Source
 from byheart.data.tables import READERS, json_rows
 from byheart.data.textfile import read_text, require_file
 from byheart.data.tokenizers import Tokenizer
@@ -27,7 +29,7 @@ from byheart.errors import DataError, MalformedFile, UsageError
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
 
 
-def read_dataset(path: Path, kind: str | None, **options: Unpack[TableOptions]) -> Dataset:
+def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) -> Content:
     """Read a data file of the given kind, or of the kind its suffix says; see `Dataset.read`."""
     require_file(path)
     kind = kind or kind_of(path)
@@ -36,9 +38,15 @@ def read_dataset(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
         return read_documents(path, tokenizer=options.get("tokenizer", "word"), column=column, kind=kind)
     if kind == "txt":
         raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
-    dataset = _read_arrays(path, options) if kind == "npz" else _read_table(path, kind, options)
-    with _naming(path, DataError):
-        return dataset.resolved(options.get("on_conflict", "error"))
+    content = _read_arrays(path, options) if kind == "npz" else _read_table(path, kind, options)
+    source = Source(
+        file=path.name,
+        input=column,
+        label=label,
+        on_conflict=options.get("on_conflict", "error"),
+        tokenizer=None if content.tokenizer is None else content.tokenizer.name,
+    )
+    return replace(content, source=source)
 
 
 def read_documents(
@@ -47,13 +55,13 @@ def read_documents(
     tokenizer: str | Path | Tokenizer = "word",
     column: str | None = None,
     kind: str | None = None,
-) -> Dataset:
+) -> Content:
     """Read documents: a list of texts, or a file (.txt, one a line; or a table with a column `text`).
 
     Blank lines of a .txt are skipped.
     """
     if not isinstance(source, (str, Path)):
-        return dataset_from_texts(list(source), tokenizer)
+        return content_of_texts(list(source), tokenizer)
     path = Path(source)
     require_file(path)
     kind = kind or kind_of(path)
@@ -65,8 +73,10 @@ def read_documents(
         name = column or "text"
         texts = READERS[kind](path, (name,))[name]
     _require_rows(path, texts)
-    with _naming(path, DataError):
-        return dataset_from_texts(texts, tokenizer)
+    with naming(path, DataError):
+        content = content_of_texts(texts, tokenizer)
+    assert content.tokenizer is not None
+    return replace(content, source=Source(path.name, column, tokenizer=content.tokenizer.name))
 
 
 def kind_of(path: Path) -> str:
@@ -81,18 +91,18 @@ def kind_of(path: Path) -> str:
     return kind
 
 
-def _read_arrays(path: Path, options: TableOptions) -> Dataset:
+def _read_arrays(path: Path, options: TableOptions) -> Content:
     arrays = read_npz(path, ("inputs", "labels"))
-    with _naming(path, UsageError, DataError):
-        dataset = dataset_from_arrays(
+    with naming(path, UsageError, DataError):
+        content = content_of_arrays(
             arrays["inputs"], arrays["labels"], task=options.get("task"), ordered=options.get("ordered")
         )
-    number = number_names(options.get("label_names") or (), dataset.label_names)
-    renumbered = np.array([number[name] for name in dataset.label_names], dtype=np.int64)
-    return dataset.with_labels(renumbered[dataset.labels], tuple(number))
+    number = number_names(options.get("label_names") or (), content.label_names)
+    renumbered = np.array([number[name] for name in content.label_names], dtype=np.int64)
+    return replace(content, labels=renumbered[content.labels], label_names=tuple(number))
 
 
-def _read_table(path: Path, kind: str, options: TableOptions) -> Dataset:
+def _read_table(path: Path, kind: str, options: TableOptions) -> Content:
     names = (options.get("input") or "key", options.get("label") or "value")
     if names[0] == names[1]:
         raise UsageError(
@@ -102,8 +112,8 @@ def _read_table(path: Path, kind: str, options: TableOptions) -> Dataset:
     inputs, labels = columns[names[0]], columns[names[1]]
     _require_rows(path, inputs)
     task = options.get("task") or default_task(labels)
-    with _naming(path, DataError):
-        return dataset_from_columns(
+    with naming(path, DataError):
+        return content_of_columns(
             [_plain(value, row, isinstance(value, list)) for row, value in enumerate(inputs, start=1)],
             [_plain(value, row, task == "seq-to-seq") for row, value in enumerate(labels, start=1)],
             task=task,
@@ -126,7 +136,7 @@ def _require_rows(path: Path, rows: Sequence[Any]) -> None:
 
 
 @contextmanager
-def _naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
+def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
     """Name the file in errors about its content; what would be wrong usage in a call is here a bad file."""
     try:
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from byheart.data import Dataset
-from byheart.data.assemble import dataset_of_documents
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.program.targets import NextTokenTargets, targets_of
 
@@ -18,7 +17,7 @@ def documents(n_documents: int, n_vocab: int, seq_len: int, seed: int) -> Datase
         length = int(rng.integers(2, seq_len + 1))
         rows.append(np.minimum(rng.geometric(0.4, length) - 1, n_vocab - 1))
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return dataset_of_documents(
+    return Dataset.from_token_documents(
         TokenSequences(np.concatenate(rows).astype(np.int64), offsets_of(lengths), n_vocab)
     )
 

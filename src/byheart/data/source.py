@@ -1,0 +1,31 @@
+"""`Source`: how a data set was read, so that another file can be read alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from byheart.data.options import OnConflict
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a reader was told, and the name of the file it read.
+
+    file        name of the file, without its folder
+    input, label
+                columns; None where the usual ones were read
+    tokenizer   `char`, `word`, `bytes` or `file`; None for ids and vectors
+    recite      whether texts were cut into windows, each with the token that follows
+    """
+
+    file: str | None = None
+    input: str | None = None
+    label: str | None = None
+    on_conflict: OnConflict = "error"
+    tokenizer: str | None = None
+    recite: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return asdict(self)
