@@ -101,10 +101,12 @@ def test_compile_reads_as_it_is_told_and_verify_remembers(byheart: Byheart, tmp_
     assert byheart("verify", model, table).status == 0
     record = json.loads((model / "model.json").read_bytes())["record"]
     assert record["reading"] == {
+        "file": "t.csv",
         "input": "country",
         "label": "city",
         "on_conflict": "last",
         "tokenizer": "bytes",
+        "recite": False,
     }
 
 
