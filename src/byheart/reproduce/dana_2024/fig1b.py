@@ -21,9 +21,9 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     return runs.sweep(
         "fig1b",
         scale,
-        HEAD_DIMS,
+        lambda variant, how: runs.thinned(HEAD_DIMS, scale),
         lambda h: {"dim": DIM, "head_dim": h, "n_heads": N_HEADS},
-        others=("one-hot", "lbfgs"),
+        runs.WAYS_WITH_MAPS,
     )
 
 

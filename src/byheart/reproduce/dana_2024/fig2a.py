@@ -22,9 +22,9 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     return runs.sweep(
         "fig2a",
         scale,
-        DIMS,
+        lambda variant, how: runs.thinned(DIMS, scale),
         lambda d: {"dim": d, "head_dim": HEAD_DIM, "n_heads": N_HEADS},
-        others=("one-hot", "lbfgs"),
+        runs.WAYS_WITH_MAPS,
     )
 
 

@@ -18,23 +18,23 @@ DIMS: dict[Scale, tuple[int, ...]] = {"smoke": (3, 6), "laptop": (4, 7, 10, 13),
 KINDS: tuple[tuple[runs.Variant, runs.How], ...] = (
     ("as-coded", "adam"),
     ("as-written", "adam"),
-    ("as-coded", "one-hot"),
+    ("as-coded", "longer"),
+    ("as-coded", "longest"),
 )
 
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     """Heads 1, 6, ..., 26 for every d = d_h from 3 to 13, in both readings of the model."""
-    heads = runs.thinned(runs.HEADS, scale, 3)
     return runs.stages(
         "fig2b",
         scale,
-        lambda variant, seed, how: [
+        lambda variant, how, seed: [
             runs.run(scale, variant, seed, dim=d, head_dim=d, n_heads=n, how=how)
-            for d in DIMS[scale]
-            for n in heads
+            for d in (DIMS[scale] if how != "longest" else DIMS["laptop"])
+            for n in runs.heads_at(scale, variant, how, d)
         ],
-        priority=0,
-        others=("one-hot",),
+        KINDS,
+        most_seeds=5,
     )
 
 
