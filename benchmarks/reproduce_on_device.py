@@ -30,7 +30,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from byheart.measure.devices import choose_device, device_name
 from byheart.measure.store import Store
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.runner import stages_of, work
@@ -99,25 +98,23 @@ def _oversee(options: argparse.Namespace) -> None:
     options.store.parent.mkdir(parents=True, exist_ok=True)
     if options.resume is not None and not options.store.is_file():
         unpack(options.resume, options.store)
-    name = device_name(choose_device(options.device))
     passes = beside(options.store)
     earlier = read(passes)
     with Store(options.store) as store:
         before = store.count()
-    shares_gpu = choose_device(options.device).type == "cuda" and len(options.lanes) > 1
-    service = _start_service() if shares_gpu else False
+    service = options.device != "cpu" and len(options.lanes) > 1 and _start_service()
     end = started + options.seconds - (PACKING_SECONDS if options.pack else 0)
     lanes = [_start(options, lane, end - time.monotonic()) for lane in options.lanes]
     noted = 0.0
     while any(lane.poll() is None for lane in lanes) and time.monotonic() < end:
         if time.monotonic() - noted > NOTE_SECONDS:
             noted = time.monotonic()
-            _note(options.store, passes, earlier, began, started, name, before)
+            _note(options.store, passes, earlier, began, started, before)
         time.sleep(0.2)
     _stop(lanes)
     if service:
         subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, check=False)
-    _note(options.store, passes, earlier, began, started, name, before)
+    _note(options.store, passes, earlier, began, started, before)
     with Store(options.store) as store:
         print(f"{store.count()} records in {options.store}, {store.count() - before} of them new", flush=True)
     print(in_words(read(passes)), flush=True)
@@ -159,11 +156,13 @@ def _start_service() -> bool:
 
 
 def _note(
-    store_path: Path, passes: Path, earlier: list[Pass], began: str, started: float, name: str, before: int
+    store_path: Path, passes: Path, earlier: list[Pass], began: str, started: float, before: int
 ) -> None:
-    """This pass as it stands, after the earlier ones."""
+    """This pass as it stands, after the earlier ones; on the device of the newest record."""
     with Store(store_path) as store:
         n_trained = store.count() - before
+        newest = store.connection.execute("SELECT device FROM runs ORDER BY created DESC LIMIT 1").fetchone()
+    name = newest[0] if newest else ""
     draft = passes.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     for one in [*earlier, Pass(began, round(time.monotonic() - started, 1), name, n_trained)]:
