@@ -73,7 +73,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             is_complete=coded is not None and len(coded.x) == len(runs.thinned(HEAD_DIMS, scale)),
         ),
         {
-            "held-out points": free,
+            "stored points": free,
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
             "published fit": fit_numbers(fitted(stored, "quadratic", dana.cut_off())),
         },

@@ -65,7 +65,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             is_complete=coded is not None and len(coded.x) == len(runs.thinned(DIMS, scale)),
         ),
         {
-            "held-out points": free,
+            "stored points": free,
             "fits up to d_h": {" ".join(key): fit_numbers(found) for key, found in below.items()},
             "fits beyond d_h": {" ".join(key): fit_numbers(found) for key, found in above.items()},
             "published fit up to d_h": fit_numbers(fitted(stored, "linear", between(DIMS[0], HEAD_DIM))),

@@ -93,7 +93,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             is_complete=len(here.get(("as-coded", "adam"), Points((), ())).x) == len(DIMS[scale]),
         ),
         {
-            "points at d other than 10": free,
+            "stored points": free,
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
             "published fit": fit_numbers(theirs),
         },
@@ -115,9 +115,9 @@ def slopes(records: Sequence[Record], variant: runs.Variant, how: runs.How) -> P
 
 
 def _differences(records: Sequence[Record], variant: runs.Variant, how: runs.How) -> list[float]:
-    """Ours less the stored accuracy at every d but the 10 at which the initialisation was picked."""
+    """Ours less the stored accuracy."""
     found: list[float] = []
-    for dim in (d for d in runs.DIMS if d != 10):
+    for dim in runs.DIMS:
         at = dana.curve(records, variant, how, "n_heads", dim=dim, head_dim=dim, mlp_width=0)
         if at:
             found += dana.differences(at, dana.stored_points("fig1a_fig2b", "n_heads", dim=dim))

@@ -42,12 +42,12 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
     """Accuracy by heads at d = 2, beside Corollary 2 as printed and as repaired, rank H·min(d, d_h) + d."""
     here = dana.curves(records, "n_heads", dim=DIM, head_dim=HEAD_DIM, mlp_width=0)
     n_vocab = dana.n_vocab_of(records)
-    repaired, _ = dana.bounds(HEADS, n_vocab, dim=DIM, head_dim=HEAD_DIM, n_heads=None)
+    repaired, _ = dana.bounds(range(1, 22), n_vocab, dim=DIM, head_dim=HEAD_DIM, n_heads=None)
     printed = Series(
         "Corollary 2 as printed, rank H·d_h + d",
         "bound2",
         repaired.x,
-        tuple(_printed(h, n_vocab) for h in HEADS),
+        tuple(_printed(h, n_vocab) for h in range(1, 22)),
     )
     repaired = replace(repaired, label="Corollary 2 repaired, rank H·min(d, d_h) + d")
     fits = {key: fitted(found, "linear", dana.cut_off()) for key, found in here.items()}
@@ -82,7 +82,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             scale,
             checks,
             "Associations gained per head, up to the first accuracy above 0.95. " + "; ".join(words) + ".",
-            is_complete=coded is not None and len(coded.x) == len(runs.thinned(HEADS, scale)),
+            is_complete=coded is not None and set(heads_at(scale, "as-coded", "adam")) <= set(coded.x),
         ),
         {"fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()}},
         (

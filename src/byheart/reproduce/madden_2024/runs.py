@@ -49,13 +49,15 @@ def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
     """The paper's grid, its frozen variant and the finer search; sizes that cost little to pad train side by side."""
     assert samples is not None
     if scale != "paper":
+        stories: tuple[int, ...]
+        widths: tuple[int, ...]
         stories, widths = {
             "smoke": ((20, 40), (2, 8)),
             "laptop": ((100, 400), (8, 16, 24, 32)),
         }[scale]
         return [Stage("MFT24 fig1", 2, tuple(run(scale, samples, 0, n, m) for n in stories for m in widths))]
     found = []
-    for stories in (STORIES[:4], STORIES[4:7], STORIES[7:]):
+    for some in (STORIES[:4], STORIES[4:7], STORIES[7:]):
         parts: list[tuple[str, int, tuple[int, ...], tuple[int, ...], str]] = [
             ("narrow", 2, WIDTHS[:5], SEEDS, "trained"),
             ("wide", 3, WIDTHS[5:7], SEEDS, "trained"),
@@ -65,8 +67,8 @@ def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
         ]
         for name, priority, widths, seeds, attention in parts:
             runs = tuple(
-                run(scale, samples, seed, n, m, attention) for seed in seeds for n in stories for m in widths
+                run(scale, samples, seed, n, m, attention) for seed in seeds for n in some for m in widths
             )
-            name = f"MFT24 fig1, {name}, {stories[0]} to {stories[-1]} stories"
+            name = f"MFT24 fig1, {name}, {some[0]} to {some[-1]} stories"
             found.append(Stage(name, priority, runs, engine="auto"))
     return found
