@@ -36,7 +36,7 @@ COMMANDS = {
     "theorems": "List every statement of the papers with its functions and tests.",
     "version": "Show the versions of byheart and of what it runs on.",
 }
-STOPS_BY_ITSELF = ("measure", "reproduce")  # they end the run at hand first, and say how to go on
+STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # they end what is at hand first
 
 
 class LazyGroup(click.Group):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
+from byheart.cli.options import output_options
+from byheart.cli.output import echo_json
 from byheart.errors import MissingExtra, UsageError
 
 
@@ -36,13 +39,20 @@ from byheart.errors import MissingExtra, UsageError
     help="Folder of figure records to show (default: results, where there is one).",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show where a failure happened.")
+@output_options
 def command(
-    port: int, host: str, models: Path | None, store: Path | None, figures: Path | None, opens: bool
+    port: int,
+    host: str,
+    models: Path | None,
+    store: Path | None,
+    figures: Path | None,
+    opens: bool,
+    as_json: bool,
 ) -> None:
     """Open a local page: compile a table, ask the model, look inside, break it, and plan.
 
     It works without a network, listens on this machine alone unless told otherwise, and sends nothing anywhere.
+    With --json it prints one document with the address, then serves.
     """
     for package in ("fastapi", "uvicorn"):
         if find_spec(package) is None:
@@ -60,7 +70,10 @@ def command(
     settings = Settings(worker, host, free_port(host, port), models, store, figures, limits)
     token = make_token(settings)
     address = settings.address + ("" if token is None else f"?token={token}")
-    click.echo(f"The page is at {address}\nStop it with Ctrl-C.")
+    if as_json:
+        echo_json({"address": address, "token": token, "pid": os.getpid()})
+    else:
+        click.echo(f"The page is at {address}\nStop it with Ctrl-C.")
     sys.stdout.flush()
     if opens:
         import webbrowser

@@ -81,13 +81,9 @@ def make_router(
                 "compile", f"Compile {path.name}", {**arguments, "options": request.compile_options()}, asked
             )
         elif isinstance(request, AskFile):
-            arguments = {
-                "model": str(folders.model_path(request.model)),
-                "path": str(folders.data_path(request.data)),
-            }
-            job = jobs.add(
-                "predict_file", f"Ask {request.data}", {**arguments, "most": limits.n_questions}, asked
-            )
+            path = folders.data_path(request.data)
+            arguments = {"model": str(folders.model_path(request.model)), "path": str(path)}
+            job = jobs.add("predict_file", f"Ask {path.name}", arguments, asked)
         elif isinstance(request, Break):
             changes = [edit.model_dump() for edit in request.edits]
             arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}

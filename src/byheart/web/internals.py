@@ -5,25 +5,26 @@ from __future__ import annotations
 from byheart.bounds import curves, plan, table
 from byheart.construct.registry import get as get_method
 from byheart.construct.registry import names as method_names
-from byheart.construct.registry import statistics_of
 from byheart.construct.retrieval.locate import locate
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
+from byheart.data.shape import DataShape
 from byheart.measure.store import Store
 from byheart.measure.tabulate import filtered, row_of
 from byheart.model import Model
-from byheart.network.architecture import Attention, FeedForward, SumPool, Transformer
-from byheart.network.counting import Size
-from byheart.network.dyadic import Dyadic, SparseMatrix, Weights, as_sparse
+from byheart.network.exact.dyadic import Dyadic, SparseMatrix, Weights, as_sparse
 from byheart.network.memory import UNKNOWN, Memory
+from byheart.network.size import Size
+from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 from byheart.pipeline import compile as compile_data
 from byheart.pipeline import load, read_like
-from byheart.verify.questions import questions
+from byheart.verify.encoded_inputs import questions
 from byheart.verify.verifier import verify_model
 
 __all__ = [
     "UNKNOWN",
     "Attention",
+    "DataShape",
     "Dataset",
     "Dyadic",
     "FeedForward",
@@ -48,7 +49,6 @@ __all__ = [
     "questions",
     "read_like",
     "row_of",
-    "statistics_of",
     "table",
     "verify_model",
 ]

@@ -66,7 +66,8 @@ class JobQueue:
         self._command, self._limits = command, limits
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()
-        self._workers: dict[str, WorkerProcess] = {}
+        self._workers: dict[str, WorkerProcess] = {}  # of the jobs that run
+        self._alive: list[WorkerProcess] = []
         self._changed = threading.Condition()
         self._is_closed = False
         self._threads = [
@@ -118,7 +119,7 @@ class JobQueue:
         """End all workers."""
         with self._changed:
             self._is_closed = True
-            for worker in self._workers.values():
+            for worker in self._alive:
                 worker.kill("the server stopped")
             self._changed.notify_all()
         for thread in self._threads:
@@ -148,7 +149,12 @@ class JobQueue:
             worker.ask("warm_up", {}, seconds=self._limits.job_seconds)
 
     def _new_worker(self) -> WorkerProcess:
-        return WorkerProcess(self._command)
+        worker = WorkerProcess(self._command)
+        with self._changed:
+            self._alive = [*(each for each in self._alive if each.is_alive), worker]
+            if self._is_closed:
+                worker.kill("the server stopped")
+        return worker
 
     def _next(self) -> Job | None:
         with self._changed:

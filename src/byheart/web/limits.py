@@ -30,8 +30,6 @@ class Limits:
     job_seconds       one job
     question_seconds  one question, trace or plan
     memory_bytes      one worker process
-    n_questions       texts asked at a time
-    question_chars    characters of a text asked
     """
 
     upload_bytes: int = 64 * MIB
@@ -44,5 +42,3 @@ class Limits:
     job_seconds: float = 3600.0
     question_seconds: float = 60.0
     memory_bytes: int = field(default_factory=_half_of_memory)
-    n_questions: int = 100_000
-    question_chars: int = 100_000

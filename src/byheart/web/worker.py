@@ -15,7 +15,8 @@ import time
 import traceback
 from typing import IO, Any
 
-from byheart.web.tasks import CommandLine, Tasks
+from byheart.web.context import CommandLine, Context
+from byheart.web.tasks import TASKS
 
 PROGRESS_SECONDS = 0.1
 
@@ -23,14 +24,13 @@ PROGRESS_SECONDS = 0.1
 def serve_requests(command_line: CommandLine, memory_bytes: int) -> None:
     """Serve requests until standard input closes, taking no more memory than given."""
     _limit_memory(memory_bytes)
-    tasks = Tasks(command_line)
     # What anyone prints goes to standard error; only answers go to the server.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     requests: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:
-        _answer(tasks, json.loads(requests.get()), answers)
+        _answer(command_line, json.loads(requests.get()), answers)
 
 
 def _read(requests: queue.Queue[str]) -> None:
@@ -39,7 +39,7 @@ def _read(requests: queue.Queue[str]) -> None:
     os._exit(0)
 
 
-def _answer(tasks: Tasks, request: dict[str, Any], answers: IO[str]) -> None:
+def _answer(command_line: CommandLine, request: dict[str, Any], answers: IO[str]) -> None:
     last = 0.0
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -50,14 +50,15 @@ def _answer(tasks: Tasks, request: dict[str, Any], answers: IO[str]) -> None:
             _write({"progress": [stage, done, total]}, answers)
 
     try:
-        _write({"result": tasks.run(request["task"], request["arguments"], progress)}, answers)
+        result = TASKS[request["task"]](Context(command_line, progress), **request["arguments"])
+        _write({"result": result}, answers)
     except Exception as error:
-        _write({"error": _described(tasks, error)}, answers)
+        _write({"error": _described(command_line, error)}, answers)
 
 
-def _described(tasks: Tasks, error: Exception) -> dict[str, Any]:
+def _described(command_line: CommandLine, error: Exception) -> dict[str, Any]:
     """The error as the command line would print it with --json."""
-    known = tasks.explain(error)
+    known = command_line.explain(error)
     if known is not None:
         facts = {name: str(value) for name, value in known.facts.items()}
         status = int(known.exit_status)

@@ -69,15 +69,16 @@ function batch(choice, signal) {
       if (error.name !== "AbortError") fill(outcome, problem(error));
     }
   }
-  return card("Ask a whole file", h("p", { class: "hint" }, "A text file with one question a line, or a CSV whose column “key” (or else the first) holds them."), field("File", file), outcome);
+  return card("Ask a whole file", h("p", { class: "hint" }, "A text file with one question a line, or a CSV whose column “key” holds them."), field("File", file), outcome);
 }
 
 function answers(found, name) {
   const quoted = (value) => `"${String(value).replaceAll('"', '""')}"`;
-  const known = found.answers.length - found.n_unknown;
+  const unknown = found.answers.filter(({ answer }) => answer === null).length;
+  const known = found.answers.length - unknown;
   const text = ["key,value", ...found.answers.map(({ input, answer }) => `${quoted(input)},${quoted(answer ?? "unknown")}`)].join("\n");
   return h("div", {},
-    h("p", {}, `${plural(found.answers.length, "question")}: ${count(known)} answered, ${count(found.n_unknown)} unknown. `,
+    h("p", {}, `${plural(found.answers.length, "question")}: ${count(known)} answered, ${count(unknown)} unknown. `,
       h("button", { type: "button", class: "quiet", onclick: () => saveText(`answers-${name.replace(/\.\w+$/, "")}.csv`, `${text}\n`, "text/csv") }, "Save as CSV")),
     table(["question", "answer"], found.answers.slice(0, 100).map(({ input, answer }) => [input, answer ?? h("span", { class: "unknown" }, "unknown")]), { caption: "Answers" }),
     found.answers.length > 100 && h("p", { class: "hint" }, "The first 100 are shown; the saved file has all."));
