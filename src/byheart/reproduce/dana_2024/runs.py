@@ -15,41 +15,22 @@ from byheart.measure.recipe import Training
 from byheart.measure.records import Record, Run
 from byheart.reproduce.figure import Scale, Stage
 
-Variant = Literal["as-coded", "as-written", "position-first"]
-VARIANTS: tuple[Variant, ...] = ("as-coded", "as-written", "position-first")
-How = Literal["adam", "longer", "longest", "lbfgs"]
-"""The paper's Adam; the same for 4 and for 16 times the steps; L-BFGS."""
+Variant = Literal["as-coded", "as-written"]
+VARIANTS: tuple[Variant, ...] = ("as-coded", "as-written")
+How = Literal["adam", "one-hot", "longer", "lbfgs"]
+"""The paper's Adam; the same from the other reading of the initialisation; the same for longer; L-BFGS."""
 
 N_VOCAB = 50
-HEADS = (1, 6, 11, 16, 21, 26)  # the paper's grid
-DENSE = tuple(sorted({*range(1, 26, 2), *HEADS}))
+HEADS = (1, 6, 11, 16, 21, 26)
 DIMS = tuple(range(3, 14))
-TIMES: dict[How, int] = {"adam": 1, "longer": 4, "longest": 16}
+N_SEEDS: dict[Scale, int] = {"smoke": 2, "laptop": 1, "paper": 5}
+LONGER = 4  # times the paper's steps
 LBFGS_EVALUATIONS = 1500
-FEWER_SEEDS: dict[tuple[Variant, How], int] = {
-    ("as-written", "adam"): 5,
-    ("position-first", "adam"): 3,
-    ("as-coded", "longer"): 3,
-    ("as-coded", "longest"): 2,
-    ("as-coded", "lbfgs"): 5,
-    ("as-written", "lbfgs"): 5,
-}
 
 
-def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: int = 10) -> range:
-    """The seeds of a scale: at the paper's, `most` where the paper's own model is trained as it was, fewer elsewhere."""
-    if scale != "paper":
-        return range({"smoke": 2, "laptop": 1}[scale])
-    return range(min(most, FEWER_SEEDS.get((variant, how), most)))
-
-
-def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
-    """Numbers of heads tried; at d = 11 to 13 the authors' stored grid goes on to 31."""
-    if scale != "paper":
-        return thinned(HEADS, scale, 3 if scale == "smoke" else 6)
-    if how == "longest":
-        return HEADS[:4]
-    return (DENSE if (variant, how) == ("as-coded", "adam") else HEADS) + ((31,) if dim >= 11 else ())
+def seeds(scale: Scale) -> range:
+    """The seeds of a scale; the paper's text used two."""
+    return range(N_SEEDS[scale])
 
 
 def training(scale: Scale, how: How, epochs: int = 10) -> Training:
@@ -58,7 +39,7 @@ def training(scale: Scale, how: How, epochs: int = 10) -> Training:
     if how == "lbfgs":
         evaluations = {"smoke": 30, "laptop": 400, "paper": LBFGS_EVALUATIONS}[scale]
         return Training(steps=evaluations, optimiser="lbfgs", dtype="float64")
-    steps *= TIMES[how]
+    steps *= LONGER if how == "longer" else 1
     return Training(
         steps=steps, learning_rate=1e-3, batch=1024 if scale != "smoke" else 64, tail=min(100, steps)
     )
@@ -84,7 +65,7 @@ def run(
         Model(
             "attention-only",
             {"dim": dim, "head_dim": head_dim, "n_heads": n_heads, "mlp_width": mlp_width},
-            {"variant": variant},
+            {"variant": variant, "initial": "one-hot" if how == "one-hot" else "width"},
         ),
         {"kind": "associations", "n_vocab": n_vocab, "seq_len": 2, "seed": seed},
         training(scale, how, epochs),
@@ -105,78 +86,66 @@ def thinned(values: Iterable[int], scale: Scale, keep: int | None = None) -> tup
     return tuple(chosen[place] for place in places)
 
 
-WAYS_WITH_MAPS: tuple[tuple[Variant, How], ...] = (
-    ("as-coded", "adam"),
-    ("as-written", "adam"),
-    ("position-first", "adam"),
-    ("as-coded", "lbfgs"),
-)
-"""Where d ≠ d_h the place at which the position enters makes a difference."""
-PRIORITIES: dict[tuple[Variant, How], int] = {
-    ("as-coded", "adam"): 0,
-    ("as-written", "adam"): 2,
-    ("position-first", "adam"): 3,
-    ("as-coded", "longer"): 4,
-    ("as-coded", "longest"): 8,
-    ("as-coded", "lbfgs"): 5,
-    ("as-written", "lbfgs"): 9,
-}
+PRIORITIES: dict[How, int] = {"adam": 1, "one-hot": 3, "lbfgs": 5, "longer": 8}
+LEFT_OUT: dict[How, tuple[Scale, ...]] = {"longer": ("smoke", "laptop"), "one-hot": ("laptop",)}
+AS_CODED_ALONE: tuple[How, ...] = ("one-hot", "longer")  # what these show, the one reading shows
 
 
 def stages(
     name: str,
     scale: Scale,
-    runs_of: Callable[[Variant, How, int], Sequence[Run]],
-    ways: Sequence[tuple[Variant, How]],
+    runs_of: Callable[[Variant, int, How], Sequence[Run]],
     *,
-    most_seeds: int = 10,
-    later: int = 0,
+    priority: int = PRIORITIES["adam"],
+    others: Sequence[How] = (),
 ) -> list[Stage]:
-    """A stage for each reading of the model and way of training; those of 4 and 16 times the steps at the paper's scale alone."""
+    """A stage for each reading of the model, trained as in the paper, then those trained in other ways."""
+    ways: list[tuple[How, int]] = [("adam", priority)]
+    ways += [(how, PRIORITIES[how]) for how in others if scale not in LEFT_OUT.get(how, ())]
     return [
         Stage(
             f"DPC24 {name}, {variant}, {how}",
-            PRIORITIES[variant, how] + later,
-            tuple(
-                run for seed in seeds(scale, variant, how, most_seeds) for run in runs_of(variant, how, seed)
-            ),
-            together=f"DPC24, {variant}, {how}" if not later else "",
-            engine="auto" if how in ("longer", "longest") else "graph",
+            rank,
+            tuple(run for seed in seeds(scale) for run in runs_of(variant, seed, how)),
+            together="L-BFGS" if how == "lbfgs" else "",
         )
-        for variant, how in ways
-        if scale == "paper" or how not in ("longer", "longest")
+        for how, rank in ways
+        for variant in (VARIANTS[:1] if how in AS_CODED_ALONE else VARIANTS)
     ]
 
 
 def sweep(
     name: str,
     scale: Scale,
-    values: Callable[[Variant, How], Sequence[int]],
+    values: Sequence[int],
     sizes: Callable[[int], dict[str, int]],
-    ways: Sequence[tuple[Variant, How]],
     *,
+    others: Sequence[How],
+    priority: int = PRIORITIES["adam"],
     n_vocab: int = N_VOCAB,
     epochs: int = 10,
 ) -> list[Stage]:
-    """The stages of a figure along one size: `sizes` says what model a value stands for."""
+    """The stages of a figure along one size: `sizes` says what models a value stands for."""
     return stages(
         name,
         scale,
-        lambda variant, how, seed: [
+        lambda variant, seed, how: [
             run(scale, variant, seed, **sizes(value), n_vocab=n_vocab, how=how, epochs=epochs)
-            for value in values(variant, how)
+            for value in thinned(values, scale)
         ],
-        ways,
+        priority=priority,
+        others=others,
     )
 
 
 def how_trained(record: Record) -> How:
     """Which of the ways of training a record comes from."""
     plan = record.config["training"]
+    if record.config["options"]["initial"] == "one-hot":
+        return "one-hot"
     if plan["optimiser"] == "lbfgs":
         return "lbfgs"
-    usual = 15 * 1000  # the most of the paper's figures
-    return "adam" if plan["steps"] <= usual else "longer" if plan["steps"] <= usual * 4 else "longest"
+    return "longer" if plan["steps"] >= 1000 * 10 * LONGER else "adam"
 
 
 def accuracy(record: Record) -> float:
