@@ -130,23 +130,6 @@ def test_the_record_is_plain_json(data: Dataset, monkeypatch: pytest.MonkeyPatch
     assert load(tmp_path / "model").record == model.record
 
 
-def test_the_precision_asked_for_is_the_precision_built() -> None:
-    from byheart.construct.registry import get, names
-
-    rng = np.random.default_rng(1)
-    data = Dataset.from_arrays(rng.permutation(12).reshape(6, 2), rng.integers(0, 3, 6))
-    tried = [(name, precision) for name in names() for precision in get(name).precisions]
-    built = 0
-    for name, precision in tried:
-        try:
-            model = compile(data, method=name, precision=precision)
-        except (AssumptionViolated, UsageError):
-            continue  # these data are not for this construction
-        assert model.precision == precision
-        built += 1
-    assert built >= 1
-
-
 def test_without_a_check_there_is_no_certificate(data: Dataset) -> None:
     model = compile(data, method=METHOD, check=False)
     assert model.certificate is None

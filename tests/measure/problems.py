@@ -103,7 +103,21 @@ CASES = [
             variant=variant,
             form="table",
         )
-        for variant in ("as-written", "as-coded")
+        for variant in ("as-written", "position-first")
+    ),
+    *(
+        _mixed(
+            f"attention-only, as-coded, {'with' if maps else 'without'} shared maps",
+            "attention-only",
+            [
+                {"dim": 3 + k % 4, "head_dim": 3 + (k + maps) % 4, "n_heads": 1 + (5 * k) % 7}
+                for k in range(8)
+            ],
+            [pairs(6, k) for k in range(8)],
+            variant="as-coded",
+            form="table",
+        )
+        for maps in (True, False)
     ),
     _mixed(
         "attention-only, direct",

@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from byheart.measure.store import Store
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.wall_clock import read
 
 BARE = """
 import importlib.abc, runpy, sys
@@ -30,6 +32,8 @@ ABSENT = [
     "matplotlib",
     "safetensors",
     "datasets",
+    "msgspec",
+    "tokenizers",
 ]
 
 
@@ -40,24 +44,46 @@ def answer(root: Path, absent: list[str], *arguments: str) -> subprocess.Complet
 
 
 def test_a_bare_machine_can_train_the_figures(project_root: Path, samples: Samples, tmp_path: Path) -> None:
-    arguments = [
-        "--data",
-        str(samples.path.parent),
-        "--out",
-        str(tmp_path),
-        "--device",
-        "cpu",
-        "--minutes",
-        "0.002",
-    ]
-    found = answer(project_root, ABSENT, *arguments)
+    arguments = ["--data", str(samples.path.parent), "--store", str(tmp_path / "runs.sqlite")]
+    lane = "dana-2024-fig4,kajitsuka-sato-2025-fig3,madden-2024-fig1-left"
+    found = answer(project_root, ABSENT, *arguments, "--lane", lane, "--device", "cpu", "--seconds", "0.1")
     assert found.returncode == 0, found.stderr
+    assert "begins: DPC24 fig4" in found.stdout
     assert "not begun: KS25 fig3" in found.stdout
     assert (tmp_path / "runs.sqlite").is_file()
 
 
+def test_lanes_share_a_store_and_their_pass_is_noted_packed_and_resumed(
+    project_root: Path, tmp_path: Path
+) -> None:
+    script = str(project_root / "benchmarks" / "reproduce_on_device.py")
+
+    def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+        lanes = ["--lanes", "dana-2024-fig4/position-first", "dana-2024-fig1a/as-written"]
+        ends = ["--store", str(folder / "runs.sqlite"), "--pack", str(folder / "pack")]
+        command = [sys.executable, script, "--device", "cpu", "--seconds", "60", *ends, *more, *lanes]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    found = run(first)
+    assert found.returncode == 0, found.stderr
+    with Store(first / "runs.sqlite") as store:
+        keys = {record.key for record in store.records()}
+    assert len(keys) == 6 + 6
+    again = run(second, "--resume", str(first / "pack"))
+    assert "12 records" in again.stdout
+    assert "0 of them new" in again.stdout
+    passes = read(second / "pack" / "passes.jsonl")
+    assert [one.n_trained for one in passes] == [12]
+
+
 def test_the_check_can_fail(project_root: Path, samples: Samples, tmp_path: Path) -> None:
     found = answer(
-        project_root, [*ABSENT, "torch"], "--data", str(samples.path.parent), "--out", str(tmp_path)
+        project_root,
+        [*ABSENT, "torch"],
+        "--data",
+        str(samples.path.parent),
+        "--store",
+        str(tmp_path / "runs"),
     )
     assert "not on a bare machine: torch" in found.stderr

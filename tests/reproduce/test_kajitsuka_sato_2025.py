@@ -106,13 +106,13 @@ def test_the_length_study_asks_for_four_blocks_at_every_length() -> None:
 
 
 def test_lengths_are_also_compared_on_the_trials_that_all_of_them_have() -> None:
-    def by_rate(run: Run) -> dict[str, float]:  # at m = 6 the longest sequences have the slow rate alone
-        return {"loss": 0.001 if run.training.learning_rate == 0.03 else 0.25}
+    def by_blocks(run: Run) -> dict[str, float]:  # at m = 6 the longest sequences lack one block
+        return {"loss": 0.001 if run.model.sizes["n_blocks"] == 1 else 0.25}
 
-    records = records_of("kajitsuka-sato-2025-length", by_rate)
+    records = records_of("kajitsuka-sato-2025-length", by_blocks)
     because = length.compute("paper", records).verdict.because
     m_6 = because[because.index("m = 6") :]
-    assert "n = 1,000: 1, n = 10,000: none of 2, 3" in m_6
+    assert "n = 1,000: 1/1/1, n = 10,000: none of 2, 3, 4" in m_6
     assert "0.250 (n = 10), 0.250 (n = 100), 0.250 (n = 1,000), 0.250 (n = 10,000)" in m_6
 
 

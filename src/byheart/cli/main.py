@@ -32,10 +32,11 @@ COMMANDS = {
     "reproduce": "Make a figure of the papers from fresh runs, with a verdict.",
     "report": "Gather stored figures into one page.",
     "methods": "List the constructions: what each takes and where it comes from.",
+    "serve": "Open a local page to compile, ask, look inside and break models.",
     "theorems": "List every statement of the papers with its functions and tests.",
     "version": "Show the versions of byheart and of what it runs on.",
 }
-STOPS_BY_ITSELF = ("measure", "reproduce")  # they end the run at hand first, and say how to go on
+STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # they end what is at hand first
 
 
 class LazyGroup(click.Group):

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -21,10 +22,26 @@ LINE_SECONDS = 5.0
 
 Report = Callable[[str, int, int], None]
 
+_LISTENER: ContextVar[Report | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def reporting_to(report: Report) -> Iterator[None]:
+    """Within the block, `watched` tells `report` and shows nothing: for a program that runs commands itself."""
+    token = _LISTENER.set(report)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
 
 @contextmanager
 def watched(stream: TextIO | None = None) -> Iterator[Report]:
     """A function to call with (stage, work done, work in all), for as long as the block lasts."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        yield listener
+        return
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get("byheart.quiet"):
         yield lambda stage, done, total: None

@@ -94,6 +94,10 @@ def make_stack(
     if first.n_vocab == 0 and not family.takes_vectors:
         raise UsageError(f"family {family.name} takes token ids; these data are vectors.", family=family.name)
     shapes = [family.shapes(m, p) for m, p in zip(models, problems, strict=True)]
+    if any(tuple(shape) != tuple(shapes[0]) for shape in shapes):
+        raise UsageError(
+            "models of one stack must have the same weights by name; only their sizes may differ."
+        )
     frozen = family.frozen(models[0])
     layout = Layout.of([{k: v for k, v in model.items() if k not in frozen} for model in shapes])
     device = torch.device(device)

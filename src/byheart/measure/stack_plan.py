@@ -97,7 +97,7 @@ def _group(run: Run) -> tuple[object, ...]:
     problem = problem_of(run.data)
     options = tuple(sorted(run.model.options.items()))
     ends = (problem.loss, problem.read, problem.n_vocab > 0, problem.seq_len)
-    return (run.model.family, options, run.training.stack_key, ends)
+    return (run.model.family, options, tuple(_shapes(run)), run.training.stack_key, ends)
 
 
 def _shapes(run: Run) -> dict[str, tuple[int, ...]]:

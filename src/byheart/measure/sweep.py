@@ -29,6 +29,7 @@ from byheart.measure.trainer import Moment, Outcome, train
 
 RENEW_SECONDS = 10.0
 WAIT_SECONDS = 0.5
+PACE_STEPS = 0.05  # of a stack's steps tell its pace
 
 
 @dataclass(frozen=True)
@@ -61,16 +62,22 @@ def run_sweep(
     engine: Engine = "auto",
     most: int | None = None,
     max_seconds: float | None = None,
+    gives_up: bool = False,
     wait: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
     overhead: int | None = None,
 ) -> SweepReport:
     """Train every run that the store lacks, in stacks, and store each record as its model ends.
 
-    With `wait`, returns only when every run is stored, by this process or by others at work on the same store. `overhead` is
-    what a stack costs, as `pack` counts it.
+    After `max_seconds` nothing new begins; with `gives_up`, a stack that cannot end by then is given up as soon as its pace
+    shows it, and what would fit comes next. With `wait`, returns only when every run is stored, by this process or by others at
+    work on the same store. `overhead` is what a stack costs, as `pack` counts it.
     """
-    return _Sweep(runs, store, device, engine, most, max_seconds, wait, on_progress, overhead).run()
+    return _Sweep(runs, store, device, engine, most, max_seconds, gives_up, wait, on_progress, overhead).run()
+
+
+class _TooLate(Exception):
+    """A stack that cannot end in time."""
 
 
 class _Sweep:
@@ -84,6 +91,7 @@ class _Sweep:
         engine: Engine,
         most: int | None,
         max_seconds: float | None,
+        gives_up: bool,
         wait: bool,
         on_progress: Callable[[Progress], None] | None,
         overhead: int | None,
@@ -94,11 +102,14 @@ class _Sweep:
         self.device = choose_device(device)
         self.most = most or BEST_STACK[self.device.type]
         self.deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        self.gives_up = gives_up
+        self.paced: tuple[float, int] | None = None  # when the stack's first steps were seen, and how many
         self.began = time.monotonic()
         self.n_trained = 0
         self.renewed = 0.0
         self.n_stored = 0
         self.bytes: dict[str, int] = {}
+        self.given_up: set[str] = set()
 
     def run(self) -> SweepReport:
         stored = self.store.stored(self.runs)
@@ -122,7 +133,7 @@ class _Sweep:
                 stored = self.store.stored(self.runs)
                 self.n_stored = len(stored)
                 pending = [run for run in pending if run.key not in stored]
-                if pending and not self.wait:
+                if self.given_up or (pending and not self.wait):
                     break
                 if pending:
                     self._tell(None)
@@ -160,16 +171,28 @@ class _Sweep:
             self.n_trained += self.store.add(record)
             self.n_stored += 1
 
-        train(
-            stack,
-            [run.training for run in runs],
-            engine=self.engine,
-            on_finish=finished,
-            on_moment=self._tell,
-        )
+        self.paced = None
+        try:
+            train(
+                stack,
+                [run.training for run in runs],
+                engine=self.engine,
+                on_finish=finished,
+                on_moment=self._tell,
+            )
+        except _TooLate:
+            self.given_up |= {run.key for run in runs}
 
     def _tell(self, moment: Moment | None) -> None:
         now = time.monotonic()
+        if self.gives_up and self.deadline is not None and moment is not None and moment.step > 0:
+            # the first steps compile or capture, so the pace is that of the steps after them
+            self.paced = self.paced or (now, moment.step)
+            since, first = self.paced
+            if moment.step >= first + PACE_STEPS * moment.n_steps:
+                pace = (now - since) / (moment.step - first)
+                if now + pace * (moment.n_steps - moment.step) > self.deadline:
+                    raise _TooLate
         if now - self.renewed > RENEW_SECONDS:
             self.store.renew()
             self.renewed = now

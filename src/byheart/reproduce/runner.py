@@ -42,7 +42,7 @@ def work(
 ) -> list[Done]:
     """Train what the store lacks of `stages`, in order of priority; begin nothing new once `seconds` are over.
 
-    With `goes_on`, a stage that fails is reported and passed over.
+    With `goes_on`, a stage that fails is reported and passed over, and stacks that cannot end within `seconds` are given up.
     """
     began = time.monotonic()
     is_cuda = choose_device(device).type == "cuda"
@@ -84,6 +84,7 @@ def _sweep(
             device=device,
             engine=group[0].engine if is_cuda else "auto",
             max_seconds=left,
+            gives_up=goes_on,
             on_progress=on_progress,
             overhead=group[0].overhead if is_cuda else None,
         )

@@ -40,6 +40,13 @@ class Collection:
     n_classes: int
     hub: tuple[str, str | None, str]
     whole_only: bool = False  # keep rows that say `whole` is true, where rows say so
+    texts: str = ""  # the collection whose texts these are, where it is another's
+    sub_words: bool = False  # a class token, then sub-words, as in BERT-style tokenizers
+
+    @property
+    def source(self) -> str:
+        """The name of its texts."""
+        return self.texts or self.name
 
 
 COLLECTIONS = {
@@ -60,6 +67,30 @@ COLLECTIONS = {
             "multinli", "labels", 8, 2000, "hypothesis", "label", 3, ("nyu-mll/glue", "mnli", "train")
         ),
         Collection("imdb", "labels", 8, 3000, "text", "label", 2, ("stanfordnlp/imdb", None, "train")),
+        Collection(
+            "multinli-sub-words",
+            "labels",
+            8,
+            2000,
+            "hypothesis",
+            "label",
+            3,
+            ("nyu-mll/glue", "mnli", "train"),
+            texts="multinli",
+            sub_words=True,
+        ),
+        Collection(
+            "imdb-sub-words",
+            "labels",
+            8,
+            3000,
+            "text",
+            "label",
+            2,
+            ("stanfordnlp/imdb", None, "train"),
+            texts="imdb",
+            sub_words=True,
+        ),
     )
 }
 
@@ -73,6 +104,26 @@ class Prepared:
     n_long_enough: int
     n_conflicting: int  # texts left out because the same tokens occur with another label
     n_repeated: int
+
+
+CLASS_TOKEN = "[CLS]"
+N_SUB_WORDS = 4000  # entries of the tokenizer trained on a collection's own texts
+
+
+def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
+    """A class token and the first sub-words of every text, by a byte-pair encoding trained on these texts."""
+    from tokenizers import (
+        Tokenizer,
+        models,
+        pre_tokenizers,
+        trainers,
+    )  # where texts are prepared, not where models train
+
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.BpeTrainer(vocab_size=N_SUB_WORDS, special_tokens=["[UNK]"], show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    return [[CLASS_TOKEN, *found.tokens[: n_tokens - 1]] for found in tokenizer.encode_batch(list(texts))]
 
 
 def first_tokens(text: str, n_tokens: int) -> list[str]:
@@ -90,7 +141,11 @@ def sampled(
     """
     if collection.whole_only and any("whole" in row for row in rows):
         rows = [row for row in rows if row.get("whole")]
-    texts = [first_tokens(str(row[collection.text]), collection.n_tokens) for row in rows]
+    whole = [str(row[collection.text]) for row in rows]
+    if collection.sub_words:
+        texts = first_sub_words(whole, collection.n_tokens)
+    else:
+        texts = [first_tokens(text, collection.n_tokens) for text in whole]
     kept = [i for i, words in enumerate(texts) if len(words) == collection.n_tokens]
     order = [kept[i] for i in np.random.default_rng(seed).permutation(len(kept))]
     n_conflicting = n_repeated = 0
@@ -124,9 +179,11 @@ def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Pr
     """Write the samples of every collection of `texts` into `folder`, and say what was left out."""
     arrays: dict[str, np.ndarray] = {}
     found = []
-    for name, rows in texts.items():
+    for name, collection in COLLECTIONS.items():
+        if collection.source not in texts:
+            continue
         for seed in SEEDS:
-            ids, labels, report = sampled(rows, COLLECTIONS[name], seed)
+            ids, labels, report = sampled(texts[collection.source], collection, seed)
             arrays |= {f"{name}_{seed}_ids": ids, f"{name}_{seed}_labels": labels}
             if seed == SEEDS[0]:
                 found.append(report)

@@ -16,9 +16,9 @@ MOST_FROM_HUB = 50_000  # rows read of a split; far more than are sampled
 
 
 def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
-    """Rows of NAME.jsonl for every collection; a `UsageError` names a file that is missing."""
+    """Rows of NAME.jsonl for every kind of texts; a `UsageError` names a file that is missing."""
     found: dict[str, Sequence[dict[str, Any]]] = {}
-    for name in COLLECTIONS:
+    for name in dict.fromkeys(collection.source for collection in COLLECTIONS.values()):
         path = folder / f"{name}.jsonl"
         if not path.is_file():
             raise UsageError(
@@ -47,8 +47,9 @@ def hub_texts() -> dict[str, Sequence[dict[str, Any]]]:
     except ImportError as error:
         raise MissingExtra("datasets", "hub", "Fetching texts from the Hugging Face hub") from error
     found: dict[str, Sequence[dict[str, Any]]] = {}
-    for name, collection in COLLECTIONS.items():
-        repository, config, split = collection.hub
-        rows = datasets.load_dataset(repository, config, split=split, streaming=True)
-        found[name] = [dict(row) for row in islice(rows, MOST_FROM_HUB)]
+    for collection in COLLECTIONS.values():
+        if collection.source not in found:
+            repository, config, split = collection.hub
+            rows = datasets.load_dataset(repository, config, split=split, streaming=True)
+            found[collection.source] = [dict(row) for row in islice(rows, MOST_FROM_HUB)]
     return found

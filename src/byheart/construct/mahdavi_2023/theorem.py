@@ -61,7 +61,8 @@ def memorise(
     require_known(NAME, options, ("head_dim", "n_heads"))
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
-            f"{NAME} is for vectors with one label a sequence: its queries must be independent, and tokens repeat."
+            f"{NAME} is for vectors with one label a sequence: its queries must be independent, and tokens repeat.\n"
+            "  Choose another method, such as retrieval or madden-2024."
         )
     x = data.inputs.values
     n_examples, seq_len, dim = x.shape
@@ -139,14 +140,18 @@ def _whole(options: Mapping[str, object], name: str) -> int | None:
 def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context: int, dim: int) -> None:
     if n_context < 2 or n_context >= dim:
         raise AssumptionViolated(
-            f"{NAME} needs contexts of 2 to d - 1 tokens; here n = {n_context} tokens before the query and d = {dim}."
+            f"{NAME} needs contexts of 2 to d - 1 tokens; here n = {n_context} tokens before the query and d = {dim}.\n"
+            "  Give vectors of a higher dimension, or choose another method, such as kajitsuka-sato-2023."
         )
     flat = x.reshape(len(x), -1)
     if len(np.unique(flat, axis=0)) < len(flat):
-        raise AssumptionViolated(f"{NAME} needs distinct examples; some (context, query) pair occurs twice.")
+        raise AssumptionViolated(
+            f"{NAME} needs distinct examples; some (context, query) pair occurs twice.\n  Give each pair once."
+        )
     ranks = np.linalg.matrix_rank(x[:, :-1])
     if (ranks < n_context).any():
         row = int(np.argmax(ranks < n_context))
         raise AssumptionViolated(
-            f"{NAME} needs independent context vectors; those of sample {row + 1} have rank {int(ranks[row])} < {n_context}."
+            f"{NAME} needs independent context vectors; those of sample {row + 1} have rank {int(ranks[row])} < {n_context}.\n"
+            "  Choose another method, such as kajitsuka-sato-2023."
         )

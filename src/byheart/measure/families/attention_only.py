@@ -1,9 +1,12 @@
 """DPC24's attention-only Transformer, as its equations (1)-(2) say and as its code does, with or without an MLP.
 
-Notation: E = embedding, P = positions, U = unembedding; a is the token before, b the last token, h a head.
-as-written   T(t) = U (e + pos + Σ_h O_h V_h Σ_s softmax_s((e+pos)ᵀ Q_hᵀ K_h (e_s + pos_s) / √d_h) (e_s + pos_s))
-as-coded     the position enters the attention branch alone; one map d -> d_h and one d_h -> d wrap all heads, and each
-             head is d_h x d_h.
+Notation: e = embedding of a token, pos = its position, res = the residual stream, U = unembedding, h a head.
+
+as-written       res = e + pos in R^d;  T = U (res + Σ_h O_h V_h Σ_s softmax_s(resᵀ Q_hᵀ K_h res_s / √d_h) res_s).
+as-coded         res = e, and the position lives in R^{d_h}: every head sees z = C e + pos and is d_h x d_h; the heads' sum goes
+                 through a second shared map D and is added to e. Where d = d_h there are no shared maps: z = e + pos, D = 1.
+position-first   another model, close to as-coded: the position lives in R^d and is added before the shared map, z = C (e + pos),
+                 with both maps present even where d = d_h.
 The scale 1/√d_h is the code's; equation (1) has none, and a trained Q absorbs it.
 """
 
@@ -47,9 +50,10 @@ class AttentionOnly:
         SizeField("mlp_width", 0, 0, "hidden width of the MLP after the attention, 0 for none"),
     )
     option_fields = (
-        OptionField("variant", ("as-written", "as-coded"), "the paper's equations or its code"),
         OptionField(
-            "initial", ("width", "one-hot"), "fan-in of embedding and positions: d, or their one-hot inputs"
+            "variant",
+            ("as-written", "as-coded", "position-first"),
+            "the paper's equations, its code, or its code with the position added before the shared map",
         ),
         OptionField("form", ("auto", "table", "direct"), "all pairs of tokens at once, or sample by sample"),
     )
@@ -58,11 +62,10 @@ class AttentionOnly:
         """Maps are stored as (outputs, inputs), one per head where there are heads."""
         size = model.sizes
         dim, head_dim, n_heads, width = (size[k] for k in ("dim", "head_dim", "n_heads", "mlp_width"))
-        coded = model.options["variant"] == "as-coded"
-        inner = head_dim if coded else dim
+        variant = model.options["variant"]
+        inner = dim if variant == "as-written" else head_dim
         shapes = {
             "embedding": (dim, problem.n_vocab),
-            "positions": (dim, problem.seq_len),
             "query": (n_heads, head_dim, inner),
             "key": (n_heads, head_dim, inner),
             "value": (n_heads, head_dim, inner),
@@ -72,23 +75,25 @@ class AttentionOnly:
             "mlp_bias": (width, 1),
             "mlp_out": (dim, width),
         }
-        if coded:
+        if variant == "as-coded":
+            shapes["inner_positions"] = (head_dim, problem.seq_len)
+        else:
+            shapes["positions"] = (dim, problem.seq_len)
+        if variant == "position-first" or (variant == "as-coded" and dim != head_dim):
             shapes |= {"reduce": (head_dim, dim), "expand": (dim, head_dim)}
         return shapes
 
     def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
-        """Uniform on ±1/√fan_in throughout.
+        """Uniform on ±1/√fan_in, where embedding, unembedding and positions are weights of maps from their own width.
 
-        Embedding and positions can be read as tables of rows of width d (fan-in d, `width`) or as maps of one-hot vectors
-        (fan-in n_vocab and seq_len, `one-hot`). The description leaves this open. The default was chosen by its outcome: of four
-        readings tried at d = d_h = 10 with 21 heads as coded, two seeds each, `width` reached 0.72 and `one-hot` 0.61, where
-        0.707 is published. Agreement with that figure is therefore no independent evidence; report both.
+        As coded, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
         """
-        shapes, dim = self.shapes(model, problem), model.sizes["dim"]
-        fan_in = {name: shape[-1] for name, shape in shapes.items()}
-        fan_in |= {"unembedding": dim, "mlp_bias": dim}
-        if model.options["initial"] == "width":
-            fan_in |= {"embedding": dim, "positions": dim}
+        shapes, dim, head_dim = self.shapes(model, problem), model.sizes["dim"], model.sizes["head_dim"]
+        fan_in: dict[str, float] = {name: shape[-1] for name, shape in shapes.items()}
+        fan_in |= {"embedding": dim, "unembedding": dim, "mlp_bias": dim}
+        fan_in |= {"positions": dim, "inner_positions": head_dim}
+        if model.options["variant"] == "as-coded":
+            fan_in |= dict.fromkeys(("query", "key", "value"), head_dim / 1.5)
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
     def frozen(self, model: Model) -> frozenset[str]:
@@ -131,16 +136,20 @@ class AttentionOnly:
         return bmm(stream.transpose(1, 2), weights["unembedding"])
 
 
-def _branch(weights: Weights, vectors: Tensor) -> Tensor:
-    """What the heads read: the vectors themselves, or their image under the shared map."""
-    return bmm(weights["reduce"], vectors) if "reduce" in weights else vectors
+def _rejoin(weights: Weights, residual: Tensor, mixed: Tensor) -> Tensor:
+    """Residual stream after the attention."""
+    return residual + (bmm(weights["expand"], mixed) if "expand" in weights else mixed)
 
 
-def _rejoin(weights: Weights, tokens: Tensor, placed: Tensor, mixed: Tensor) -> Tensor:
-    """Residual stream after the attention: as coded it carries no position."""
-    if "expand" in weights:
-        return tokens + bmm(weights["expand"], mixed)
-    return placed + mixed
+def _place(weights: Weights, vectors: Tensor, place: slice) -> tuple[Tensor, Tensor]:
+    """Embeddings at some places as the residual stream holds them, and as the heads see them."""
+    if "inner_positions" in weights:
+        reduced = bmm(weights["reduce"], vectors) if "reduce" in weights else vectors
+        return vectors, reduced + weights["inner_positions"][:, :, place]
+    placed = vectors + weights["positions"][:, :, place]
+    if "reduce" in weights:
+        return vectors, bmm(weights["reduce"], placed)
+    return placed, placed
 
 
 def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
@@ -150,12 +159,11 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     Σ_h p_h(a, b) (u_h(a, first) - u_h(b, last)) + u_h(b, last) with u_h = O_h V_h z: products of small tables, with no
     gather per sample and head.
     """
-    embedding, positions = weights["embedding"], weights["positions"]
-    n_models, _, n_vocab = embedding.shape
+    n_models, _, n_vocab = weights["embedding"].shape
     n_heads, head_dim, inner = weights["query"].shape[1:]
-    placed = torch.cat([embedding + positions[:, :, :1], embedding + positions[:, :, 1:]], dim=2)
-    both = _branch(weights, placed)
-    last = both[:, :, n_vocab:]
+    _, first = _place(weights, weights["embedding"], slice(0, 1))
+    residual, last = _place(weights, weights["embedding"], slice(1, 2))
+    both = torch.cat([first, last], dim=2)
 
     def heads(name: str, vectors: Tensor) -> Tensor:
         maps = weights[name].reshape(n_models, n_heads * head_dim, inner)
@@ -181,9 +189,8 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
 
     if rows is None and "all_pairs" in tables:
         mixed = from_first.permute(0, 2, 1, 3) + from_last.permute(0, 2, 3, 1) + rest.unsqueeze(2)
-        placed = placed[..., n_vocab:].unsqueeze(2).expand(-1, -1, n_vocab, -1).flatten(2)
-        tokens = embedding.unsqueeze(2).expand(-1, -1, n_vocab, -1).flatten(2)
-        return _rejoin(weights, tokens, placed, mixed.flatten(2))
+        own = residual.unsqueeze(2).expand(-1, -1, n_vocab, -1).flatten(2)
+        return _rejoin(weights, own, mixed.flatten(2))
 
     a, b = drawn(tables["first"], rows), drawn(tables["last"], rows)
     feature = torch.arange(0, inner * n_vocab, n_vocab, device=a.device).view(1, -1, 1)
@@ -196,20 +203,21 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         return table.gather(2, b.unsqueeze(1).expand(-1, table.shape[1], -1))
 
     if "expand" in weights:
-        mixed = at(from_first, a, b) + at(from_last, b, a) + columns(rest)
-        return _rejoin(weights, columns(embedding), placed, mixed)
-    return at(from_first, a, b) + at(from_last, b, a) + columns(placed[..., n_vocab:] + rest)
+        return _rejoin(weights, columns(residual), at(from_first, a, b) + at(from_last, b, a) + columns(rest))
+    return at(from_first, a, b) + at(from_last, b, a) + columns(residual + rest)
 
 
 def _directly(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     """Residual stream (n_models, dim, n_rows) for sequences of any length, sample by sample."""
     tokens, lengths = drawn(tables["tokens"], rows), drawn(tables["lengths"], rows)
-    embedding, positions = weights["embedding"], weights["positions"]
+    embedding = weights["embedding"]
     n_models, n_rows, seq_len = tokens.shape
     dim = embedding.shape[1]
-    found = embedding.gather(2, tokens.flatten(1).unsqueeze(1).expand(-1, dim, -1))
-    placed = (found.view(n_models, dim, n_rows, seq_len) + positions.unsqueeze(2)).flatten(2)
-    branch = _branch(weights, placed).view(n_models, -1, n_rows, seq_len)
+    places = []
+    for place in range(seq_len):
+        found = embedding.gather(2, tokens[:, :, place].unsqueeze(1).expand(-1, dim, -1))
+        places.append(_place(weights, found, slice(place, place + 1)))
+    stream, branch = (torch.stack(side, dim=3) for side in zip(*places, strict=True))
     end = (lengths - 1).view(n_models, 1, n_rows, 1)
 
     def at_end(table: Tensor) -> Tensor:
@@ -222,5 +230,4 @@ def _directly(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     shares = torch.softmax(scores.masked_fill(beyond.unsqueeze(1), -torch.inf), dim=3)
     values = torch.einsum("mhei,mirs->mhers", weights["value"], branch)
     mixed = torch.einsum("mhie,mhers,mhrs->mir", weights["output"], values, shares)
-    tokens_end = at_end(found.view(n_models, dim, n_rows, seq_len))
-    return _rejoin(weights, tokens_end, at_end(placed.view(n_models, dim, n_rows, seq_len)), mixed)
+    return _rejoin(weights, at_end(stream), mixed)

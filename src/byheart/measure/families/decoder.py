@@ -43,7 +43,13 @@ class OneLayerDecoder:
         SizeField("hidden_width", None, 1, "hidden units m"),
         SizeField("dim", 16, 1, "embedding width d"),
     )
-    option_fields: tuple[OptionField, ...] = ()
+    option_fields = (
+        OptionField(
+            "attention",
+            ("trained", "frozen"),
+            "frozen: the head and the embedding keep their initial weights",
+        ),
+    )
 
     def shapes(self, model: Model, problem: Problem) -> Shapes:
         """Maps are stored as (inputs, outputs)."""
@@ -69,8 +75,11 @@ class OneLayerDecoder:
         return weights
 
     def frozen(self, model: Model) -> frozenset[str]:
-        """Everything is trained."""
-        return frozenset()
+        """The embedding and the head, if so asked: the authors' second experiment trains the rest alone."""
+        if model.options["attention"] == "trained":
+            return frozenset()
+        maps = ("query", "key", "value", "output")
+        return frozenset({"embedding", *maps, *(f"{name}_bias" for name in maps)})
 
     def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
         """Tokens, where contexts end, and the positions of every model's width."""

@@ -144,7 +144,7 @@ def checked(family: Family, model: Model) -> Model:
     return Model(model.family, dict(sorted(sizes.items())), dict(sorted(options.items())))
 
 
-def uniform(generator: torch.Generator, shape: tuple[int, ...], fan_in: int) -> Tensor:
+def uniform(generator: torch.Generator, shape: tuple[int, ...], fan_in: float) -> Tensor:
     """Uniform on ±1/√fan_in, the framework's default for linear maps."""
     drawn = torch.rand(shape, generator=generator, dtype=torch.float64)
     return (2 * drawn - 1) / math.sqrt(max(fan_in, 1))

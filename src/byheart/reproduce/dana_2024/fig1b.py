@@ -21,9 +21,9 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     return runs.sweep(
         "fig1b",
         scale,
-        HEAD_DIMS,
+        lambda variant, how: runs.thinned(HEAD_DIMS, scale),
         lambda h: {"dim": DIM, "head_dim": h, "n_heads": N_HEADS},
-        others=("one-hot", "lbfgs"),
+        runs.WAYS_WITH_MAPS,
     )
 
 
@@ -73,7 +73,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             is_complete=coded is not None and len(coded.x) == len(runs.thinned(HEAD_DIMS, scale)),
         ),
         {
-            "held-out points": free,
+            "stored points": free,
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
             "published fit": fit_numbers(fitted(stored, "quadratic", dana.cut_off())),
         },

@@ -22,9 +22,9 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     return runs.sweep(
         "fig2a",
         scale,
-        DIMS,
+        lambda variant, how: runs.thinned(DIMS, scale),
         lambda d: {"dim": d, "head_dim": HEAD_DIM, "n_heads": N_HEADS},
-        others=("one-hot", "lbfgs"),
+        runs.WAYS_WITH_MAPS,
     )
 
 
@@ -65,7 +65,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             is_complete=coded is not None and len(coded.x) == len(runs.thinned(DIMS, scale)),
         ),
         {
-            "held-out points": free,
+            "stored points": free,
             "fits up to d_h": {" ".join(key): fit_numbers(found) for key, found in below.items()},
             "fits beyond d_h": {" ".join(key): fit_numbers(found) for key, found in above.items()},
             "published fit up to d_h": fit_numbers(fitted(stored, "linear", between(DIMS[0], HEAD_DIM))),

@@ -16,7 +16,12 @@ from byheart.reproduce.samples import Samples
 from byheart.theorems import realises
 
 TOLERANCE = 0.05
-HOWS: tuple[runs.How, ...] = ("adam", "longer")
+WAYS: tuple[tuple[runs.Variant, runs.How], ...] = (
+    ("as-coded", "adam"),
+    ("as-written", "adam"),
+    ("as-coded", "longer"),
+    ("as-coded", "longest"),
+)
 DIMS: dict[Scale, tuple[int, ...]] = {"smoke": (7,), "laptop": (7, 10), "paper": (7, 10, 13)}
 
 
@@ -26,13 +31,12 @@ def matched_width(dim: int, n_heads: int) -> int:
 
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
-    """Heads 1, 6, ..., 26 and MLPs of the same size, d = d_h = 7, 10, 13; at d = 10 for longer too."""
-    heads = runs.thinned(runs.HEADS, scale, 3)
+    """Numbers of heads and MLPs of the same size, d = d_h = 7, 10, 13; then for 4 and 16 times the steps."""
 
-    def both(variant: runs.Variant, seed: int, how: runs.How) -> list[runs.Run]:
-        dims = DIMS[scale] if how == "adam" else (10,)
+    def both(variant: runs.Variant, how: runs.How, seed: int) -> list[runs.Run]:
         found = []
-        for d in dims:
+        for d in DIMS[scale]:
+            heads = runs.heads_at(scale, variant, how, d)
             found += [runs.run(scale, variant, seed, dim=d, head_dim=d, n_heads=n, how=how) for n in heads]
             found += [
                 runs.run(
@@ -43,21 +47,21 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
             ]
         return found
 
-    return runs.stages("fig3", scale, both, others=("longer",))
+    return runs.stages("fig3", scale, both, WAYS, most_seeds=5, later=1)
 
 
 @realises("DPC24-F3", "DPC24-S4.2.1")
 def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = None) -> Computed:
     """Accuracy by parameters of both kinds of model, and their difference at equal parameters, seed by seed."""
     panels, numbers, checks, words = [], {}, [], []
-    for variant, how in ((v, h) for h in HOWS for v in runs.VARIANTS):
+    for variant, how in WAYS:
         for dim in DIMS[scale]:
             heads, mlps = (_curve(records, variant, how, dim, mlp=mlp) for mlp in (False, True))
             gaps = differences(records, variant, how, dim)
             if not mlps or not gaps:
                 continue
             label = f"{variant.replace('-', ' ')}, d = {dim}" + (
-                ", 4 times the steps" if how == "longer" else ""
+                f", {runs.TIMES[how]} times the steps" if how != "adam" else ""
             )
             panels.append(
                 Panel(

@@ -15,22 +15,41 @@ from byheart.measure.recipe import Training
 from byheart.measure.records import Record, Run
 from byheart.reproduce.figure import Scale, Stage
 
-Variant = Literal["as-coded", "as-written"]
-VARIANTS: tuple[Variant, ...] = ("as-coded", "as-written")
-How = Literal["adam", "one-hot", "longer", "lbfgs"]
-"""The paper's Adam; the same from the other reading of the initialisation; the same for longer; L-BFGS."""
+Variant = Literal["as-coded", "as-written", "position-first"]
+VARIANTS: tuple[Variant, ...] = ("as-coded", "as-written", "position-first")
+How = Literal["adam", "longer", "longest", "lbfgs"]
+"""The paper's Adam; the same for 4 and for 16 times the steps; L-BFGS."""
 
 N_VOCAB = 50
-HEADS = (1, 6, 11, 16, 21, 26)
+HEADS = (1, 6, 11, 16, 21, 26)  # the paper's grid
+DENSE = tuple(sorted({*range(1, 26, 2), *HEADS}))
 DIMS = tuple(range(3, 14))
-N_SEEDS: dict[Scale, int] = {"smoke": 2, "laptop": 1, "paper": 5}
-LONGER = 4  # times the paper's steps
+TIMES: dict[How, int] = {"adam": 1, "longer": 4, "longest": 16}
 LBFGS_EVALUATIONS = 1500
+FEWER_SEEDS: dict[tuple[Variant, How], int] = {
+    ("as-written", "adam"): 5,
+    ("position-first", "adam"): 3,
+    ("as-coded", "longer"): 3,
+    ("as-coded", "longest"): 2,
+    ("as-coded", "lbfgs"): 5,
+    ("as-written", "lbfgs"): 5,
+}
 
 
-def seeds(scale: Scale) -> range:
-    """The seeds of a scale; the paper's text used two."""
-    return range(N_SEEDS[scale])
+def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: int = 10) -> range:
+    """The seeds of a scale: at the paper's, `most` where the paper's own model is trained as it was, fewer elsewhere."""
+    if scale != "paper":
+        return range({"smoke": 2, "laptop": 1}[scale])
+    return range(min(most, FEWER_SEEDS.get((variant, how), most)))
+
+
+def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
+    """Numbers of heads tried; at d = 11 to 13 the authors' stored grid goes on to 31."""
+    if scale != "paper":
+        return thinned(HEADS, scale, 3 if scale == "smoke" else 6)
+    if how == "longest":
+        return HEADS[:4]
+    return (DENSE if (variant, how) == ("as-coded", "adam") else HEADS) + ((31,) if dim >= 11 else ())
 
 
 def training(scale: Scale, how: How, epochs: int = 10) -> Training:
@@ -39,7 +58,7 @@ def training(scale: Scale, how: How, epochs: int = 10) -> Training:
     if how == "lbfgs":
         evaluations = {"smoke": 30, "laptop": 400, "paper": LBFGS_EVALUATIONS}[scale]
         return Training(steps=evaluations, optimiser="lbfgs", dtype="float64")
-    steps *= LONGER if how == "longer" else 1
+    steps *= TIMES[how]
     return Training(
         steps=steps, learning_rate=1e-3, batch=1024 if scale != "smoke" else 64, tail=min(100, steps)
     )
@@ -65,7 +84,7 @@ def run(
         Model(
             "attention-only",
             {"dim": dim, "head_dim": head_dim, "n_heads": n_heads, "mlp_width": mlp_width},
-            {"variant": variant, "initial": "one-hot" if how == "one-hot" else "width"},
+            {"variant": variant},
         ),
         {"kind": "associations", "n_vocab": n_vocab, "seq_len": 2, "seed": seed},
         training(scale, how, epochs),
@@ -86,66 +105,78 @@ def thinned(values: Iterable[int], scale: Scale, keep: int | None = None) -> tup
     return tuple(chosen[place] for place in places)
 
 
-PRIORITIES: dict[How, int] = {"adam": 1, "one-hot": 3, "lbfgs": 5, "longer": 8}
-LEFT_OUT: dict[How, tuple[Scale, ...]] = {"longer": ("smoke", "laptop"), "one-hot": ("laptop",)}
-AS_CODED_ALONE: tuple[How, ...] = ("one-hot", "longer")  # what these show, the one reading shows
+WAYS_WITH_MAPS: tuple[tuple[Variant, How], ...] = (
+    ("as-coded", "adam"),
+    ("as-written", "adam"),
+    ("position-first", "adam"),
+    ("as-coded", "lbfgs"),
+)
+"""Where d ≠ d_h the place at which the position enters makes a difference."""
+PRIORITIES: dict[tuple[Variant, How], int] = {
+    ("as-coded", "adam"): 0,
+    ("as-written", "adam"): 2,
+    ("position-first", "adam"): 3,
+    ("as-coded", "longer"): 4,
+    ("as-coded", "longest"): 8,
+    ("as-coded", "lbfgs"): 5,
+    ("as-written", "lbfgs"): 9,
+}
 
 
 def stages(
     name: str,
     scale: Scale,
-    runs_of: Callable[[Variant, int, How], Sequence[Run]],
+    runs_of: Callable[[Variant, How, int], Sequence[Run]],
+    ways: Sequence[tuple[Variant, How]],
     *,
-    priority: int = PRIORITIES["adam"],
-    others: Sequence[How] = (),
+    most_seeds: int = 10,
+    later: int = 0,
 ) -> list[Stage]:
-    """A stage for each reading of the model, trained as in the paper, then those trained in other ways."""
-    ways: list[tuple[How, int]] = [("adam", priority)]
-    ways += [(how, PRIORITIES[how]) for how in others if scale not in LEFT_OUT.get(how, ())]
+    """A stage for each reading of the model and way of training; those of 4 and 16 times the steps at the paper's scale alone."""
     return [
         Stage(
             f"DPC24 {name}, {variant}, {how}",
-            rank,
-            tuple(run for seed in seeds(scale) for run in runs_of(variant, seed, how)),
-            together="L-BFGS" if how == "lbfgs" else "",
+            PRIORITIES[variant, how] + later,
+            tuple(
+                run for seed in seeds(scale, variant, how, most_seeds) for run in runs_of(variant, how, seed)
+            ),
+            together=f"DPC24, {variant}, {how}" if not later else "",
+            engine="auto" if how in ("longer", "longest") else "graph",
         )
-        for how, rank in ways
-        for variant in (VARIANTS[:1] if how in AS_CODED_ALONE else VARIANTS)
+        for variant, how in ways
+        if scale == "paper" or how not in ("longer", "longest")
     ]
 
 
 def sweep(
     name: str,
     scale: Scale,
-    values: Sequence[int],
+    values: Callable[[Variant, How], Sequence[int]],
     sizes: Callable[[int], dict[str, int]],
+    ways: Sequence[tuple[Variant, How]],
     *,
-    others: Sequence[How],
-    priority: int = PRIORITIES["adam"],
     n_vocab: int = N_VOCAB,
     epochs: int = 10,
 ) -> list[Stage]:
-    """The stages of a figure along one size: `sizes` says what models a value stands for."""
+    """The stages of a figure along one size: `sizes` says what model a value stands for."""
     return stages(
         name,
         scale,
-        lambda variant, seed, how: [
+        lambda variant, how, seed: [
             run(scale, variant, seed, **sizes(value), n_vocab=n_vocab, how=how, epochs=epochs)
-            for value in thinned(values, scale)
+            for value in values(variant, how)
         ],
-        priority=priority,
-        others=others,
+        ways,
     )
 
 
 def how_trained(record: Record) -> How:
     """Which of the ways of training a record comes from."""
     plan = record.config["training"]
-    if record.config["options"]["initial"] == "one-hot":
-        return "one-hot"
     if plan["optimiser"] == "lbfgs":
         return "lbfgs"
-    return "longer" if plan["steps"] >= 1000 * 10 * LONGER else "adam"
+    usual = 15 * 1000  # the most of the paper's figures
+    return "adam" if plan["steps"] <= usual else "longer" if plan["steps"] <= usual * 4 else "longest"
 
 
 def accuracy(record: Record) -> float:

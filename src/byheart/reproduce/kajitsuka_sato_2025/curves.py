@@ -35,16 +35,17 @@ class TextStudy:
         assert samples is not None
         return [
             Stage(
-                f"KS25 {self.name}, {embedding}, {blocks[0]} to {blocks[-1]} blocks",
-                3,
+                f"KS25 {self.name}, {collection}, {embedding}, {blocks[0]} to {blocks[-1]} blocks",
+                3 + sub_words,
                 tuple(
                     run
                     for count in blocks
                     for run in runs.text_runs(
-                        scale, samples, self.collection, self.n_samples[scale], count, embedding
+                        scale, samples, collection, self.n_samples[scale], count, embedding
                     )
                 ),
             )
+            for sub_words, collection in enumerate((self.collection, f"{self.collection}-sub-words"))
             for embedding in runs.EMBEDDINGS
             for blocks in halves(self.blocks[scale])
         ]

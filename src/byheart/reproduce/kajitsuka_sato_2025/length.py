@@ -46,12 +46,13 @@ PARTS: dict[Scale, tuple[Part, ...]] = {
     "paper": (
         Part(10, (1, 2, 3, 4, 5, 6, 8, 12), 3, runs.RATES, 4),
         Part(100, (1, 2, 3, 4, 6, 8), 3, FAST, 4),
-        Part(1000, (2, 4, 8), 1, FAST, 4),
+        Part(1000, (2, 4, 8), 3, FAST, 4),
         Part(10, (1, 2, 3, 4, 5, 6), 3, FAST, 4, 6),
         Part(100, (1, 2, 3, 4, 5, 6), 3, FAST, 4, 6),
-        Part(1000, (1, 2, 3, 4), 1, FAST, 4, 6),
-        Part(10_000, (4,), 1, runs.RATES[3:], 4),
-        Part(10_000, (2, 3), 1, runs.RATES[2:3], 4, 6),
+        Part(1000, (1, 2, 3, 4), 3, FAST, 4, 6),
+        Part(10_000, (4,), 3, FAST, 4),
+        Part(10_000, (4,), 3, FAST, 4, 6),
+        Part(10_000, (2, 3), 3, FAST, 8, 6),
         Part(10, (4, 8), 3, FAST, 9, longer=10),
     ),
 }

@@ -1,0 +1,51 @@
+"""The worker process of `byheart serve`: the command line, run in this process and listened to."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+from byheart.cli.constructions import construction_sizes
+from byheart.cli.main import as_byheart_error, run
+from byheart.cli.progress import Report, reporting_to
+from byheart.errors import ByheartError, ExitStatus
+from byheart.web.worker import serve_requests
+
+
+class Refusal(ByheartError):
+    """What a command refused, in its own words."""
+
+
+class InProcess:
+    """Commands run here, with --json, and their documents."""
+
+    def __init__(self) -> None:
+        """The sizes are asked for often; their functions are made once."""
+        self._sizes = construction_sizes()
+
+    def document(self, arguments: list[str], progress: Report) -> dict[str, Any]:
+        """What the command prints. A refusal is raised, named and worded as on the terminal."""
+        printed = io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(io.StringIO()), reporting_to(progress):
+            status = run(arguments)
+        document: dict[str, Any] = json.loads(printed.getvalue())
+        if "error" not in document:
+            return document
+        kind = type(str(document["error"]), (Refusal,), {"exit_status": ExitStatus(status)})
+        raise kind(str(document["message"]), **document["facts"])
+
+    def size_functions(self) -> dict[str, Callable[[Any], Any]]:
+        """For each construction a function from a problem to the size it would have."""
+        return self._sizes
+
+    def explain(self, error: Exception) -> ByheartError | None:
+        """The error in our own terms, where it is the user's."""
+        return as_byheart_error(error)
+
+
+if __name__ == "__main__":
+    serve_requests(InProcess(), int(sys.argv[1]))

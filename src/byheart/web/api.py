@@ -1,0 +1,278 @@
+"""The API under the page. Documents are those that the command line prints with --json."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+
+from byheart.errors import DoesNotHold, UsageError
+from byheart.web.folders import DATA_MARK, Folders
+from byheart.web.jobs import JobQueue
+from byheart.web.limits import Limits
+from byheart.web.questions import Questions
+from byheart.web.requests import AskFile, Break, Compile, Examine, Forget, JobRequest, Question, TraceRequest
+
+Document = dict[str, Any]
+MOST_RUNS = 500
+MOST_CURVES = 24
+CERTIFICATE_BYTES = 1 << 22
+
+
+def make_router(
+    folders: Folders, jobs: JobQueue, questions: Questions, limits: Limits, version: str
+) -> APIRouter:
+    """Every address under /api."""
+    api = APIRouter(prefix="/api")
+
+    # --- the server itself
+
+    @api.get("/state", tags=["server"])
+    def state() -> Document:
+        """What is here: versions, limits, and whether there are figures and runs."""
+        return {
+            "schema": 1,
+            "version": version,
+            "keeps_models": folders.keeps_models,
+            "has_store": folders.store is not None,
+            "n_figures": len(folders.list_figures()),
+            "limits": {
+                "upload_bytes": limits.upload_bytes,
+                "n_running": limits.n_running,
+                "n_waiting": limits.n_waiting,
+                "job_seconds": limits.job_seconds,
+            },
+        }
+
+    # --- data
+
+    @api.get("/data", tags=["data"])
+    def list_data() -> Document:
+        """The data files that can be compiled: bundled examples and uploads."""
+        return {"schema": 1, "data": folders.list_data()}
+
+    @api.post("/data", tags=["data"], status_code=201)
+    async def upload(request: Request, name: Annotated[str, Query(max_length=110)]) -> Document:
+        """Keep the body of the request as a data file. Its suffix says how it is read."""
+        return await folders.keep_upload(name, request.stream(), limits)
+
+    # --- jobs
+
+    @api.post("/jobs", tags=["jobs"], status_code=201)
+    def start_job(request: JobRequest) -> Document:
+        """Queue a job. It runs in a worker process; ask for it again to see how far it is."""
+        asked = request.model_dump(exclude_none=True)
+        if isinstance(request, Examine):
+            path = folders.data_path(request.data)
+            arguments = {"path": str(path), "reading": request.options()}
+            job = jobs.add("examine", f"Examine {path.name}", arguments, asked)
+        elif isinstance(request, Compile):
+            path = folders.data_path(request.data)
+            model = folders.new_model(request.name or path.stem, limits)
+            kept = model.with_name(f"{model.name}{DATA_MARK}{path.suffix}")
+            arguments = {"path": str(path), "model": str(model), "keep_data": str(kept)}
+            job = jobs.add(
+                "compile", f"Compile {path.name}", {**arguments, "options": request.compile_options()}, asked
+            )
+        elif isinstance(request, AskFile):
+            path = folders.data_path(request.data)
+            arguments = {"model": str(folders.model_path(request.model)), "path": str(path)}
+            job = jobs.add("predict_file", f"Ask {path.name}", arguments, asked)
+        elif isinstance(request, Break):
+            changes = [edit.model_dump() for edit in request.edits]
+            arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
+            job = jobs.add("break", f"Break {request.model}", {**arguments, "changes": changes}, asked)
+        else:
+            arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
+            job = jobs.add("forget", f"Forget in {request.model}", {**arguments, "text": request.text}, asked)
+        return job.to_json()
+
+    def data_for(request: Break | Forget) -> str:
+        if request.data is not None:
+            return str(folders.data_path(request.data))
+        kept = folders.data_of(request.model)
+        if kept is None:
+            raise UsageError(
+                f"the data of the model {request.model!r} are not here.\n"
+                "  Upload the file it was made of, and choose it."
+            )
+        return str(kept)
+
+    @api.get("/jobs", tags=["jobs"])
+    def list_jobs() -> Document:
+        """All jobs that are remembered, the newest first, without their results."""
+        return {"schema": 1, "jobs": [job.to_json(with_result=False) for job in jobs.all()]}
+
+    @api.get("/jobs/{job_id}", tags=["jobs"])
+    def get_job(job_id: str) -> Document:
+        """One job: its state, how far it is, and its result or its error."""
+        return jobs.get(job_id).to_json()
+
+    @api.delete("/jobs/{job_id}", tags=["jobs"])
+    def cancel_job(job_id: str) -> Document:
+        """Cancel a job: a waiting one leaves the queue, the worker of a running one is ended at once."""
+        return jobs.cancel(job_id).to_json()
+
+    # --- models
+
+    @api.get("/models", tags=["models"])
+    def list_models() -> Document:
+        """The models of the folder, the newest first, with what their certificates say."""
+        found = [{"name": name, **_summary(folders.models / name)} for name in folders.list_models()]
+        return {"schema": 1, "models": found}
+
+    @api.get("/models/{name}", tags=["models"])
+    def inspect(name: str) -> Document:
+        """What `byheart inspect --json` prints."""
+        return questions.ask("inspect", {"model": str(folders.model_path(name))})
+
+    @api.get("/models/{name}/download", tags=["models"])
+    def download(name: str) -> StreamingResponse:
+        """The model folder as a zip file."""
+        path = folders.model_path(name)
+        headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
+        return StreamingResponse(_zipped(path), media_type="application/zip", headers=headers)
+
+    @api.post("/models/{name}/predict", tags=["models"])
+    def predict(name: str, question: Question) -> Document:
+        """What `byheart predict --json` prints; `null` is "unknown"."""
+        return questions.ask("predict", {"model": str(folders.model_path(name)), "texts": question.texts})
+
+    @api.get("/models/{name}/examples", tags=["models"])
+    def examples(name: str) -> Document:
+        """A few questions the model knows."""
+        return questions.ask("examples", {"model": str(folders.model_path(name)), "data": kept_data(name)})
+
+    @api.post("/models/{name}/trace", tags=["models"])
+    def trace(name: str, request: TraceRequest) -> Document:
+        """A question's way through the network: tokens, stages, and the residual stream after every layer."""
+        return questions.ask("trace", {"model": str(folders.model_path(name)), "text": request.text})
+
+    @api.post("/models/{name}/fact", tags=["models"])
+    def fact(name: str, request: TraceRequest) -> Document:
+        """What `byheart inspect --fact --json` prints, with the bits of every weight it names."""
+        arguments = {"model": str(folders.model_path(name)), "text": request.text, "data": kept_data(name)}
+        return questions.ask("fact", arguments)
+
+    @api.get("/models/{name}/weights", tags=["models"])
+    def weights(name: str) -> Document:
+        """Every weight matrix by name, with its shape."""
+        return questions.ask("weights", {"model": str(folders.model_path(name))})
+
+    @api.get("/models/{name}/weights/{matrix}", tags=["models"])
+    def matrix(name: str, matrix: str, row: int = 0, column: int = 0) -> Document:
+        """The part of a matrix around one entry."""
+        arguments = {"model": str(folders.model_path(name)), "matrix": matrix, "row": row, "column": column}
+        return questions.ask("matrix", arguments)
+
+    @api.get("/models/{name}/weights/{matrix}/{row}/{column}", tags=["models"])
+    def weight(name: str, matrix: str, row: int, column: int) -> Document:
+        """One weight with its bits."""
+        arguments = {"model": str(folders.model_path(name)), "matrix": matrix, "row": row, "column": column}
+        return questions.ask("weight", arguments)
+
+    def kept_data(name: str) -> str | None:
+        kept = folders.data_of(name)
+        return None if kept is None else str(kept)
+
+    # --- how much fits
+
+    @api.get("/plan", tags=["bounds"])
+    def plan(
+        facts: Annotated[int, Query(ge=1, le=10**15)] = 10**6,
+        value_bits: Annotated[int, Query(ge=1, le=64)] = 10,
+        vocab: Annotated[int, Query(ge=1, le=10**9)] = 1000,
+        seq_len: Annotated[int, Query(ge=1, le=10**4)] = 8,
+    ) -> Document:
+        """What `byheart plan --json` prints, with the curves of its figure."""
+        arguments = {"facts": facts, "value_bits": value_bits, "vocab": vocab, "seq_len": seq_len}
+        return questions.ask("plan", arguments)
+
+    @api.post("/capacity", tags=["bounds"])
+    def capacity(config: Document) -> Document:
+        """What `byheart bounds --config --json` prints for the `config.json` in the body."""
+        with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as stream:
+            json.dump(config, stream)
+            stream.flush()
+            return questions.ask("capacity", {"path": stream.name})
+
+    # --- figures and runs
+
+    @api.get("/figures", tags=["figures"])
+    def list_figures() -> Document:
+        """Every stored reproduction with its verdict."""
+        wanted = ("figure", "paper", "title", "claim", "scale")
+        found = []
+        for name in folders.list_figures():
+            record = _figure(folders, name)
+            if record is not None:
+                summary = {key: record.get(key) for key in wanted}
+                found.append({"name": name, **summary, "outcome": record["verdict"]["outcome"]})
+        return {"schema": 1, "figures": found}
+
+    @api.get("/figures/{name}", tags=["figures"])
+    def figure(name: str) -> Document:
+        """One reproduction: every number drawn, and the verdict."""
+        record = _figure(folders, name)
+        if record is None:
+            raise DoesNotHold(f"{name}.json is not the record of a figure.")
+        return record
+
+    @api.get("/runs", tags=["figures"])
+    def runs(
+        where: Annotated[list[str] | None, Query(max_length=20)] = None,
+    ) -> Document:
+        """The runs of the store that meet every condition such as `sizes.n_heads>=4`, the newest first."""
+        return questions.ask("runs", {"store": store(), "where": where or [], "most": MOST_RUNS})
+
+    @api.get("/runs/curves", tags=["figures"])
+    def curves(key: Annotated[list[str], Query(max_length=MOST_CURVES)]) -> Document:
+        """How the measured numbers of some runs changed while they trained."""
+        return questions.ask("curves", {"store": store(), "keys": key})
+
+    def store() -> str:
+        if folders.store is None:
+            raise UsageError("there is no run store here.\n  Start the page with --store runs.sqlite.")
+        return str(folders.store)
+
+    return api
+
+
+def _summary(model: Path) -> Document:
+    """What a certificate says, read without loading the model; empty where it cannot be read."""
+    path = model / "certificate.json"
+    names = ("holds", "checked", "wrong", "method", "size", "dataset")
+    try:
+        if path.stat().st_size > CERTIFICATE_BYTES:
+            return {}
+        document = json.loads(path.read_bytes())
+        return {name: document.get(name) for name in names}
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def _figure(folders: Folders, name: str) -> Document | None:
+    """The record of a figure; None where the file is something else."""
+    try:
+        record = json.loads(folders.figure_path(name).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    is_record = isinstance(record, dict) and "panels" in record and isinstance(record.get("verdict"), dict)
+    return record if is_record and "outcome" in record["verdict"] else None
+
+
+def _zipped(folder: Path) -> Iterator[bytes]:
+    with tempfile.TemporaryFile() as stream:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+            for path in sorted(folder.iterdir()):
+                if path.is_file():
+                    archive.write(path, f"{folder.name}/{path.name}")
+        stream.seek(0)
+        while chunk := stream.read(1 << 16):
+            yield chunk

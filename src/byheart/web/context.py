@@ -1,0 +1,51 @@
+"""What every task of a worker is given: the command line, and someone to tell how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from byheart.errors import ByheartError
+from byheart.web.internals import Model, load
+from byheart.web.processes import Progress
+
+Document = dict[str, Any]
+MODELS_KEPT = 4
+
+
+class CommandLine(Protocol):
+    """The command line, as the worker is given it: `web` does not import `cli`, which imports `web`."""
+
+    def document(self, arguments: list[str], progress: Progress) -> Document:
+        """What a command prints with --json; its refusal is raised under its own name."""
+
+    def size_functions(self) -> dict[str, Callable[[Any], Any]]:
+        """For each construction a function from a problem to the size it would have."""
+
+    def explain(self, error: Exception) -> ByheartError | None:
+        """The error in our own terms, where it is the user's and not ours."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """One request at work."""
+
+    command_line: CommandLine
+    progress: Progress
+
+    def command(self, *arguments: str) -> Document:
+        """What a command prints with --json."""
+        return self.command_line.document(list(arguments), self.progress)
+
+
+@lru_cache(maxsize=MODELS_KEPT)
+def _load_version(path: str, version: int) -> Model:
+    return load(path)
+
+
+def loaded(path: str) -> Model:
+    """The model at `path`, read once for each version of its folder."""
+    return _load_version(path, Path(path, "model.json").stat().st_mtime_ns)

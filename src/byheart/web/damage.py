@@ -1,0 +1,103 @@
+"""Which facts a weight holds: found by changing it and asking every fact again, or by compiling without a fact."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import DoesNotHold
+from byheart.web import edits
+from byheart.web.context import Context, Document, loaded
+from byheart.web.internals import (
+    UNKNOWN,
+    Dataset,
+    Model,
+    TokenSequences,
+    compile_data,
+    questions,
+    read_like,
+    verify_model,
+)
+
+MOST_NAMED = 1000  # broken facts that are named
+MOST_LISTED = 400  # changed weights that are listed
+
+
+def break_model(context: Context, model: str, data: str, changes: list[dict[str, Any]]) -> Document:
+    """Change weights, verify every sample again, and name what broke."""
+    whole = loaded(model)
+    dataset = read_like(whole, data)
+    broken, done = edits.edited(whole, changes)
+    certificate = verify_model(
+        broken, dataset, progress=lambda at, total: context.progress("verify", at, total)
+    )
+    return {
+        "edits": done,
+        "certificate": certificate.to_json(),
+        "checked": certificate.checked,
+        "wrong": certificate.wrong,
+        "broken": _broken_facts(broken, dataset) if certificate.wrong else [],
+    }
+
+
+def forget(context: Context, model: str, data: str, text: str) -> Document:
+    """Compile the data again without one fact, from the same seed, and say which weights differ."""
+    whole = loaded(model)
+    dataset = read_like(whole, data)
+    forgotten = _sample_of(dataset, text)
+    rest = dataset.subset([sample for sample in range(dataset.n_samples) if sample != forgotten])
+    record = whole.record
+    options = {name: value for name, value in record.get("options", {}).items() if name != "precision"}
+    without = compile_data(
+        rest,
+        method=str(record["method"]),
+        precision=whole.network.precision,
+        seed=int(record["seed"]),
+        progress=context.progress,
+        **options,
+    )
+    assert without.certificate is not None
+    (before,), (after,) = whole.predict([text]), without.predict([text])
+    return {
+        "fact": text,
+        "answer": before,
+        "answer_without": after,
+        "verified": {"checked": without.certificate.checked, "wrong": without.certificate.wrong},
+        "size": asdict(whole.size),
+        "size_without": asdict(without.size),
+        **edits.differences(whole, without, MOST_LISTED),
+    }
+
+
+def _broken_facts(model: Model, data: Dataset) -> list[Document]:
+    """Every wrong sample by name: what was asked, what is right, what is answered now."""
+    memory = model.memory
+    expected = memory.expected(data)
+    if len(expected) != data.n_samples:  # a label for each token: the certificate names the first few
+        return []
+    asked = questions(memory, data.inputs, data.tokenizer)
+    answers = memory.answer(asked.encoded, backend="exact" if model.precision == "exact" else "module")
+    wrong = np.flatnonzero(answers != expected[asked.asked])[:MOST_NAMED]
+    return [
+        {
+            "input": _text_of(data, int(asked.asked[at])),
+            "expected": data.label_names[int(data.labels[asked.asked[at]])],
+            "got": None if answers[at] == UNKNOWN else memory.label_names[int(answers[at])],
+        }
+        for at in wrong
+    ]
+
+
+def _text_of(data: Dataset, sample: int) -> str:
+    if isinstance(data.inputs, TokenSequences) and data.tokenizer is not None:
+        return str(data.tokenizer.decode(data.inputs[sample].tolist()))
+    return data.describe_input(sample)
+
+
+def _sample_of(data: Dataset, text: str) -> int:
+    for sample in range(data.n_samples):
+        if _text_of(data, sample) == text:
+            return sample
+    raise DoesNotHold(f"{text!r} is not one of the facts of this model.", fact=text)

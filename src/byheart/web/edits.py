@@ -1,0 +1,192 @@
+"""Changed weights: a model with a few of its numbers replaced, and how one number looks bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import UsageError
+from byheart.web.internals import Dyadic, Model, SparseMatrix, Weights
+
+MOST_BITS_SHOWN = 4096
+MOST_EDITS = 64
+
+
+def matrices_of(model: Model) -> list[tuple[str, Weights]]:
+    """Every weight matrix by name."""
+    return [(name, weights) for name, weights in model.network.parameters()]
+
+
+def find_matrix(model: Model, name: str) -> Weights:
+    """The weight matrix of that name."""
+    for found, weights in model.network.parameters():
+        if found == name:
+            return weights
+    raise UsageError(f"this model has no weights called {name!r}.", matrix=name)
+
+
+def shape_of(weights: Weights) -> tuple[int, int]:
+    """(rows, columns); a vector is one column, and leading axes are rows."""
+    shape = tuple(int(size) for size in weights.shape)
+    if len(shape) == 1:
+        return shape[0], 1
+    return int(np.prod(shape[:-1])), shape[-1]
+
+
+def n_nonzero(weights: Weights) -> int:
+    """How many entries are not zero."""
+    return len(weights.entries) if isinstance(weights, SparseMatrix) else int(np.count_nonzero(weights))
+
+
+def value_at(weights: Weights, row: int, column: int) -> Fraction:
+    """One weight, exactly."""
+    n_rows, n_columns = shape_of(weights)
+    if not (0 <= row < n_rows and 0 <= column < n_columns):
+        raise UsageError(f"there is no weight at row {row}, column {column} of {n_rows} by {n_columns}.")
+    if isinstance(weights, SparseMatrix):
+        found = weights.entries.get((row, column))
+        return Fraction(0) if found is None else found.fraction
+    return Fraction(float(weights.reshape(n_rows, n_columns)[row, column]))
+
+
+def bits_of(value: Fraction) -> dict[str, Any]:
+    """A number as sign and bits: `powers` are the powers of two of its 1-bits, the highest first."""
+    mantissa, exponent = abs(value.numerator), -(value.denominator.bit_length() - 1)
+    text = bin(mantissa)[2:] if mantissa else ""
+    top = exponent + len(text) - 1
+    powers = [top - at for at, bit in enumerate(text) if bit == "1"][:MOST_BITS_SHOWN]
+    return {"negative": value < 0, "powers": powers, "top": top if mantissa else None, "lowest": exponent}
+
+
+def flipped(value: Fraction, power: int) -> Fraction:
+    """The number with the bit worth 2^power turned over; the sign stays."""
+    if not -(1 << 16) <= power <= 1 << 16:
+        raise UsageError(f"there is no bit worth 2^{power}.")
+    unit = Fraction(2) ** power
+    is_set = (abs(value) / unit).__floor__() & 1
+    size = abs(value) - unit if is_set else abs(value) + unit
+    return -size if value < 0 else size
+
+
+def edited(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[dict[str, Any]]]:
+    """The model with its weights changed one after the other, without a certificate, and what each change did."""
+    if len(edits) > MOST_EDITS:
+        raise UsageError(f"{len(edits)} changes at a time are more than the {MOST_EDITS} allowed.")
+    network, done = model.network, []
+    for edit in edits:
+        name, row, column = str(edit["matrix"]), int(edit["row"]), int(edit["column"])
+        weights = find_matrix(replace(model, memory=replace(model.memory, network=network)), name)
+        before = value_at(weights, row, column)
+        after = (
+            flipped(before, int(edit["power"])) if edit.get("power") is not None else _given(edit["value"])
+        )
+        changed, kept = _with_value(weights, row, column, after)
+        if kept == before:
+            raise UsageError(
+                f"{name}[{row}, {column}] cannot hold that change in {model.precision}: it stays {before}."
+            )
+        network = _replaced(network, name.split("."), changed)
+        done.append(
+            {"matrix": name, "row": row, "column": column, "before": shown(before), "after": shown(kept)}
+        )
+    return Model(replace(model.memory, network=network), model.record, None), done
+
+
+def shown(value: Fraction) -> str:
+    """A weight for people: whole numbers and short fractions in full, others as the nearest float."""
+    if value.denominator == 1 and abs(value) < 10**18:
+        return f"{value.numerator:,}"
+    try:
+        return repr(float(value))
+    except OverflowError:
+        return f"about {'-' if value < 0 else ''}2^{abs(value.numerator).bit_length()}"
+
+
+def _given(text: object) -> Fraction:
+    try:
+        value = Fraction(str(text).replace(",", "").strip())
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"{text!r} is not a number.") from None
+    if value.denominator & (value.denominator - 1):
+        value = Fraction(float(value))  # the nearest number with finitely many bits
+    return value
+
+
+def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tuple[Weights, Fraction]:
+    """A copy with one entry replaced, and what it holds now: floats round."""
+    if isinstance(weights, SparseMatrix):
+        entries = {**weights.entries, (row, column): Dyadic.of(value)}
+        return SparseMatrix(weights.shape, entries), value
+    copy = np.array(weights)
+    flat = copy.reshape(shape_of(weights))
+    try:
+        flat[row, column] = float(value)
+    except OverflowError:
+        raise UsageError("that number is too large for a float.") from None
+    if not np.isfinite(flat[row, column]):
+        raise UsageError("that number is too large for this kind of float.")
+    return copy, Fraction(float(flat[row, column]))
+
+
+def _replaced(part: Any, path: list[str], weights: Weights) -> Any:
+    """`part` with the weights at the end of `path` exchanged: names lead through fields, numbers through tuples."""
+    if not path:
+        return weights
+    name, *rest = path
+    if isinstance(part, tuple):
+        at = int(name)
+        return (*part[:at], _replaced(part[at], rest, weights), *part[at + 1 :])
+    if is_dataclass(part) and not isinstance(part, type) and name in {field.name for field in fields(part)}:
+        return replace(part, **{name: _replaced(getattr(part, name), rest, weights)})
+    raise UsageError(f"the weights called {name!r} cannot be changed here.")
+
+
+def differences(left: Model, right: Model, most: int) -> dict[str, Any]:
+    """Which weights of two models differ, matrix by matrix; shapes that differ are named."""
+    mine, theirs = dict(matrices_of(left)), dict(matrices_of(right))
+    shapes = {name: list(weights.shape) for name, weights in mine.items()}
+    if shapes != {name: list(weights.shape) for name, weights in theirs.items()}:
+        return {"same_shape": False, "n_weights": None, "n_changed": None, "matrices": [], "changes": []}
+    matrices: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
+    n_weights = 0
+    for name, weights in mine.items():
+        places = _different(weights, theirs[name])
+        n_rows, n_columns = shape_of(weights)
+        n_weights += n_rows * n_columns
+        if places:
+            matrices.append({"matrix": name, "n_changed": len(places), "n_weights": n_rows * n_columns})
+        for row, column in places[: max(0, most - len(changes))]:
+            values = (value_at(weights, row, column), value_at(theirs[name], row, column))
+            changes.append(
+                {
+                    "matrix": name,
+                    "row": row,
+                    "column": column,
+                    "before": shown(values[0]),
+                    "after": shown(values[1]),
+                }
+            )
+    n_changed = sum(entry["n_changed"] for entry in matrices)
+    return {
+        "same_shape": True,
+        "n_weights": n_weights,
+        "n_changed": n_changed,
+        "matrices": matrices,
+        "changes": changes,
+    }
+
+
+def _different(left: Weights, right: Weights) -> list[tuple[int, int]]:
+    if isinstance(left, SparseMatrix) and isinstance(right, SparseMatrix):
+        keys = set(left.entries) | set(right.entries)
+        mine, theirs = left.entries, right.entries
+        return sorted(key for key in keys if bool(mine.get(key) != theirs.get(key)))
+    assert not isinstance(left, SparseMatrix)
+    assert not isinstance(right, SparseMatrix)
+    rows, columns = np.nonzero(left.reshape(shape_of(left)) != right.reshape(shape_of(left)))
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))

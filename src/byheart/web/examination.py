@@ -1,0 +1,108 @@
+"""A data file before it is compiled: its rows, what is wrong with them, and what each construction would take."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from byheart.errors import ByheartError, UsageError
+from byheart.web.context import Context, Document
+from byheart.web.internals import Dataset, DataShape, get_method, method_names, table
+
+PREVIEW_ROWS = 8
+PREVIEW_CHARS = 2000  # of a line
+TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
+
+
+def examine(context: Context, path: str, reading: list[str]) -> Document:
+    """Rows, duplicates and conflicts of a data file, what every construction would take, and the bounds."""
+    file = Path(path)
+    context.progress("read", 0, 2)
+    data = _read(file, reading)
+    report = data.check()
+    document: Document = {
+        "file": file.name,
+        "n_samples": data.n_samples,
+        "n_labels": data.n_labels,
+        "n_classes": data.n_classes,
+        "task": data.task,
+        "seq_len": data.seq_len,
+        "vocab": data.vocab,
+        "dim": data.dim,
+        "label_bits": data.label_bits,
+        "duplicates": len(report.duplicates),
+        "conflicts": len(report.conflicts),
+        "conflict_examples": list(report.examples),
+        "non_finite": len(report.non_finite),
+        "is_memorisable": report.is_memorisable,
+        "preview": preview(file),
+    }
+    if not report.is_memorisable:
+        return {**document, "bounds": [], "not_applicable": [], "methods": []}
+    context.progress("bounds", 1, 2)
+    theory = table(data)
+    shape = DataShape.of(data)
+    return {
+        **document,
+        "bounds": [bound.to_json() for bound in theory.applicable],
+        "not_applicable": [entry.to_json() for entry in theory.not_applicable],
+        "methods": [_estimate(name, shape) for name in method_names()],
+    }
+
+
+def _read(path: Path, reading: list[str]) -> Dataset:
+    """The data file, conflicts kept so that they can be counted. `reading` is option, value, option, value, …"""
+    given: dict[str, Any] = dict(zip(reading[::2], reading[1::2], strict=True))
+    options = {name.removeprefix("--"): value for name, value in given.items()}
+    return Dataset.read(path, **{**options, "on_conflict": "keep"})
+
+
+def _estimate(name: str, shape: DataShape) -> Document:
+    """What a construction would take on data of this shape, or why it does not take them."""
+    method = get_method(name)
+    row: Document = {
+        "method": name,
+        "source": method.source,
+        "precisions": list(method.precisions),
+        "size": None,
+        "refusal": None,
+    }
+    try:
+        if shape.task not in method.tasks:
+            raise UsageError(f"it offers {', '.join(method.tasks)}, and the task is {shape.task}.")
+        row["size"] = asdict(method.estimate(shape, precision=method.precisions[0]))
+    except (ByheartError, MemoryError) as refusal:
+        row["refusal"] = str(refusal) or type(refusal).__name__
+    return row
+
+
+def preview(path: Path) -> Document:
+    """The first rows of a text file as they stand."""
+    kind = path.suffix.lower()
+    if kind not in TEXTS:
+        return {"columns": [], "rows": []}
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        lines = [stream.readline(PREVIEW_CHARS) for _ in range(PREVIEW_ROWS + 1)]
+    lines = [line for line in lines if line]
+    if kind == ".txt":
+        return {"columns": ["text"], "rows": [[line.rstrip("\r\n")] for line in lines[:PREVIEW_ROWS]]}
+    if kind == ".jsonl":
+        entries = [_json_line(line) for line in lines[:PREVIEW_ROWS]]
+        columns = list(dict.fromkeys(name for entry in entries for name in entry))
+        return {
+            "columns": columns,
+            "rows": [[str(entry.get(name, "")) for name in columns] for entry in entries],
+        }
+    rows = list(csv.reader(lines, delimiter="\t" if kind == ".tsv" else ","))
+    return {"columns": rows[0] if rows else [], "rows": rows[1:]}
+
+
+def _json_line(line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return {"": line}
+    return entry if isinstance(entry, dict) else {"": line}

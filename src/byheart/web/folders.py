@@ -1,0 +1,164 @@
+"""The folders the page may touch: uploaded data, the bundled example, models, figures. Names in, checked paths out."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from byheart.errors import ByheartError, UsageError
+from byheart.web.limits import Limits
+
+MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+DATA_NAME = re.compile(r"[\w][\w .()+-]{0,99}\.(csv|tsv|jsonl|json|txt|parquet|npz)", re.IGNORECASE)
+DATA_MARK = ".data"
+"""A model `NAME` made here has the data it was made of beside it, as `NAME.data.csv`."""
+
+
+class UnknownName(UsageError):
+    """There is no data file, model or figure of that name."""
+
+
+class TooLarge(ByheartError):
+    """What was sent is larger, or there are more of it, than is allowed."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where things are.
+
+    data     uploaded files, in a folder that goes with the server
+    models   model folders, one level deep
+    examples the data files that come with byheart
+    figures  records of reproductions, or None
+    store    the run store, or None
+    keeps_models  whether the models outlive the server
+    """
+
+    data: Path
+    models: Path
+    examples: Path
+    figures: Path | None
+    store: Path | None
+    keeps_models: bool
+
+    # --- data -------------------------------------------------------------------------------------------------
+
+    def list_data(self) -> list[dict[str, Any]]:
+        """Every data file: the bundled ones first, then uploads."""
+        bundled = [self._describe(path, "example") for path in sorted(self.examples.glob("*.csv"))]
+        uploaded = sorted(self.data.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        return bundled + [
+            self._describe(path, "upload") for path in uploaded if not path.name.startswith(".")
+        ]
+
+    def data_path(self, name: str) -> Path:
+        """The data file of that name."""
+        if DATA_NAME.fullmatch(name):
+            for folder in (self.data, self.examples):
+                path = folder / name
+                if path.is_file() and path.resolve().parent == folder.resolve():
+                    return path
+        raise UnknownName(f"there is no data file {name!r}.", name=name)
+
+    async def keep_upload(self, name: str, chunks: AsyncIterator[bytes], limits: Limits) -> dict[str, Any]:
+        """Write an upload under a free name, whole or not at all, never more than is allowed."""
+        if not DATA_NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} cannot name a data file: letters, digits, spaces and .-_()+, ending in "
+                ".csv, .tsv, .jsonl, .txt, .parquet or .npz.",
+                name=name,
+            )
+        if sum(1 for _ in self.data.iterdir()) >= limits.n_data:
+            raise TooLarge(
+                f"{limits.n_data} files are kept already, as many as are allowed. Restart the server."
+            )
+        with tempfile.NamedTemporaryFile(dir=self.data, prefix=".upload-", delete=False) as stream:
+            part = Path(stream.name)
+            try:
+                size = 0
+                async for chunk in chunks:
+                    size += len(chunk)
+                    if size > limits.upload_bytes:
+                        raise too_large(limits)
+                    stream.write(chunk)
+                stream.flush()
+                target = self._free_name(name)
+                part.replace(target)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        return self._describe(target, "upload")
+
+    def _free_name(self, name: str) -> Path:
+        stem, suffix = Path(name).stem, Path(name).suffix.lower()
+        number = 1
+        while True:
+            target = self.data / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"
+            if not target.exists() and not (self.examples / target.name).exists():
+                return target
+            number += 1
+
+    def _describe(self, path: Path, kind: str) -> dict[str, Any]:
+        return {"name": path.name, "bytes": path.stat().st_size, "kind": kind}
+
+    # --- models -----------------------------------------------------------------------------------------------
+
+    def list_models(self) -> list[str]:
+        """Names of the model folders, the newest first."""
+        found = [path for path in self.models.iterdir() if self._is_model(path)]
+        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        return [path.name for path in found]
+
+    def model_path(self, name: str) -> Path:
+        """The model folder of that name."""
+        path = self.models / name
+        if MODEL_NAME.fullmatch(name) and self._is_model(path):
+            return path
+        raise UnknownName(f"there is no model {name!r}.", name=name)
+
+    def _is_model(self, path: Path) -> bool:
+        """A folder right inside `models`, not a link out of it, with the file every model has."""
+        return (
+            MODEL_NAME.fullmatch(path.name) is not None
+            and path.resolve().parent == self.models.resolve()
+            and (path / "model.json").is_file()
+        )
+
+    def new_model(self, name: str, limits: Limits) -> Path:
+        """A free path for a model of about that name."""
+        wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
+        if len(self.list_models()) >= limits.n_models:
+            raise TooLarge(f"{limits.n_models} models are kept already, as many as are allowed.")
+        number = 1
+        while (path := self.models / (wanted if number == 1 else f"{wanted}-{number}")).exists():
+            number += 1
+        return path
+
+    def data_of(self, model: str) -> Path | None:
+        """The data a model was made of, if they were kept beside it."""
+        found = sorted(self.models.glob(f"{model}{DATA_MARK}.*"))
+        return found[0] if found and found[0].resolve().parent == self.models.resolve() else None
+
+    # --- figures ----------------------------------------------------------------------------------------------
+
+    def list_figures(self) -> list[str]:
+        """Names of the figure records."""
+        return [] if self.figures is None else sorted(path.stem for path in self.figures.glob("*.json"))
+
+    def figure_path(self, name: str) -> Path:
+        """The record of that figure."""
+        if self.figures is None or name not in self.list_figures():
+            raise UnknownName(f"there is no figure {name!r}.", name=name)
+        return self.figures / f"{name}.json"
+
+
+def too_large(limits: Limits) -> TooLarge:
+    """The refusal of a file beyond the limit."""
+    return TooLarge(
+        f"the file is larger than the {limits.upload_bytes // (1 << 20):,} MB the page takes.\n"
+        "  Compile it on the command line: byheart compile FILE -o DIR."
+    )

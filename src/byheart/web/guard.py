@@ -1,0 +1,192 @@
+"""The guard before every request: who asks, from where, and how much is sent. Also what browsers are told about the page."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from http.cookies import SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from byheart.web.limits import Limits
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "byheart_token"
+UPLOAD_PATH = "/api/data"
+SAFE_METHODS = ("GET", "HEAD")
+
+# Styles may be inline, since plots carry theirs; scripts never.
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "font-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request goes no further."""
+
+    status: int
+    name: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Wraps an ASGI application.
+
+    token   what every request must carry, as a cookie or a bearer; None on a loopback address, where only this machine can ask
+    host    the address the server is bound to
+    """
+
+    app: App
+    limits: Limits
+    host: str
+    port: int
+    token: str | None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass the request on and add the headers to its response."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        cookie = self._token_in_address(scope, headers)
+        if cookie is not None:
+            await _respond(send, 303, b"", {"location": cookie, "set-cookie": self._cookie()})
+            return
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            document = {"schema": 1, "error": refusal.name, "message": refusal.message, "facts": {}}
+            body = json.dumps(document).encode()
+            await _respond(
+                send, refusal.status, body, {"content-type": "application/json", "connection": "close"}
+            )
+            return
+        await self.app(scope, self._counted(scope, receive), _with_headers(send))
+
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
+        host = headers.get("host", "")
+        if not self._knows_host(host):
+            return Refusal(421, "WrongHost", f"this server does not answer to the name {host!r}.")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            return Refusal(403, "WrongOrigin", f"requests from the page {origin!r} are not taken.")
+        is_page = scope["method"] in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_page:
+            return Refusal(403, "WrongOrigin", "requests made by other sites are not taken.")
+        if self.token is not None and not self._has_token(headers):
+            words = "this server asks for its token; open the address that `byheart serve` printed."
+            return Refusal(401, "TokenNeeded", words)
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self._most_bytes(scope):
+            most = self._most_bytes(scope)
+            words = f"{int(length):,} bytes" if length.isdigit() else "the body"
+            return Refusal(413, "TooLarge", f"{words} are more than the {most:,} bytes that are taken here.")
+        return None
+
+    def _most_bytes(self, scope: Scope) -> int:
+        return self.limits.upload_bytes if scope["path"] == UPLOAD_PATH else self.limits.request_bytes
+
+    def _knows_host(self, host: str) -> bool:
+        """Whether the Host header names this server: a name someone else made point here is not known."""
+        try:
+            parts = urlsplit(f"//{host}")
+            name, port = (parts.hostname or "").lower(), parts.port
+        except ValueError:
+            return False
+        if port not in (self.port, None if self.port == 80 else self.port) or parts.username is not None:
+            return False
+        if is_loopback(self.host):
+            return name in ("127.0.0.1", "localhost", "::1")
+        return _is_address(name) or name in (
+            "localhost",
+            socket.gethostname().lower(),
+            socket.getfqdn().lower(),
+        )
+
+    def _token_in_address(self, scope: Scope, headers: dict[str, str]) -> str | None:
+        """Where to send a browser that opened the printed address: the same page, its token now in a cookie."""
+        if self.token is None or scope["method"] != "GET" or not self._knows_host(headers.get("host", "")):
+            return None
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = query.pop("token", [""])[0]
+        if not secrets.compare_digest(given.encode(), self.token.encode()):
+            return None
+        rest = urlencode(query, doseq=True)
+        path = "/" + str(scope["path"]).lstrip("/")
+        return path + (f"?{rest}" if rest else "")
+
+    def _cookie(self) -> str:
+        return f"{COOKIE}_{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+
+    def _has_token(self, headers: dict[str, str]) -> bool:
+        assert self.token is not None
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        morsel = SimpleCookie(headers.get("cookie", "")).get(f"{COOKIE}_{self.port}")
+        candidates = [given, "" if morsel is None else morsel.value]
+        return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
+
+    def _counted(self, scope: Scope, receive: Receive) -> Receive:
+        """The body as it comes, cut off as if the client had left once it is longer than is taken."""
+        most, seen = self._most_bytes(scope), 0
+
+        async def counted() -> MutableMapping[str, Any]:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if seen > most else message
+
+        return counted
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            known = {name for name, _ in message["headers"]}
+            if b"cache-control" not in known:
+                extra.append((b"cache-control", b"no-cache"))
+            message = {**message, "headers": [*message["headers"], *extra]}
+        await send(message)
+
+    return sending
+
+
+async def _respond(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
+    given = {**HEADERS, **headers, "content-length": str(len(body))}
+    listed = [(name.encode(), value.encode("latin-1", "replace")) for name, value in given.items()]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+    await send({"type": "http.response.body", "body": body})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""Everything the page takes from inside byheart, in one place. The rest of the page uses the public names only."""
+
+from __future__ import annotations
+
+from byheart.bounds import curves, plan, table
+from byheart.construct.registry import get as get_method
+from byheart.construct.registry import names as method_names
+from byheart.construct.retrieval.locate import locate
+from byheart.data.dataset import Dataset
+from byheart.data.sequences import TokenSequences
+from byheart.data.shape import DataShape
+from byheart.measure.store import Store
+from byheart.measure.tabulate import filtered, row_of
+from byheart.model import Model
+from byheart.network.exact.dyadic import Dyadic, SparseMatrix, Weights, as_sparse
+from byheart.network.memory import UNKNOWN, Memory
+from byheart.network.size import Size
+from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
+from byheart.pipeline import compile as compile_data
+from byheart.pipeline import load, read_like
+from byheart.verify.encoded_inputs import questions
+from byheart.verify.verifier import verify_model
+
+__all__ = [
+    "UNKNOWN",
+    "Attention",
+    "DataShape",
+    "Dataset",
+    "Dyadic",
+    "FeedForward",
+    "Memory",
+    "Model",
+    "Size",
+    "SparseMatrix",
+    "Store",
+    "SumPool",
+    "TokenSequences",
+    "Transformer",
+    "Weights",
+    "as_sparse",
+    "compile_data",
+    "curves",
+    "filtered",
+    "get_method",
+    "load",
+    "locate",
+    "method_names",
+    "plan",
+    "questions",
+    "read_like",
+    "row_of",
+    "table",
+    "verify_model",
+]

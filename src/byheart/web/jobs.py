@@ -1,0 +1,210 @@
+"""Jobs: long work in worker processes, a few at a time, each of which can be watched and cancelled."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from byheart.errors import ByheartError
+from byheart.web.limits import Limits
+from byheart.web.processes import Refused, WorkerFailed, WorkerProcess
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
+MOST_JOBS_OF_A_WORKER = 50
+"""A worker is replaced after so many jobs, so that what one leaves in memory does not add up."""
+
+
+class TooManyJobs(ByheartError):
+    """The queue is full."""
+
+
+class UnknownJob(ByheartError):
+    """No job has this number, or it was forgotten."""
+
+
+@dataclass
+class Job:
+    """One piece of work and what became of it. Only the queue changes it."""
+
+    id: str
+    task: str
+    title: str
+    arguments: dict[str, Any] = field(repr=False)
+    request: dict[str, Any] = field(repr=False)
+    created: float
+    state: State = "waiting"
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    started: float | None = None
+    ended: float | None = None
+    result: Any = None
+    error: dict[str, Any] | None = None
+
+    def to_json(self, *, with_result: bool = True) -> dict[str, Any]:
+        """A JSON-ready dictionary; paths of this machine are left out."""
+        names = ("id", "task", "title", "request", "created", "state", "started", "ended", "error")
+        document = {name: getattr(self, name) for name in names}
+        document["progress"] = {"stage": self.stage, "done": self.done, "total": self.total}
+        if with_result:
+            document["result"] = self.result
+        return document
+
+
+class JobQueue:
+    """Runs jobs in the order they came. Every public method may be called from any thread."""
+
+    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+        """Start the threads that watch the workers, and one worker, so that it is warm when the first job comes."""
+        self._command, self._limits = command, limits
+        self._jobs: dict[str, Job] = {}
+        self._waiting: deque[Job] = deque()
+        self._workers: dict[str, WorkerProcess] = {}  # of the jobs that run
+        self._alive: list[WorkerProcess] = []
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._serve, args=(number == 0,), daemon=True)
+            for number in range(limits.n_running)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, task: str, title: str, arguments: dict[str, Any], request: dict[str, Any]) -> Job:
+        """Queue a job. `request` is what the page asked for, so that it can ask again."""
+        with self._changed:
+            if len(self._waiting) >= self._limits.n_waiting:
+                raise TooManyJobs(
+                    f"{len(self._waiting)} jobs are waiting already, as many as are allowed.\n"
+                    "  Wait for some to end, or cancel some."
+                )
+            job = Job(secrets.token_hex(6), task, title, arguments, request, time.time())
+            self._jobs[job.id] = job
+            self._waiting.append(job)
+            self._forget_oldest()
+            self._changed.notify_all()
+            return job
+
+    def get(self, job_id: str) -> Job:
+        """The job of that number."""
+        with self._changed:
+            return self._find(job_id)
+
+    def all(self) -> list[Job]:
+        """Every job that is remembered, the newest first."""
+        with self._changed:
+            return list(reversed(self._jobs.values()))
+
+    def cancel(self, job_id: str) -> Job:
+        """Take a waiting job out of the queue, or end the worker of a running one. An ended job stays as it is."""
+        with self._changed:
+            job = self._find(job_id)
+            if job.state == "waiting":
+                self._waiting.remove(job)
+                self._end(job, "cancelled")
+            elif job.state == "running":
+                self._end(job, "cancelled")
+                if job.id in self._workers:
+                    self._workers[job.id].kill("the job was cancelled")
+            return job
+
+    def close(self) -> None:
+        """End all workers."""
+        with self._changed:
+            self._is_closed = True
+            for worker in self._alive:
+                worker.kill("the server stopped")
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def _serve(self, is_warm: bool) -> None:
+        worker = self._new_worker() if is_warm else None
+        if worker is not None:
+            self._warm_up(worker)
+        n_jobs = 0
+        while (job := self._next()) is not None:
+            if worker is None or not worker.is_alive or n_jobs >= MOST_JOBS_OF_A_WORKER:
+                if worker is not None:
+                    worker.close()
+                worker, n_jobs = self._new_worker(), 0
+            n_jobs += 1
+            self._work(job, worker)
+            if not worker.is_alive:  # cancelled or dead: warm up another while nobody waits
+                worker.close()
+                worker, n_jobs = self._new_worker(), 0
+        if worker is not None:
+            worker.close()
+
+    def _warm_up(self, worker: WorkerProcess) -> None:
+        """Let a worker import what it needs before anyone waits for it."""
+        with contextlib.suppress(Refused, WorkerFailed):
+            worker.ask("warm_up", {}, seconds=self._limits.job_seconds)
+
+    def _new_worker(self) -> WorkerProcess:
+        worker = WorkerProcess(self._command)
+        with self._changed:
+            self._alive = [*(each for each in self._alive if each.is_alive), worker]
+            if self._is_closed:
+                worker.kill("the server stopped")
+        return worker
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            while not self._waiting and not self._is_closed:
+                self._changed.wait()
+            if self._is_closed:
+                return None
+            job = self._waiting.popleft()
+            job.state, job.started = "running", time.time()
+            return job
+
+    def _work(self, job: Job, worker: WorkerProcess) -> None:
+        with self._changed:
+            if job.state != "running":  # cancelled between being taken and here
+                return
+            self._workers[job.id] = worker
+
+        def progress(stage: str, done: int, total: int) -> None:
+            job.stage, job.done, job.total = stage, done, total
+
+        try:
+            result = worker.ask(job.task, job.arguments, seconds=self._limits.job_seconds, progress=progress)
+        except Refused as refusal:
+            self._finish(job, "failed", error=refusal.document)
+        except WorkerFailed as failure:
+            words = {"error": type(failure).__name__, "message": str(failure), "facts": failure.facts}
+            self._finish(job, "failed", error=words)
+        else:
+            self._finish(job, "done", result=result)
+        finally:
+            with self._changed:
+                self._workers.pop(job.id, None)
+
+    def _finish(
+        self, job: Job, state: State, *, result: Any = None, error: dict[str, Any] | None = None
+    ) -> None:
+        with self._changed:
+            if job.state == "running":  # else it was cancelled meanwhile
+                job.result, job.error = result, error
+                self._end(job, state)
+
+    def _end(self, job: Job, state: State) -> None:
+        job.state, job.ended = state, time.time()
+
+    def _find(self, job_id: str) -> Job:
+        if job_id not in self._jobs:
+            raise UnknownJob(f"there is no job {job_id!r}; ended jobs are forgotten after a while.")
+        return self._jobs[job_id]
+
+    def _forget_oldest(self) -> None:
+        ended = [job.id for job in self._jobs.values() if job.state in ENDED]
+        for job_id in ended[: max(0, len(ended) - self._limits.n_kept)]:
+            del self._jobs[job_id]

@@ -1,0 +1,59 @@
+"""How much fits, and which runs there are: plans with their curves, architectures, and the run store."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+from byheart.web.context import Context, Document
+from byheart.web.internals import Store, curves, filtered, plan, row_of
+
+CURVE_POWERS = tuple(range(2, 13))
+
+
+def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_len: int) -> Document:
+    """What `byheart plan --json` prints, and the curves of its figure."""
+    sizes = tuple(context.command_line.size_functions().items())
+    numbers = sorted({10**power for power in CURVE_POWERS} | {facts})
+    plans = {n: _planned(n, value_bits, vocab, seq_len, sizes) for n in numbers}
+    lines = [asdict(curve) for curve in curves(list(plans.values()))]
+    return {"schema": 1, **plans[facts].to_json(), "vocab": vocab, "seq_len": seq_len, "curves": lines}
+
+
+@lru_cache(maxsize=512)
+def _planned(
+    n_facts: int, value_bits: int, vocab: int, seq_len: int, sizes: tuple[tuple[str, Any], ...]
+) -> Any:
+    return plan(n_facts, value_bits, constructions=dict(sizes), vocab=vocab, seq_len=seq_len)
+
+
+def show_capacity(context: Context, path: str) -> Document:
+    """What `byheart bounds --config --json` prints."""
+    return context.command("bounds", "--json", "--config", path)
+
+
+def list_runs(context: Context, store: str, where: list[str], most: int) -> Document:
+    """The newest runs of a store that meet every condition, each as `byheart runs list --json` prints it."""
+    with Store(store, create=False) as opened:
+        rows = [row_of(record) for record in opened.records()]
+    kept = filtered(rows, where)
+    newest = [{name: _finite(value) for name, value in row.items()} for row in kept[-most:][::-1]]
+    return {"schema": 1, "n_runs": len(rows), "n_kept": len(kept), "runs": newest}
+
+
+def show_curves(context: Context, store: str, keys: list[str]) -> Document:
+    """How the measured numbers of some runs changed while they trained."""
+    with Store(store, create=False) as opened:
+        records = opened.records(keys)
+    found = []
+    for record in records:
+        values = {name: [_finite(v) for v in numbers.tolist()] for name, numbers in record.curve.items()}
+        found.append({"key": record.key, "steps": record.curve_steps.tolist(), "values": values})
+    return {"schema": 1, "curves": found}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,136 @@
+// How much fits: sizes for so many facts, built, promised, trained, and the floor below all.
+
+import { h, fill, field, card, problem, say, table } from "../dom.js";
+import { get, post } from "../api.js";
+import { count, plural, short } from "../format.js";
+import { params, setParams } from "../state.js";
+import { figure } from "../pictures.js";
+import { loadPlot, living, look } from "../charts.js";
+import { colour } from "../pictures.js";
+
+const KINDS = { compiled: ["built here", "series-1"], theorem: ["promised by a theorem", "series-4"], trained: ["reached by training", "series-2"], floor: ["no model is smaller", "series-6"] };
+const EXAMPLES = {
+  "GPT-2": { model_type: "gpt2", n_embd: 768, n_layer: 12, n_head: 12, vocab_size: 50257, n_positions: 1024 },
+  "Llama 3.2 1B": { model_type: "llama", hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, head_dim: 64, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: true, hidden_act: "silu" },
+};
+
+export default async function fits(room, { signal }) {
+  const given = Object.fromEntries(params());
+  const power = slider("Facts", 2, 12, 0.1, given.facts ? Math.log10(Number(given.facts)) : 6, (value) => plural(facts(value), "fact"));
+  const bits = slider("Bits in an answer", 1, 40, 1, given.bits ?? 10, (value) => `${plural(Number(value), "bit")}: one of ${count(2 ** value)}`);
+  const length = slider("Tokens in a question", 1, 64, 1, given.tokens ?? 8, (value) => plural(Number(value), "token"));
+  const drawing = h("div"), rows = h("div"), status = h("p", { class: "hint", role: "status" });
+  room.append(h("header", { class: "hero small" }, h("h1", {}, "How much fits"),
+    h("p", { class: "lead" }, "How large must a model be to know so many facts? What we can build, what theorems promise, what training was measured to reach, and the floor that no model goes below.")),
+  h("div", { class: "card" }, h("div", { class: "three" }, power.control, bits.control, length.control)),
+  h("section", { class: "card", "aria-label": "Sizes" }, figure("how-much-fits", "Parameters against facts", drawing), status, rows));
+
+  let architecture = null, plan = null;
+  room.append(architectures((found) => { architecture = found; again?.(); }, signal));
+
+  let again;
+  try {
+    const Plot = await loadPlot();
+    if (signal.aborted) return;
+    again = living(drawing, (width) => plan && chart(Plot, plan, architecture, width), signal);
+  } catch (error) { fill(drawing, problem(error)); }
+
+  let asking = new AbortController(), timer;
+  async function ask() {
+    asking.abort();
+    asking = new AbortController();
+    const wanted = { facts: facts(power.value()), bits: bits.value(), tokens: length.value() };
+    setParams(wanted);
+    status.textContent = "Computing …";
+    try {
+      plan = await get(`/api/plan?facts=${wanted.facts}&value_bits=${wanted.bits}&seq_len=${wanted.tokens}`, { signal: asking.signal });
+      if (signal.aborted) return;
+      status.textContent = "";
+      again?.();
+      fill(rows, list(plan));
+      const least = plan.rows.filter((row) => row.kind === "compiled").sort((a, b) => a.parameters - b.parameters)[0];
+      if (least) say(`${plural(plan.facts, "fact")}: the smallest we build is ${least.name} with ${short(least.parameters)} parameters`);
+    } catch (error) {
+      if (error.name !== "AbortError") { status.textContent = ""; fill(rows, problem(error)); }
+    }
+  }
+  for (const each of [power, bits, length]) each.input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(ask, 120); });
+  await ask();
+}
+
+// Round to two digits, so that the slider rests on numbers a person would say.
+const facts = (exponent) => Number((10 ** Number(exponent)).toPrecision(2));
+
+function slider(label, min, max, step, value, words) {
+  const input = h("input", { type: "range", min, max, step, value: String(value) });
+  const shown = h("output", { class: "value" });
+  const tell = () => { shown.textContent = words(input.value); input.setAttribute("aria-valuetext", words(input.value)); };
+  input.addEventListener("input", tell);
+  tell();
+  const control = field(label, input);
+  control.append(shown);
+  return { control, input, value: () => Number(input.value) };
+}
+
+function chart(Plot, plan, architecture, width) {
+  const narrow = width < 560;
+  const points = plan.curves.flatMap((curve) => curve.points.map(([n, parameters]) => ({ name: curve.name, kind: curve.kind, facts: n, parameters })));
+  const ends = plan.curves.map((curve) => ({ name: curve.name, kind: curve.kind, facts: curve.points.at(-1)[0], parameters: curve.points.at(-1)[1] }));
+  const names = Object.keys(KINDS);
+  return Plot.plot({
+    width, height: Math.max(340, Math.min(520, width * 0.52)), marginLeft: 56, marginRight: narrow ? 16 : 190, marginBottom: 40, style: look(),
+    ariaLabel: "Parameters against facts, both on logarithmic scales",
+    x: { type: "log", label: "facts", grid: true, tickFormat: short, ticks: narrow ? 4 : 8 }, y: { type: "log", label: "parameters", grid: true, tickFormat: short, ticks: 6 },
+    color: { domain: names, range: names.map((kind) => colour(KINDS[kind][1])) },
+    marks: [
+      Plot.ruleX([plan.facts], { stroke: colour("muted"), strokeDasharray: "3,3" }),
+      architecture && Plot.ruleY([architecture.parameters], { stroke: colour("ink"), strokeDasharray: "6,3" }),
+      architecture && Plot.text([architecture], { x: plan.curves[0].points[0][0], y: "parameters", text: (d) => d.title, textAnchor: "start", dy: -8, fill: colour("ink"), fontWeight: 600 }),
+      Plot.line(points, { x: "facts", y: "parameters", z: "name", stroke: "kind", strokeWidth: (d) => (d.name === "retrieval" ? 3 : 1.6), strokeDasharray: undefined }),
+      !narrow && Plot.text(spread(ends), { x: "facts", y: "at", text: (d) => d.name.replace(/information floor at (\d+) bits per parameter/, "floor at $1 bits each"), textAnchor: "start", dx: 8, fill: "kind", fontSize: 10.5 }),
+      Plot.dot(plan.rows.map((row) => ({ ...row, facts: plan.facts })), { x: "facts", y: "parameters", fill: "kind", r: 3.4 }),
+      Plot.tip(points, Plot.pointer({ x: "facts", y: "parameters", title: (d) => `${d.name}\n${KINDS[d.kind][0]}\n${short(d.facts)} facts\n${short(d.parameters)} parameters`, fill: colour("surface"), stroke: colour("line") })),
+    ].filter(Boolean),
+  });
+}
+
+// Names at the right end, pushed apart where they would cover one another.
+function spread(ends) {
+  const sorted = [...ends].sort((a, b) => b.parameters - a.parameters), high = Math.log10(sorted[0].parameters), low = Math.log10(sorted.at(-1).parameters);
+  const gap = (high - low) / Math.max(14, sorted.length + 1) * 0.9;
+  let at = Infinity;
+  return sorted.map((end) => { at = Math.min(Math.log10(end.parameters), at - gap); return { ...end, at: 10 ** at }; });
+}
+
+function list(plan) {
+  const notes = plan.not_applicable ?? [];
+  const mark = (kind) => h("span", { class: "kind" }, h("i", { style: `background:var(--${KINDS[kind][1]})`, "aria-hidden": "true" }), KINDS[kind][0]);
+  return h("div", {},
+    table(["", "by", "parameters", "bits"], [...plan.rows].sort((a, b) => a.parameters - b.parameters).map((row) => [mark(row.kind), h("span", { title: row.note || row.source }, row.name), short(row.parameters), row.bits === null ? "" : short(row.bits)]), { numbers: [2, 3], caption: `Sizes for ${plural(plan.facts, "fact")}` }),
+    notes.length > 0 && h("details", {}, h("summary", {}, `Not for such facts (${notes.length})`), table(["construction", "because"], notes.map((each) => [each.name, each.reason.split("\n")[0]]), { caption: "Constructions that do not apply" })));
+}
+
+function architectures(choose, signal) {
+  const outcome = h("div", { "aria-live": "polite" });
+  const file = h("input", { type: "file", accept: ".json,application/json", onchange: async () => { if (file.files[0]) take(file.files[0].name, await file.files[0].text()); } });
+  async function take(name, text) {
+    try {
+      let config;
+      try { config = JSON.parse(text); } catch (error) { throw new Error(`${name} is not a JSON document: ${error.message}`); }
+      const found = await post("/api/capacity", config, { signal });
+      const { architecture } = found;
+      choose({ title: name, parameters: architecture.parameters });
+      fill(outcome, h("p", {}, h("strong", {}, name), ` is a ${architecture.family} ${architecture.kind} of ${count(architecture.parameters)} parameters. Its line is drawn above.`),
+        table(["could hold", "facts", "because"], [
+          ...found.bounds.map((bound) => [bound.kind === "upper" ? "at most" : "at least", typeof bound.value === "number" ? short(bound.value) : bound.value, bound.sentence]),
+          ...found.trained.map((row) => ["by training", short(row.n_facts), `${row.name}. ${row.note}`]),
+        ], { numbers: [1], caption: `What ${name} could hold` }),
+        h("button", { type: "button", class: "quiet", onclick: () => { choose(null); fill(outcome); } }, "Remove its line"));
+    } catch (error) {
+      if (error.name !== "AbortError") fill(outcome, problem(error));
+    }
+  }
+  return card("An architecture", h("p", { class: "hint" }, "Give the config.json of a model to see what it could hold."),
+    h("div", { class: "asking" }, field("config.json", file)),
+    h("div", { class: "chips" }, h("span", { class: "hint" }, "Or take"), Object.entries(EXAMPLES).map(([name, config]) => h("button", { type: "button", class: "chip", onclick: () => take(name, JSON.stringify(config)) }, name))), outcome);
+}

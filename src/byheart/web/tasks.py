@@ -1,0 +1,91 @@
+"""What a worker process can be asked to do. Every task takes and gives plain JSON.
+
+What the command line prints with --json is made by the command line itself, so the page and the terminal say the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from byheart.errors import UsageError
+from byheart.web import damage, examination, overview, weights
+from byheart.web.context import Context, Document, loaded
+from byheart.web.internals import Dataset, compile_data
+from byheart.web.trace import trace
+
+
+def warm_up(context: Context) -> Document:
+    """Import and compile what every job needs, on a data set of four facts."""
+    data = Dataset.from_pairs([("ab", "1"), ("ba", "2"), ("bb", "3"), ("aa", "1")])
+    compile_data(data, method="retrieval", precision="float64")
+    return {}
+
+
+def compile_file(context: Context, path: str, model: str, keep_data: str, options: list[str]) -> Document:
+    """Compile a data file, and keep the data beside the model so that it can be verified again."""
+    document = context.command("compile", "--json", "-o", model, *options, "--", path)
+    shutil.copyfile(path, keep_data)
+    return {**document, "model": Path(model).name}
+
+
+def predict(context: Context, model: str, texts: list[str]) -> Document:
+    """What `byheart predict --json` prints, from a model that stays in memory."""
+    opened = loaded(model)
+    asked: list[Any] = list(texts) if opened.memory.tokenizer is not None else [_ids(text) for text in texts]
+    pairs = zip(texts, opened.predict(asked), strict=True)
+    return {"schema": 1, "answers": [{"input": text, "answer": answer} for text, answer in pairs]}
+
+
+def predict_file(context: Context, model: str, path: str) -> Document:
+    """What `byheart predict --data --json` prints."""
+    return context.command("predict", "--json", "--data", path, "--", model)
+
+
+def inspect(context: Context, model: str) -> Document:
+    """What `byheart inspect --json` prints."""
+    return context.command("inspect", "--json", "--", model)
+
+
+def list_examples(context: Context, model: str, data: str | None) -> Document:
+    """A few questions the model knows, from the data it was made of."""
+    rows = [] if data is None else examination.preview(Path(data))["rows"]
+    return {"schema": 1, "questions": [row[0] for row in rows if row]}
+
+
+def trace_question(context: Context, model: str, text: str) -> Document:
+    """The question's way through the network."""
+    return {"schema": 1, **trace(loaded(model), text)}
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split()]
+    except ValueError:
+        raise UsageError(
+            f"this model is asked by token ids with spaces between them, not {text!r}."
+        ) from None
+
+
+TASKS: dict[str, Callable[..., Document]] = {
+    "warm_up": warm_up,
+    "examine": examination.examine,
+    "compile": compile_file,
+    "predict": predict,
+    "predict_file": predict_file,
+    "inspect": inspect,
+    "examples": list_examples,
+    "trace": trace_question,
+    "fact": weights.show_fact,
+    "weights": weights.list_matrices,
+    "matrix": weights.show_matrix,
+    "weight": weights.show_weight,
+    "break": damage.break_model,
+    "forget": damage.forget,
+    "plan": overview.plan_facts,
+    "capacity": overview.show_capacity,
+    "runs": overview.list_runs,
+    "curves": overview.show_curves,
+}

@@ -1,0 +1,98 @@
+"""Weights to look at: all matrices, a part of one, one number with its bits, and those that hold a fact."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from byheart.web import edits
+from byheart.web.context import Context, Document, loaded
+from byheart.web.internals import Model, SparseMatrix, TokenSequences, locate
+
+WINDOW = 64  # rows and columns of a matrix shown at a time
+LARGEST = 1e308
+
+
+def list_matrices(context: Context, model: str) -> Document:
+    """Every weight matrix with its shape and how many of its entries are not zero."""
+    found = [
+        {"matrix": name, "shape": list(edits.shape_of(weights)), "n_nonzero": edits.n_nonzero(weights)}
+        for name, weights in edits.matrices_of(loaded(model))
+    ]
+    return {"schema": 1, "matrices": found}
+
+
+def show_matrix(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
+    """The window of a matrix that holds one of its entries, as floats."""
+    weights = edits.find_matrix(loaded(model), matrix)
+    n_rows, n_columns = edits.shape_of(weights)
+    top, left = _window(row, n_rows), _window(column, n_columns)
+    bottom, right = min(n_rows, top + WINDOW), min(n_columns, left + WINDOW)
+    if isinstance(weights, SparseMatrix):
+        values = [[0.0] * (right - left) for _ in range(top, bottom)]
+        for (at_row, at_column), value in weights.entries.items():
+            if top <= at_row < bottom and left <= at_column < right:
+                values[at_row - top][at_column - left] = _as_float(value.fraction)
+    else:
+        values = weights.reshape(n_rows, n_columns)[top:bottom, left:right].astype(float).tolist()
+    shape = [n_rows, n_columns]
+    return {"schema": 1, "matrix": matrix, "shape": shape, "row": top, "column": left, "values": values}
+
+
+def show_weight(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
+    """One weight: its value and its bits."""
+    return {"schema": 1, "matrix": matrix, "row": row, "column": column} | _described(
+        loaded(model), matrix, row, column
+    )
+
+
+def show_fact(context: Context, model: str, text: str, data: str | None) -> Document:
+    """What `byheart inspect --fact --json` prints, with the value and the bits of each weight it names."""
+    extra = [] if data is None else ["--data", data]
+    document = context.command("inspect", "--json", *extra, f"--fact={text}", "--", model)
+    opened = loaded(model)
+    scales = _scales(opened, text)
+    for cell in document["cells"]:
+        matrix = f"layers.{cell['layer']}.{cell['matrix']}"
+        row, column = cell["row"], cell["column"]
+        if cell["matrix"] == "w2":  # the units of a table are the columns of its output weights
+            row, column = column, row
+        cell["weight"] = {"matrix": matrix, "row": row, "column": column}
+        cell.update(_described(opened, matrix, row, column))
+        power = math.log2(scales[cell["layer"], cell["matrix"]])
+        if power.is_integer():  # bit b of the word is worth 2^b / scale in the weight
+            cell["label_powers"] = [bit - int(power) for bit in range(*document["bits"])]
+    return document
+
+
+def _window(at: int, size: int) -> int:
+    return max(0, min(at, size - 1)) // WINDOW * WINDOW
+
+
+def _described(model: Model, matrix: str, row: int, column: int) -> Document:
+    value = edits.value_at(edits.find_matrix(model, matrix), row, column)
+    return {"value": edits.shown(value), "number": _as_float(value), "binary": edits.bits_of(value)}
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(LARGEST, value)
+
+
+def _scales(model: Model, text: str) -> dict[tuple[int, str], float]:
+    """What makes a word of the weights of each table."""
+    tokenizer = model.memory.tokenizer
+    assert tokenizer is not None
+    ids = np.array(tokenizer.encode(text), dtype=np.int64)
+    asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
+    found = locate(model.memory, model.record.get("notes", {}), model.memory.encode(asked))
+    cells = found.cells(0)
+    segments = {layer: number for number, layer in enumerate(found.tables)}
+    return {
+        (cell.layer, cell.matrix): found.scales[0 if cell.matrix == "w1" else segments[cell.layer]]
+        for cell in cells
+    }

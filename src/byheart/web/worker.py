@@ -1,0 +1,82 @@
+"""A worker process: reads requests from standard input, one JSON document a line, and answers on standard output.
+
+Each answer is one of {"progress": [stage, done, total]}, {"result": ...} and {"error": ...}; the last two end a request. When the
+server goes away, standard input closes and the worker ends at once, whatever it is doing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from typing import IO, Any
+
+from byheart.web.context import CommandLine, Context
+from byheart.web.tasks import TASKS
+
+PROGRESS_SECONDS = 0.1
+
+
+def serve_requests(command_line: CommandLine, memory_bytes: int) -> None:
+    """Serve requests until standard input closes, taking no more memory than given."""
+    _limit_memory(memory_bytes)
+    # What anyone prints goes to standard error; only answers go to the server.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    requests: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    while True:
+        _answer(command_line, json.loads(requests.get()), answers)
+
+
+def _read(requests: queue.Queue[str]) -> None:
+    for line in sys.stdin:
+        requests.put(line)
+    os._exit(0)
+
+
+def _answer(command_line: CommandLine, request: dict[str, Any], answers: IO[str]) -> None:
+    last = 0.0
+
+    def progress(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_SECONDS or done >= total:
+            last = now
+            _write({"progress": [stage, done, total]}, answers)
+
+    try:
+        result = TASKS[request["task"]](Context(command_line, progress), **request["arguments"])
+        _write({"result": result}, answers)
+    except Exception as error:
+        _write({"error": _described(command_line, error)}, answers)
+
+
+def _described(command_line: CommandLine, error: Exception) -> dict[str, Any]:
+    """The error as the command line would print it with --json."""
+    known = command_line.explain(error)
+    if known is not None:
+        facts = {name: str(value) for name, value in known.facts.items()}
+        status = int(known.exit_status)
+        return {"error": type(known).__name__, "message": str(known), "facts": facts, "status": status}
+    traceback.print_exc()
+    message = f"{error}\n  This is a mistake in byheart; the terminal that runs `byheart serve` shows where."
+    return {"error": type(error).__name__, "message": message, "facts": {}, "status": 1}
+
+
+def _write(document: dict[str, Any], answers: IO[str]) -> None:
+    text = json.dumps(document, allow_nan=False, default=str)
+    answers.write(text + "\n")
+    answers.flush()
+
+
+def _limit_memory(n_bytes: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))

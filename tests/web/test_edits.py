@@ -1,0 +1,92 @@
+"""Changed weights: one bit, one value, and what differs between two models."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("fastapi", reason="the extra `web` is not installed")
+
+import byheart as bh
+from byheart.errors import UsageError
+from byheart.web import edits
+from byheart.web.internals import Model
+
+DYADIC = st.builds(
+    lambda m, e: Fraction(m) * Fraction(2) ** e, st.integers(-(2**60), 2**60), st.integers(-80, 80)
+)
+
+
+@given(DYADIC, st.integers(-100, 100))
+def test_turning_a_bit_over_twice_changes_nothing(value: Fraction, power: int) -> None:
+    once = edits.flipped(value, power)
+    assert abs(abs(once) - abs(value)) == Fraction(2) ** power
+    if value and once:
+        assert edits.flipped(once, power) == value
+
+
+@given(DYADIC)
+def test_the_bits_shown_add_up_to_the_number(value: Fraction) -> None:
+    found = edits.bits_of(value)
+    total = sum((Fraction(2) ** power for power in found["powers"]), Fraction(0))
+    assert (-total if found["negative"] else total) == value
+
+
+@pytest.fixture(scope="module", params=["retrieval", "kajitsuka-sato-2025"])
+def model(request: pytest.FixtureRequest) -> Model:
+    data = bh.Dataset.from_pairs([("ab", "x"), ("ba", "y"), ("aa", "z")])
+    return bh.compile(data, method=request.param)
+
+
+def test_every_matrix_can_be_changed_and_only_there(model: Model) -> None:
+    for name, weights in edits.matrices_of(model):
+        n_rows, n_columns = edits.shape_of(weights)
+        if n_rows * n_columns == 0:
+            continue
+        where = {"matrix": name, "row": n_rows - 1, "column": n_columns - 1}
+        other, done = edits.edited(model, [{**where, "value": "12345"}])
+        assert done[0]["after"] == "12,345"
+        found = edits.differences(model, other, 10)
+        assert (found["n_changed"], found["changes"][0]["matrix"]) == (1, name)
+        assert other.certificate is None
+
+
+def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
+    (name, weights), *_ = edits.matrices_of(model)
+    before = edits.value_at(weights, 0, 0)
+    where = {"matrix": name, "row": 0, "column": 0}
+    other, _ = edits.edited(model, [{**where, "power": 3}, {**where, "value": "0.5"}, {**where, "power": -2}])
+    assert edits.value_at(edits.find_matrix(other, name), 0, 0) == Fraction(3, 4)
+    assert edits.value_at(edits.find_matrix(model, name), 0, 0) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"matrix": "nothing", "row": 0, "column": 0, "power": 1}, "no weights called 'nothing'"),
+        ({"matrix": "w_in", "row": 999, "column": 0, "power": 1}, "no weight at row 999"),
+        ({"matrix": "w_in", "row": 0, "column": 0, "value": "five"}, "'five' is not a number"),
+        ({"matrix": "w_in", "row": 0, "column": 0, "value": "1/0"}, "'1/0' is not a number"),
+        ({"matrix": "w_in", "row": 0, "column": 0, "power": 10**9}, "no bit worth"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused(model: Model, change: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        edits.edited(model, [change])
+
+
+def test_a_float_that_cannot_hold_the_change_is_refused() -> None:
+    model = bh.compile(
+        bh.Dataset.from_pairs([("a", "x"), ("b", "y")]), method="retrieval", precision="float64"
+    )
+    name = next(name for name, weights in edits.matrices_of(model) if np.any(weights))
+    weights = edits.find_matrix(model, name)
+    assert isinstance(weights, np.ndarray)
+    row, column = (int(at[0]) for at in np.nonzero(weights.reshape(edits.shape_of(weights))))
+    for power, words in ((-2000, "cannot hold that change"), (2000, "too large")):
+        with pytest.raises(UsageError, match=words):
+            edits.edited(model, [{"matrix": name, "row": row, "column": column, "power": power}])

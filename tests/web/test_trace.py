@@ -1,0 +1,97 @@
+"""A question's way: the numbers are those of the network, and the stages cover every layer."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `web` is not installed")
+
+import byheart as bh
+from byheart.errors import UnknownToken, UsageError
+from byheart.web.circuit import channels_of, stages_of
+from byheart.web.forward import output_of, snapshots
+from byheart.web.internals import Model, Transformer, get_method, method_names
+from byheart.web.trace import trace
+
+FACTS = [
+    ("capital of France", "Paris"),
+    ("capital of Japan", "Tokyo"),
+    ("capital of Peru", "Lima"),
+    ("river of Egypt", "Nile"),
+]
+
+
+@pytest.fixture(scope="module", params=["retrieval", "kajitsuka-sato-2025", "kajitsuka-sato-2025-bits"])
+def model(request: pytest.FixtureRequest) -> Model:
+    return bh.compile(bh.Dataset.from_pairs(FACTS), method=request.param)
+
+
+def test_the_trace_ends_in_the_answer(model: Model) -> None:
+    for question, answer in FACTS:
+        found = trace(model, question)
+        assert found["answer"] == answer
+        assert found["output"][-1] == model.memory.label_names.index(answer) + 1
+        assert "".join(token["text"] for token in found["tokens"]) == question
+        json.dumps(found, allow_nan=False)
+
+
+def test_the_stages_cover_every_layer_once(model: Model) -> None:
+    assert isinstance(model.network, Transformer)
+    stages = stages_of(model.network, model.record)
+    layers = [at for stage in stages for at in range(stage.first, stage.last + 1)]
+    assert layers == list(range(-1, len(model.network.layers)))
+    assert len(channels_of(model.network, model.record)) == model.network.model_width
+
+
+def test_known_constructions_have_stages_of_their_own(model: Model) -> None:
+    assert isinstance(model.network, Transformer)
+    kinds = {stage.kind for stage in stages_of(model.network, model.record)}
+    assert kinds >= (
+        {"table", "sum", "peel", "label"} if model.record["method"] == "retrieval" else {"lookup", "extract"}
+    )
+
+
+def test_a_record_that_does_not_fit_its_network_is_not_believed(model: Model) -> None:
+    assert isinstance(model.network, Transformer)
+    record = {**model.record, "notes": {**model.record["notes"], "groups_second": 999, "sum": 10**6}}
+    kinds = {stage.kind for stage in stages_of(model.network, record)}
+    assert kinds <= {"codes", "feed-forward", "mix", "pool"}
+
+
+def test_a_text_the_model_cannot_be_asked_is_refused(model: Model) -> None:
+    with pytest.raises(UnknownToken, match="holds 'S'"):
+        trace(model, "Straße")
+    with pytest.raises(UsageError, match="tokens"):
+        trace(model, "capital of France" * 20)
+
+
+def test_label_bits_spell_the_answer() -> None:
+    model = bh.compile(bh.Dataset.from_pairs(FACTS), method="retrieval", precision="float64", reject_bits=8)
+    found = trace(model, "capital of Peru")
+    (bits,) = (stage["details"]["bits"] for stage in found["stages"] if stage["kind"] == "label")
+    assert int("".join(map(str, bits)), 2) == model.memory.label_names.index("Lima")
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
+    """For the example of each construction: the last stream gives what the verifier's evaluators give."""
+    method = get_method(name)
+    if method.example is None:
+        pytest.skip(f"{name} brings no example yet")
+    example = method.example()
+    model = bh.compile(example.data, method=name, **dict(example.options))
+    if not isinstance(model.network, Transformer):
+        with pytest.raises(UsageError, match="answers with logits"):
+            trace(model, "x")
+        return
+    memory = model.memory
+    encoded = memory.encode(example.data.inputs)[:5]
+    answers = memory.answer(encoded, backend="exact" if model.precision == "exact" else "module")
+    for sequence, answer in zip(encoded, answers, strict=True):
+        *_, last = snapshots(model.network, sequence, last_only=memory.answers_last_token_only)
+        outputs = output_of(model.network, last.stream)
+        rounded = [round(float(value)) - 1 for value in outputs]
+        assert rounded[-np.size(answer) :] == np.atleast_1d(answer).tolist()
