@@ -103,6 +103,7 @@ def _oversee(options: argparse.Namespace) -> None:
     with Store(options.store) as store:
         before = store.count()
     service = options.device != "cpu" and len(options.lanes) > 1 and _start_service()
+    print(f"{len(options.lanes)} lanes, multi-process service {'on' if service else 'off'}", flush=True)
     end = started + options.seconds - (PACKING_SECONDS if options.pack else 0)
     lanes = [_start(options, lane, end - time.monotonic()) for lane in options.lanes]
     noted = 0.0
