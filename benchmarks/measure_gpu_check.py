@@ -17,23 +17,25 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from byheart.measure.devices import bytes_per_model
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import make_stepper
 from byheart.measure.trainer import train
-from byheart.measure.training_set import Problem, problem_of_labels
+from byheart.measure.training_set import TrainingSet, training_set_of_labels
 
 
-def pairs(n_vocab: int, seed: int) -> Problem:
+def pairs(n_vocab: int, seed: int) -> TrainingSet:
     grid = np.indices((n_vocab, n_vocab)).reshape(2, -1).T
     labels = np.random.default_rng(seed).integers(0, n_vocab, len(grid))
-    return problem_of_labels(grid, labels, n_classes=n_vocab, n_vocab=n_vocab)
+    return training_set_of_labels(grid, labels, n_classes=n_vocab, n_vocab=n_vocab)
 
 
 def same_curves(engine: str) -> bool:
     """Mixed sizes, float64; other orders of summation change the last digits."""
-    models = [Model("attention-only", {"dim": 3 + k, "head_dim": 5, "n_heads": 8 - k}) for k in range(4)]
+    models = [
+        ModelConfig("attention-only", {"dim": 3 + k, "head_dim": 5, "n_heads": 8 - k}) for k in range(4)
+    ]
     plans = [Training(steps=50, batch=16, dtype="float64", record_every=10)] * 4
     curves = []
     for device in ("cpu", "cuda"):
@@ -48,14 +50,14 @@ def same_curves(engine: str) -> bool:
 
 
 def memory_is_covered(n_models: int = 256) -> bool:
-    plan, problem = Training(steps=10, batch=1024), pairs(50, 0)
-    model = Model("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 20})
+    plan, training_set = Training(steps=10, batch=1024), pairs(50, 0)
+    model = ModelConfig("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 20})
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    stack = make_stack([model] * n_models, [problem] * n_models, range(n_models), device="cuda")
+    stack = make_stack([model] * n_models, [training_set] * n_models, range(n_models), device="cuda")
     make_stepper(stack, [plan] * n_models, "graph").run(10)
     peak = torch.cuda.max_memory_allocated()
-    estimate = bytes_per_model(model, problem, plan, torch.device("cuda")) * n_models
+    estimate = bytes_per_model(model, training_set, plan, torch.device("cuda")) * n_models
     print(f"memory: peak {peak / 2**20:.0f} MiB, estimate {estimate / 2**20:.0f} MiB")
     return 0.3 * estimate < peak < estimate
 

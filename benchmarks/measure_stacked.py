@@ -31,11 +31,11 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from byheart.measure import objective
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.steppers import make_stepper
-from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels
+from byheart.measure.training_set import TrainingSet, training_set_of_documents, training_set_of_labels
 
 TIME_LIMIT = 300.0  # seconds after which no further variant is begun
 
@@ -119,13 +119,13 @@ class PlainUniformAttention(nn.Module):
 # --- the cases ----------------------------------------------------------------------------------------------
 
 
-def dana(seed: int = 0) -> tuple[Model, Problem, Training]:
+def dana(seed: int = 0) -> tuple[ModelConfig, TrainingSet, Training]:
     grid = np.indices((50, 50)).reshape(2, -1).T
     labels = np.random.default_rng(seed).integers(0, 50, 2500)
-    model = Model("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 20})
+    model = ModelConfig("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 20})
     return (
         model,
-        problem_of_labels(grid, labels, n_classes=50, n_vocab=50),
+        training_set_of_labels(grid, labels, n_classes=50, n_vocab=50),
         Training(steps=10_000, batch=1024),
     )
 
@@ -143,11 +143,11 @@ def _stories(seed: int) -> np.ndarray:
     return np.unique(documents, return_inverse=True)[1].reshape(400, 10)
 
 
-def madden(seed: int = 0) -> tuple[Model, Problem, Training]:
+def madden(seed: int = 0) -> tuple[ModelConfig, TrainingSet, Training]:
     documents = _stories(seed)
-    problem = problem_of_documents(documents, int(documents.max()) + 1)
+    training_set = training_set_of_documents(documents, int(documents.max()) + 1)
     plan = Training(steps=50_000, learning_rate=1e-4, reduction="sum")
-    return Model("one-layer-decoder", {"hidden_width": 32}), problem, plan
+    return ModelConfig("one-layer-decoder", {"hidden_width": 32}), training_set, plan
 
 
 def _sentences(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -157,11 +157,13 @@ def _sentences(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.unique(words, return_inverse=True)[1].reshape(2000, 8), rng.integers(0, 3, 2000)
 
 
-def kajitsuka(seed: int = 0) -> tuple[Model, Problem, Training]:
+def kajitsuka(seed: int = 0) -> tuple[ModelConfig, TrainingSet, Training]:
     words, labels = _sentences(seed)
-    problem = problem_of_labels(words, labels, n_classes=3, n_vocab=int(words.max()) + 1, read="first")
+    training_set = training_set_of_labels(
+        words, labels, n_classes=3, n_vocab=int(words.max()) + 1, read="first"
+    )
     plan = Training(steps=1000, optimiser="adamw", weight_decay=0.01)
-    return Model("uniform-attention", {"n_blocks": 20}), problem, plan
+    return ModelConfig("uniform-attention", {"n_blocks": 20}), training_set, plan
 
 
 CASES = {"DPC24": dana, "MFT24": madden, "KS25": kajitsuka}
@@ -249,10 +251,12 @@ def stacked_rate(
 
 
 def _stepper(case: str, device: torch.device, n_models: int, engine: str) -> Any:
-    model, problem, plan = CASES[case]()
-    problems = [CASES[case](seed)[1] if case == "DPC24" else problem for seed in range(min(n_models, 64))]
-    problems = [problems[k % len(problems)] for k in range(n_models)]
-    stack = make_stack([model] * n_models, problems, range(n_models), device=device)
+    model, training_set, plan = CASES[case]()
+    training_sets = [
+        CASES[case](seed)[1] if case == "DPC24" else training_set for seed in range(min(n_models, 64))
+    ]
+    training_sets = [training_sets[k % len(training_sets)] for k in range(n_models)]
+    stack = make_stack([model] * n_models, training_sets, range(n_models), device=device)
     return make_stepper(stack, [plan] * n_models, engine)  # type: ignore[arg-type]
 
 
@@ -398,8 +402,8 @@ def on_gpu(quick: bool) -> dict[str, Any]:
 
 def kernels(device: torch.device, n_models: int = 512) -> dict[str, float]:
     """Where the time of an eager DPC24 step goes: microseconds of the longest kernels."""
-    model, problem, plan = dana()
-    stack = make_stack([model] * n_models, [problem] * n_models, range(n_models), device=device)
+    model, training_set, plan = dana()
+    stack = make_stack([model] * n_models, [training_set] * n_models, range(n_models), device=device)
     stepper = make_stepper(stack, [plan] * n_models, "eager")
     stepper.run(3)
     with torch.profiler.profile() as profile:

@@ -1,4 +1,4 @@
-"""Small problems and mixed stacks, one per family, that several tests train on."""
+"""Small training sets and mixed stacks, one per family, that several tests train on."""
 
 from __future__ import annotations
 
@@ -6,38 +6,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from byheart.measure.families import Model
-from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels, problem_of_values
+from byheart.measure.families import ModelConfig
+from byheart.measure.training_set import (
+    TrainingSet,
+    training_set_of_documents,
+    training_set_of_labels,
+    training_set_of_values,
+)
 
 
-def pairs(n_vocab: int, seed: int) -> Problem:
+def pairs(n_vocab: int, seed: int) -> TrainingSet:
     """Every pair of tokens with a random next token (DPC24)."""
     grid = np.indices((n_vocab, n_vocab)).reshape(2, -1).T
     labels = np.random.default_rng(seed).integers(0, n_vocab, len(grid))
-    return problem_of_labels(grid, labels, n_classes=n_vocab, n_vocab=n_vocab)
+    return training_set_of_labels(grid, labels, n_classes=n_vocab, n_vocab=n_vocab)
 
 
-def sentences(n_samples: int, seed: int, n_vocab: int = 12, seq_len: int = 4) -> Problem:
+def sentences(n_samples: int, seed: int, n_vocab: int = 12, seq_len: int = 4) -> TrainingSet:
     """Random token sequences with three classes, read at the first token (KS25)."""
     rng = np.random.default_rng(seed)
     inputs = rng.integers(0, n_vocab, (n_samples, seq_len))
-    return problem_of_labels(
+    return training_set_of_labels(
         inputs, rng.integers(0, 3, n_samples), n_classes=3, n_vocab=n_vocab, read="first"
     )
 
 
-def stories(n_documents: int, seed: int, n_vocab: int = 7) -> Problem:
+def stories(n_documents: int, seed: int, n_vocab: int = 7) -> TrainingSet:
     """Short documents that share prefixes (MFT24)."""
     rng = np.random.default_rng(seed)
     documents = rng.integers(0, n_vocab, (n_documents, 5))
     documents[:, 0] = rng.integers(0, 2, n_documents)
-    return problem_of_documents(documents, n_vocab)
+    return training_set_of_documents(documents, n_vocab)
 
 
-def clouds(n_samples: int, seed: int, seq_len: int = 5) -> Problem:
+def clouds(n_samples: int, seed: int, seq_len: int = 5) -> TrainingSet:
     """Random vectors with labels ±1 (KS25's study of the sequence length)."""
     rng = np.random.default_rng(seed)
-    return problem_of_values(rng.random((n_samples, seq_len, 6)), rng.choice([-1.0, 1.0], n_samples))
+    return training_set_of_values(rng.random((n_samples, seq_len, 6)), rng.choice([-1.0, 1.0], n_samples))
 
 
 @dataclass(frozen=True)
@@ -45,14 +50,14 @@ class Case:
     """Eight models of mixed sizes, each with its own data."""
 
     name: str
-    models: tuple[Model, ...]
-    problems: tuple[Problem, ...]
+    models: tuple[ModelConfig, ...]
+    training_sets: tuple[TrainingSet, ...]
 
 
 def _mixed(
-    name: str, family: str, sizes: list[dict[str, int]], problems: list[Problem], **options: str
+    name: str, family: str, sizes: list[dict[str, int]], training_sets: list[TrainingSet], **options: str
 ) -> Case:
-    return Case(name, tuple(Model(family, size, options) for size in sizes), tuple(problems))
+    return Case(name, tuple(ModelConfig(family, size, options) for size in sizes), tuple(training_sets))
 
 
 def _attention_sizes(mlp: bool) -> list[dict[str, int]]:

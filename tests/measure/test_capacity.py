@@ -79,7 +79,7 @@ def specification(**changes: Any) -> Any:
 def test_linear_memory_has_a_known_answer(tmp_path: Path) -> None:
     """With no heads the model is U(e(t) + pos): free logits of rank d per token.
 
-    Points on a circle are all extreme, so d = 2 stores any labels of 24 facts; with d = 1 two classes at most win for
+    SeedValues on a circle are all extreme, so d = 2 stores any labels of 24 facts; with d = 1 two classes at most win for
     large |e|, and one more between them in any order of slopes without offsets never does: 4 classes cannot be stored.
     """
     spec = specification(

@@ -12,7 +12,7 @@ import torch
 
 from byheart.errors import UsageError
 from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.matmul import bmm
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
@@ -20,7 +20,7 @@ from byheart.measure.steppers import make_stepper
 from byheart.measure.trainer import train
 from tests.measure.problems import pairs
 
-MODEL = Model("attention-only", {"dim": 6, "head_dim": 5, "n_heads": 8})
+MODEL = ModelConfig("attention-only", {"dim": 6, "head_dim": 5, "n_heads": 8})
 
 
 def test_the_estimate_grows_with_what_is_held() -> None:
@@ -115,7 +115,7 @@ def test_a_gpu_trains_as_a_cpu_does(engine: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_memory_estimate_covers_the_peak() -> None:
     plan, n_models = Training(steps=10, batch=1024), 128
-    model = Model("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 20})
+    model = ModelConfig("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 20})
     torch.cuda.reset_peak_memory_stats()
     stack = make_stack([model] * n_models, [pairs(50, 0)] * n_models, range(n_models), device="cuda")
     make_stepper(stack, [plan] * n_models, "graph").run(10)

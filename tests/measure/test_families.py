@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.errors import UsageError
-from byheart.measure.families import FAMILIES, Model, checked, family_of
+from byheart.measure.families import FAMILIES, ModelConfig, complete_model, family_of
 from byheart.measure.objective import answers, batch_losses, measured, total_losses
 from byheart.measure.stack import Stack, make_stack
-from byheart.measure.training_set import problem_of_documents
+from byheart.measure.training_set import training_set_of_documents
 from tests.measure.problems import clouds, pairs, sentences, stories
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,23 +48,25 @@ def weights_of(stack: Stack) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
 
 @pytest.mark.parametrize("form", ["table", "direct"])
 def test_attention_only_is_equations_1_and_2(plain: ModuleType, form: str) -> None:
-    problem = pairs(7, 0)
-    model = Model("attention-only", {"dim": 5, "head_dim": 3, "n_heads": 4}, {"form": form})
-    stack = make_stack([model], [problem], [1], dtype=torch.float64)
+    training_set = pairs(7, 0)
+    model = ModelConfig("attention-only", {"dim": 5, "head_dim": 3, "n_heads": 4}, {"form": form})
+    stack = make_stack([model], [training_set], [1], dtype=torch.float64)
     flat, weights = weights_of(stack)
     net = plain.PlainAttentionOnly(7, 5, 3, 4).double()
     flatten = {name: weights[name].flatten(0, 1).T for name in ("query", "key", "value")}
     flatten["output"] = weights["output"].transpose(1, 2).flatten(0, 1)
     flatten |= {"embedding": weights["embedding"].T, "positions": weights["positions"].T}
     net.load_state_dict(flatten | {"unembedding": weights["unembedding"]})
-    expected = net(torch.from_numpy(problem.inputs.copy()))
+    expected = net(torch.from_numpy(training_set.inputs.copy()))
     torch.testing.assert_close(answers(stack, flat, None)[0], expected, rtol=0, atol=TOLERANCE)
 
 
 def test_one_layer_decoder_is_the_papers(plain: ModuleType) -> None:
     documents = np.random.default_rng(0).integers(0, 6, (9, 5))
-    problem = problem_of_documents(documents, 6)
-    stack = make_stack([Model("one-layer-decoder", {"hidden_width": 8})], [problem], [1], dtype=torch.float64)
+    training_set = training_set_of_documents(documents, 6)
+    stack = make_stack(
+        [ModelConfig("one-layer-decoder", {"hidden_width": 8})], [training_set], [1], dtype=torch.float64
+    )
     flat, weights = weights_of(stack)
     net = plain.PlainDecoder(6, 8, 4).double()
     state = dict(net.state_dict())
@@ -82,11 +84,11 @@ def test_one_layer_decoder_is_the_papers(plain: ModuleType) -> None:
 
 
 def test_uniform_attention_is_equation_165(plain: ModuleType) -> None:
-    problem = sentences(20, 0)
-    model = Model("uniform-attention", {"n_blocks": 3, "width": 2, "hidden_width": 8})
-    stack = make_stack([model], [problem], [1], dtype=torch.float64)
+    training_set = sentences(20, 0)
+    model = ModelConfig("uniform-attention", {"n_blocks": 3, "width": 2, "hidden_width": 8})
+    stack = make_stack([model], [training_set], [1], dtype=torch.float64)
     flat, weights = weights_of(stack)
-    net = plain.PlainUniformAttention(problem.n_vocab, 3, 3).double()
+    net = plain.PlainUniformAttention(training_set.n_vocab, 3, 3).double()
     state = {"embedding.weight": weights["embedding"].T, "embed_out.weight": weights["embed_out"]}
     state |= {"value.weight": weights["value"], "output.weight": weights["output"]}
     for part in ("before", "after"):
@@ -95,25 +97,25 @@ def test_uniform_attention_is_equation_165(plain: ModuleType) -> None:
                 state[f"{part}.{block}.{layer}.weight"] = weights[f"{part}_w{name}"][block]
                 state[f"{part}.{block}.{layer}.bias"] = weights[f"{part}_b{name}"][block, :, 0]
     net.load_state_dict(state)
-    expected = net(torch.from_numpy(problem.inputs.copy()))
+    expected = net(torch.from_numpy(training_set.inputs.copy()))
     torch.testing.assert_close(answers(stack, flat, None)[0], expected, rtol=0, atol=TOLERANCE)
 
 
 def test_gpt_is_causal_and_reads_the_last_token() -> None:
-    problem = stories(12, 0)
+    training_set = stories(12, 0)
     sizes = {"dim": 8, "n_layers": 2, "n_heads": 2, "head_dim": 4, "hidden_width": 16}
-    stack = make_stack([Model("gpt", sizes)], [problem], [1], dtype=torch.float64)
+    stack = make_stack([ModelConfig("gpt", sizes)], [training_set], [1], dtype=torch.float64)
     flat = stack.initial()
     before = answers(stack, flat, None)
     assert stack.inputs.tokens is not None
-    beyond = torch.arange(problem.seq_len) >= stack.inputs.lengths.unsqueeze(2)
+    beyond = torch.arange(training_set.seq_len) >= stack.inputs.lengths.unsqueeze(2)
     stack.tables["tokens"] = torch.where(
-        beyond, (stack.inputs.tokens + 1) % problem.n_vocab, stack.inputs.tokens
+        beyond, (stack.inputs.tokens + 1) % training_set.n_vocab, stack.inputs.tokens
     )
     assert beyond.any()
     assert torch.equal(answers(stack, flat, None), before)  # what lies beyond the end is not seen
     stack.tables["tokens"] = torch.where(
-        beyond, stack.inputs.tokens, (stack.inputs.tokens + 1) % problem.n_vocab
+        beyond, stack.inputs.tokens, (stack.inputs.tokens + 1) % training_set.n_vocab
     )
     assert not torch.equal(answers(stack, flat, None), before)
 
@@ -143,25 +145,27 @@ def test_gpt_is_causal_and_reads_the_last_token() -> None:
 def test_attention_only_sizes(
     family: str, sizes: dict[str, int], options: dict[str, str], expected: int
 ) -> None:
-    assert make_stack([Model(family, sizes, options)], [pairs(50, 0)], [0]).n_parameters(0) == expected
+    assert make_stack([ModelConfig(family, sizes, options)], [pairs(50, 0)], [0]).n_parameters(0) == expected
 
 
 def test_madden_size_formula() -> None:
-    problem = stories(30, 0)
+    training_set = stories(30, 0)
     for width in (4, 32):
-        stack = make_stack([Model("one-layer-decoder", {"hidden_width": width})], [problem], [0])
-        assert stack.n_parameters(0) == (width + 17) * (problem.n_vocab + 17) + 799
+        stack = make_stack([ModelConfig("one-layer-decoder", {"hidden_width": width})], [training_set], [0])
+        assert stack.n_parameters(0) == (width + 17) * (training_set.n_vocab + 17) + 799
 
 
 def test_kajitsuka_costs_84_parameters_per_block() -> None:
     counts = [
-        make_stack([Model("uniform-attention", {"n_blocks": n})], [sentences(9, 0)], [0]).n_parameters(0)
+        make_stack([ModelConfig("uniform-attention", {"n_blocks": n})], [sentences(9, 0)], [0]).n_parameters(
+            0
+        )
         for n in (1, 2, 10)
     ]
     assert counts[1] - counts[0] == 84
     assert counts[2] - counts[0] == 9 * 84
     frozen = make_stack(
-        [Model("uniform-attention", {"n_blocks": 1}, {"embedding": "frozen"})], [sentences(9, 0)], [0]
+        [ModelConfig("uniform-attention", {"n_blocks": 1}, {"embedding": "frozen"})], [sentences(9, 0)], [0]
     )
     assert frozen.n_parameters(0) < counts[0]
 
@@ -171,7 +175,7 @@ def test_kajitsuka_costs_84_parameters_per_block() -> None:
     st.integers(0, 10_000), st.integers(1, 40), st.sampled_from(["as-written", "as-coded", "position-first"])
 )
 def test_a_batch_is_the_sum_over_its_rows(seed: int, n_draws: int, variant: str) -> None:
-    model = Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 2}, {"variant": variant})
+    model = ModelConfig("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 2}, {"variant": variant})
     stack = make_stack(
         [model] * 2, [pairs(4, seed), pairs(4, seed + 1)], [seed, seed + 1], dtype=torch.float64
     )
@@ -184,9 +188,9 @@ def test_a_batch_is_the_sum_over_its_rows(seed: int, n_draws: int, variant: str)
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
-    problem = pairs(4, 0)
-    model = Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 2, "mlp_width": 3})
-    stack = make_stack([model], [problem], [0], dtype=torch.float64)
+    training_set = pairs(4, 0)
+    model = ModelConfig("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 2, "mlp_width": 3})
+    stack = make_stack([model], [training_set], [0], dtype=torch.float64)
     flat = stack.initial().requires_grad_()
     assert torch.autograd.gradcheck(lambda x: total_losses(stack, x), (flat,))
     rows = torch.tensor([[0, 3, 3, 9]])
@@ -194,18 +198,22 @@ def test_gradients_are_those_of_finite_differences() -> None:
 
 
 def test_measurements_by_hand() -> None:
-    problem = stories(20, 1)
-    stack = make_stack([Model("one-layer-decoder", {"hidden_width": 4})], [problem], [0], dtype=torch.float64)
+    training_set = stories(20, 1)
+    stack = make_stack(
+        [ModelConfig("one-layer-decoder", {"hidden_width": 4})], [training_set], [0], dtype=torch.float64
+    )
     flat = stack.initial()
     logs = torch.log_softmax(answers(stack, flat, None)[0], dim=1).numpy()
-    chosen = logs[problem.rows, problem.classes]
+    chosen = logs[training_set.rows, training_set.classes]
     found = {name: float(value) for name, value in measured(stack, flat).items()}
-    total = -(problem.weights * chosen).sum()
-    right = problem.weights[logs.argmax(axis=1)[problem.rows] == problem.classes].sum()
-    assert found["loss"] == pytest.approx(total / problem.n_samples, rel=1e-12)
-    assert found["gap"] == pytest.approx(total - problem.entropy, rel=1e-12)
-    assert found["relative_gap"] == pytest.approx((total - problem.entropy) / problem.entropy, rel=1e-12)
-    assert found["accuracy"] == pytest.approx(right / problem.n_samples, rel=1e-12)
+    total = -(training_set.weights * chosen).sum()
+    right = training_set.weights[logs.argmax(axis=1)[training_set.rows] == training_set.classes].sum()
+    assert found["loss"] == pytest.approx(total / training_set.n_samples, rel=1e-12)
+    assert found["gap"] == pytest.approx(total - training_set.entropy, rel=1e-12)
+    assert found["relative_gap"] == pytest.approx(
+        (total - training_set.entropy) / training_set.entropy, rel=1e-12
+    )
+    assert found["accuracy"] == pytest.approx(right / training_set.n_samples, rel=1e-12)
 
 
 def test_every_family_is_documented_and_refuses_nonsense() -> None:
@@ -214,13 +222,13 @@ def test_every_family_is_documented_and_refuses_nonsense() -> None:
         assert family.source
         assert all(field.meaning for field in (*family.size_fields, *family.option_fields))
         with pytest.raises(UsageError, match="has no size or option"):
-            checked(family, Model(name, {"beauty": 3}))
+            complete_model(family, ModelConfig(name, {"beauty": 3}))
     for name, sizes in (
         ("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}),
         ("one-layer-decoder", {"hidden_width": 2}),
     ):
         with pytest.raises(UsageError, match="takes token ids; these data are vectors"):
-            make_stack([Model(name, sizes)], [clouds(5, 0)], [0])
+            make_stack([ModelConfig(name, sizes)], [clouds(5, 0)], [0])
     with pytest.raises(UsageError, match="there are: uniform-attention"):
         family_of("rnn")
 
@@ -256,10 +264,10 @@ class AuthorsModel(torch.nn.Module):
 @pytest.mark.parametrize("form", ["table", "direct"])
 @pytest.mark.parametrize(("dim", "head_dim", "width"), [(2, 5, 0), (7, 3, 0), (4, 4, 0), (4, 4, 6)])
 def test_as_coded_is_the_framework_s_attention(dim: int, head_dim: int, width: int, form: str) -> None:
-    problem = pairs(7, 0)
+    training_set = pairs(7, 0)
     sizes = {"dim": dim, "head_dim": head_dim, "n_heads": 3, "mlp_width": width}
-    model = Model("attention-only", sizes, {"form": form, "variant": "as-coded"})
-    stack = make_stack([model], [problem], [1], dtype=torch.float64)
+    model = ModelConfig("attention-only", sizes, {"form": form, "variant": "as-coded"})
+    stack = make_stack([model], [training_set], [1], dtype=torch.float64)
     flat, weights = weights_of(stack)
     net = AuthorsModel(7, dim, head_dim, 3, width).double()
     state = {"embedding": weights["embedding"].T, "unembedding.weight": weights["unembedding"].T}
@@ -277,7 +285,7 @@ def test_as_coded_is_the_framework_s_attention(dim: int, head_dim: int, width: i
     missing, unexpected = net.load_state_dict(state, strict=False)
     assert not unexpected
     assert all(name.startswith(("compress", "decompress", "mlp")) for name in missing)
-    expected = net(torch.from_numpy(problem.inputs.copy()))
+    expected = net(torch.from_numpy(training_set.inputs.copy()))
     torch.testing.assert_close(answers(stack, flat, None)[0], expected, rtol=0, atol=TOLERANCE)
 
 
@@ -286,7 +294,9 @@ def test_as_coded_starts_where_the_framework_does() -> None:
     dim, head_dim = 4, 9
     torch.manual_seed(0)
     nets = [AuthorsModel(50, dim, head_dim, 4, 0) for _ in range(50)]
-    model = Model("attention-only", {"dim": dim, "head_dim": head_dim, "n_heads": 4}, {"variant": "as-coded"})
+    model = ModelConfig(
+        "attention-only", {"dim": dim, "head_dim": head_dim, "n_heads": 4}, {"variant": "as-coded"}
+    )
     stack = make_stack([model] * 50, [pairs(50, 0)] * 50, list(range(50)))
     ours = stack.layout.views(stack.initial())
     theirs = {
@@ -308,7 +318,7 @@ def test_as_coded_starts_where_the_framework_does() -> None:
 def test_adding_the_position_before_the_shared_map_is_another_model() -> None:
     shapes = {
         variant: make_stack(
-            [Model("attention-only", {"dim": 2, "head_dim": 5, "n_heads": 1}, {"variant": variant})],
+            [ModelConfig("attention-only", {"dim": 2, "head_dim": 5, "n_heads": 1}, {"variant": variant})],
             [pairs(5, 0)],
             [0],
         ).layout.true_shapes[0]
@@ -320,7 +330,7 @@ def test_adding_the_position_before_the_shared_map_is_another_model() -> None:
 
 def test_models_with_and_without_shared_maps_are_not_stacked() -> None:
     models = [
-        Model("attention-only", {"dim": d, "head_dim": 3, "n_heads": 1}, {"variant": "as-coded"})
+        ModelConfig("attention-only", {"dim": d, "head_dim": 3, "n_heads": 1}, {"variant": "as-coded"})
         for d in (3, 4)
     ]
     with pytest.raises(UsageError, match="same weights by name"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import Training
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 from byheart.measure.stack import make_stack
 from byheart.measure.trainer import take, train
 
@@ -22,15 +22,16 @@ DATA = {
 DECAYING = Training(steps=20, learning_rate=0.1, optimiser="adamw", weight_decay=0.5)
 
 
-def models(embedding: str) -> list[Model]:
+def models(embedding: str) -> list[ModelConfig]:
     return [
-        Model("uniform-attention", {"n_blocks": 1, "dim": dim}, {"embedding": embedding}) for dim in (5, 7)
+        ModelConfig("uniform-attention", {"n_blocks": 1, "dim": dim}, {"embedding": embedding})
+        for dim in (5, 7)
     ]
 
 
 def test_a_frozen_table_is_neither_counted_nor_moved() -> None:
-    problem = problem_of(DATA)
-    stack = make_stack(models("frozen"), [problem, problem], [0, 1], dtype=torch.float64)
+    training_set = training_set_of(DATA)
+    stack = make_stack(models("frozen"), [training_set, training_set], [0, 1], dtype=torch.float64)
     before = stack.fixed["embedding"].clone()
     assert before.shape == (2, 7, 9)
     assert not before[0, 5:].any()  # padding
@@ -42,14 +43,14 @@ def test_a_frozen_table_is_neither_counted_nor_moved() -> None:
 
 
 def test_models_taken_out_keep_their_own_table() -> None:
-    problem = problem_of(DATA)
-    stack = make_stack(models("frozen"), [problem, problem], [0, 1], dtype=torch.float64)
+    training_set = training_set_of(DATA)
+    stack = make_stack(models("frozen"), [training_set, training_set], [0, 1], dtype=torch.float64)
     assert torch.equal(take(stack, [1]).fixed["embedding"], stack.fixed["embedding"][1:])
 
 
 def test_a_learned_table_does_move() -> None:
-    problem = problem_of(DATA)
-    stack = make_stack(models("learned"), [problem, problem], [0, 1], dtype=torch.float64)
+    training_set = training_set_of(DATA)
+    stack = make_stack(models("learned"), [training_set, training_set], [0, 1], dtype=torch.float64)
     assert not stack.fixed
     start = stack.layout.unpack(stack.initial(), 0)["embedding"]
     found = train(stack, [DECAYING, DECAYING], keep_weights=True)[0].weights

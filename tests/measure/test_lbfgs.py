@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.lbfgs import StackedLBFGS
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.stack import make_stack
@@ -81,7 +81,7 @@ def test_a_wall_of_infinities_is_backed_away_from() -> None:
 @pytest.mark.slow
 def test_2500_bigrams_are_memorised_by_30_heads() -> None:
     """DPC24's task with H = 30, d = d_h = 10 (13,020 parameters; Theorem 1 asks for 249 heads), five seeds."""
-    model = Model("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 30})
+    model = ModelConfig("attention-only", {"dim": 10, "head_dim": 10, "n_heads": 30})
     stack = make_stack([model] * 5, [pairs(50, seed) for seed in range(5)], range(5))
     plan = Training(steps=1500, optimiser="lbfgs", record_every=20, stop=PassRule("accuracy", 1.0))
     outcomes = train(stack, [plan] * 5)

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from byheart.errors import UsageError
-from byheart.measure.families import Model
-from byheart.measure.parameter_block import Layout
+from byheart.measure.families import ModelConfig
+from byheart.measure.parameter_block import ParameterBlock
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.stack import make_stack
 from byheart.measure.trainer import Outcome, train
@@ -40,14 +40,16 @@ def trainings_of(case: Case, **changes: object) -> list[Training]:
 
 
 def stacked(case: Case, plans: list[Training]) -> list[Outcome]:
-    stack = make_stack(case.models, case.problems, range(len(case.models)), dtype=torch.float64)
+    stack = make_stack(case.models, case.training_sets, range(len(case.models)), dtype=torch.float64)
     return train(stack, plans, keep_weights=True)
 
 
 def alone(case: Case, plans: list[Training]) -> list[Outcome]:
     outcomes = []
-    for k, (model, problem, plan) in enumerate(zip(case.models, case.problems, plans, strict=True)):
-        outcomes += train(make_stack([model], [problem], [k], dtype=torch.float64), [plan], keep_weights=True)
+    for k, (model, training_set, plan) in enumerate(zip(case.models, case.training_sets, plans, strict=True)):
+        outcomes += train(
+            make_stack([model], [training_set], [k], dtype=torch.float64), [plan], keep_weights=True
+        )
     return outcomes
 
 
@@ -86,11 +88,11 @@ def test_other_neighbours_change_no_bit(case: Case) -> None:
 
     (A stack of one calls another matrix product, which may sum in another order.)
     """
-    model, problem = case.models[1], case.problems[1]
+    model, training_set = case.models[1], case.training_sets[1]
     plan = trainings_of(case)[2]
 
     def weights(seeds: list[int]) -> dict[str, torch.Tensor]:
-        stack = make_stack([model] * len(seeds), [problem] * len(seeds), seeds, dtype=torch.float64)
+        stack = make_stack([model] * len(seeds), [training_set] * len(seeds), seeds, dtype=torch.float64)
         found = train(stack, [plan] * len(seeds), keep_weights=True)[0].weights
         assert found is not None
         return found
@@ -102,7 +104,7 @@ def test_other_neighbours_change_no_bit(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_padding_stays_exactly_zero(case: Case) -> None:
-    stack = make_stack(case.models, case.problems, range(8), dtype=torch.float64)
+    stack = make_stack(case.models, case.training_sets, range(8), dtype=torch.float64)
     from byheart.measure.steppers import make_stepper
 
     stepper = make_stepper(stack, trainings_of(case), "eager")
@@ -116,7 +118,7 @@ def test_a_leak_would_be_seen() -> None:
     """Twin of the above: without the mask, biases of padded blocks move and the curves part."""
     case = CASES[0]
     plans = trainings_of(case)
-    stack = make_stack(case.models, case.problems, range(8), dtype=torch.float64)
+    stack = make_stack(case.models, case.training_sets, range(8), dtype=torch.float64)
     object.__setattr__(stack, "mask", None)
     leaky = train(stack, plans)
     with pytest.raises(AssertionError):
@@ -160,7 +162,7 @@ def test_table_and_direct_forms_agree() -> None:
         curves = []
         for form in ("table", "direct"):
             stack = make_stack(
-                [Model("attention-only", model, options | {"form": form})],
+                [ModelConfig("attention-only", model, options | {"form": form})],
                 [pairs(7, 0)],
                 [3],
                 dtype=torch.float64,
@@ -171,15 +173,15 @@ def test_table_and_direct_forms_agree() -> None:
 
 
 def test_mixed_families_or_options_are_refused() -> None:
-    one = Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1})
-    other = Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}, {"variant": "as-coded"})
+    one = ModelConfig("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1})
+    other = ModelConfig("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}, {"variant": "as-coded"})
     with pytest.raises(UsageError, match="family and options"):
         make_stack([one, other], [pairs(4, 0)] * 2, [0, 1])
 
 
 def test_layout_round_trip() -> None:
     shapes = [{"a": (2, 3), "b": (1,)}, {"a": (3, 1), "b": (4,)}]
-    layout = Layout.of(shapes)
+    layout = ParameterBlock.of(shapes)
     weights = [{n: torch.randn(s, dtype=torch.float64) for n, s in model.items()} for model in shapes]
     flat = layout.pack(weights)
     assert flat.shape == (2, 3 * 3 + 4)

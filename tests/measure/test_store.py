@@ -14,16 +14,16 @@ import pytest
 
 from byheart.errors import ExitStatus, UsageError
 from byheart.measure import schema
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
-from byheart.measure.records import Record, Run, packed_curve, record_of, unpacked_curve
+from byheart.measure.records import Record, Run, pack_curve, record_of, unpack_curve
 from byheart.measure.store import CorruptStore, NewerStore, Store, StoreStopped, this_process
 from byheart.measure.trainer import Outcome
 
 
 def run_of(seed: int = 0, **training: object) -> Run:
     return Run(
-        Model("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}),
+        ModelConfig("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}),
         {"kind": "associations", "n_vocab": 4, "seq_len": 2, "seed": seed},
         Training(steps=10, **training),  # type: ignore[arg-type]
         seed,
@@ -65,7 +65,7 @@ def test_keys_follow_the_configuration_and_nothing_else() -> None:
     others = [run_of(1), run_of(learning_rate=2e-3), run_of(stop=PassRule("accuracy", 1.0)), run_of(batch=3)]
     assert len({run_of().key, *(run.key for run in others)}) == 5
     spelled_out = Run(
-        Model(
+        ModelConfig(
             "attention-only",
             {"n_heads": 1, "dim": 2, "head_dim": 2, "mlp_width": 0},
             {"variant": "as-written"},
@@ -140,7 +140,7 @@ def test_a_store_of_version_1_is_brought_forward(path: Path) -> None:
     assert schema.version_of(connection) == 1
     connection.execute(
         "INSERT INTO runs VALUES ('k', '{}', 'done', 1, '{}', 1, 1, 1, 'cpu', '{}', 'now', ?)",
-        (packed_curve(np.arange(2), {"loss": np.ones(2)}),),
+        (pack_curve(np.arange(2), {"loss": np.ones(2)}),),
     )
     connection.close()
     with Store(path) as store:
@@ -211,8 +211,8 @@ def test_missing_places_are_named(tmp_path: Path) -> None:
 
 def test_curves_are_compressed() -> None:
     steps, loss = np.arange(1000), np.linspace(3, 0, 1000)
-    packed = packed_curve(steps, {"loss": loss})
+    packed = pack_curve(steps, {"loss": loss})
     assert len(packed) < steps.nbytes + loss.nbytes
-    back_steps, back = unpacked_curve(packed)
+    back_steps, back = unpack_curve(packed)
     np.testing.assert_array_equal(back_steps, steps)
     np.testing.assert_allclose(back["loss"], loss, atol=3 * 2**-24)

@@ -15,8 +15,12 @@ from scipy import stats
 
 from byheart.errors import DataError, MalformedFile
 from byheart.measure.draws import draw_places, draw_rows
-from byheart.measure.sources import SOURCES, described, problem_of
-from byheart.measure.training_set import problem_of_documents, problem_of_labels, problem_of_values
+from byheart.measure.sources import SOURCES, complete_description, training_set_of
+from byheart.measure.training_set import (
+    training_set_of_documents,
+    training_set_of_labels,
+    training_set_of_values,
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -24,15 +28,17 @@ from byheart.measure.training_set import problem_of_documents, problem_of_labels
 def test_collapsing_keeps_every_sample(n_samples: int, seq_len: int, n_vocab: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     inputs, labels = rng.integers(0, n_vocab, (n_samples, seq_len)), rng.integers(0, 4, n_samples)
-    problem = problem_of_labels(inputs, labels, n_classes=4, n_vocab=n_vocab)
-    assert problem.n_samples == n_samples
-    assert len({tuple(row) for row in problem.inputs}) == problem.n_rows
+    training_set = training_set_of_labels(inputs, labels, n_classes=4, n_vocab=n_vocab)
+    assert training_set.n_samples == n_samples
+    assert len({tuple(row) for row in training_set.inputs}) == training_set.n_rows
     counted: dict[tuple[tuple[int, ...], int], int] = {}
     for row, label in zip(inputs, labels, strict=True):
         counted[tuple(row), int(label)] = counted.get((tuple(row), int(label)), 0) + 1
     kept = {
-        (tuple(problem.inputs[row]), int(label)): weight
-        for row, label, weight in zip(problem.rows, problem.classes, problem.weights, strict=True)
+        (tuple(training_set.inputs[row]), int(label)): weight
+        for row, label, weight in zip(
+            training_set.rows, training_set.classes, training_set.weights, strict=True
+        )
     }
     assert kept == counted
 
@@ -41,16 +47,16 @@ def test_collapsing_keeps_every_sample(n_samples: int, seq_len: int, n_vocab: in
 @given(st.integers(1, 30), st.integers(2, 5), st.integers(1, 3), st.integers(0, 10_000))
 def test_contexts_and_entropy_by_hand(n_documents: int, n_tokens: int, n_vocab: int, seed: int) -> None:
     documents = np.random.default_rng(seed).integers(0, n_vocab, (n_documents, n_tokens))
-    problem = problem_of_documents(documents, n_vocab)
+    training_set = training_set_of_documents(documents, n_vocab)
     following: dict[tuple[int, ...], list[int]] = {}
     for document in documents.tolist():
         for cut in range(1, n_tokens):
             following.setdefault(tuple(document[:cut]), []).append(document[cut])
-    assert problem.n_rows == len(following)
+    assert training_set.n_rows == len(following)
     entropy = -sum(
         math.log(answers.count(answer) / len(answers)) for answers in following.values() for answer in answers
     )
-    assert problem.entropy == pytest.approx(entropy, abs=1e-9)
+    assert training_set.entropy == pytest.approx(entropy, abs=1e-9)
 
 
 def test_the_same_entropy_as_the_data_package() -> None:
@@ -58,22 +64,22 @@ def test_the_same_entropy_as_the_data_package() -> None:
     from byheart.data.sequences import TokenSequences
 
     documents = np.random.default_rng(3).integers(0, 4, (60, 6))
-    problem = problem_of_documents(documents, 4)
+    training_set = training_set_of_documents(documents, 4)
     contexts = contexts_of(TokenSequences(documents.reshape(-1), np.arange(61) * 6, 4))
-    assert problem.n_rows == len(contexts)
-    assert problem.entropy == pytest.approx(contexts.entropy_nats, rel=1e-12)
+    assert training_set.n_rows == len(contexts)
+    assert training_set.entropy == pytest.approx(contexts.entropy_nats, rel=1e-12)
 
 
 def test_a_problem_is_closed_for_writing_and_has_a_digest() -> None:
-    problem = problem_of_values(np.zeros((2, 3, 4)), np.ones(2))
+    training_set = training_set_of_values(np.zeros((2, 3, 4)), np.ones(2))
     with pytest.raises(ValueError, match="read-only"):
-        problem.inputs[0] = 1
-    assert problem.digest == problem_of_values(np.zeros((2, 3, 4)), np.ones(2)).digest
-    assert problem.digest != problem_of_values(np.zeros((2, 3, 4)), -np.ones(2)).digest
+        training_set.inputs[0] = 1
+    assert training_set.digest == training_set_of_values(np.zeros((2, 3, 4)), np.ones(2)).digest
+    assert training_set.digest != training_set_of_values(np.zeros((2, 3, 4)), -np.ones(2)).digest
     with pytest.raises(DataError, match=r"\[0, 2\)"):
-        problem_of_labels(np.array([[5]]), np.array([0]), n_classes=2, n_vocab=2)
+        training_set_of_labels(np.array([[5]]), np.array([0]), n_classes=2, n_vocab=2)
     with pytest.raises(DataError, match="at least one sample"):
-        problem_of_labels(
+        training_set_of_labels(
             np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64), n_classes=2, n_vocab=2
         )
 
@@ -122,18 +128,18 @@ def texts(tmp_path: Path) -> Path:
 
 def test_sources_read_files_by_content(texts: Path, tmp_path: Path) -> None:
     data = {"kind": "documents", "path": texts.name, "n_documents": 20, "n_tokens": 6}
-    full = described(data, 0, tmp_path)
-    problem = problem_of(full)
-    assert problem.n_samples == 20 * 5
-    assert problem_of(full) is problem  # shared, so a stack holds it once
-    moved = described(data | {"n_documents": 41}, 0, tmp_path)
+    full = complete_description(data, 0, tmp_path)
+    training_set = training_set_of(full)
+    assert training_set.n_samples == 20 * 5
+    assert training_set_of(full) is training_set  # shared, so a stack holds it once
+    moved = complete_description(data | {"n_documents": 41}, 0, tmp_path)
     with pytest.raises(DataError, match="41 were asked for"):
-        problem_of(moved)
+        training_set_of(moved)
     texts.write_text(texts.read_text() + "\nno json")
     with pytest.raises(DataError, match="changed since"):
-        problem_of(described(data, 0, tmp_path) | {"sha256": "0" * 64})
+        training_set_of(complete_description(data, 0, tmp_path) | {"sha256": "0" * 64})
     with pytest.raises(MalformedFile, match="line 41"):
-        problem_of(described(data, 0, tmp_path))
+        training_set_of(complete_description(data, 0, tmp_path))
 
 
 def test_sentences_that_cannot_be_told_apart_are_left_out(tmp_path: Path) -> None:
@@ -142,24 +148,29 @@ def test_sentences_that_cannot_be_told_apart_are_left_out(tmp_path: Path) -> Non
     path.write_text("\n".join(json.dumps({"text": text, "label": label}) for text, label in rows))
     data = {"kind": "sentences", "path": str(path), "seq_len": 3, "n_samples": 3}
     # Read at the first token, `a b c` and `a c b` look alike to a model without positions; `b a c` does not.
-    problem = problem_of(described(data, 0, tmp_path))
-    assert problem.n_rows == 3
+    training_set = training_set_of(complete_description(data, 0, tmp_path))
+    assert training_set.n_rows == 3
     with pytest.raises(DataError, match="gives 3 distinct samples"):
-        problem_of(described(data | {"n_samples": 4}, 0, tmp_path))
-    assert problem_of(described(data | {"n_samples": 5, "ordered": True}, 0, tmp_path)).n_rows == 5
+        training_set_of(complete_description(data | {"n_samples": 4}, 0, tmp_path))
+    assert (
+        training_set_of(complete_description(data | {"n_samples": 5, "ordered": True}, 0, tmp_path)).n_rows
+        == 5
+    )
 
 
 def test_a_data_file_can_be_trained_on(tmp_path: Path) -> None:
     path = tmp_path / "facts.csv"
     path.write_text("key,value\ncapital of France,Paris\ncapital of Chad,N'Djamena\nsymbol of iron,Fe\n")
-    problem = problem_of(described({"kind": "file", "path": str(path)}, 0, tmp_path))
-    assert (problem.n_rows, problem.n_classes, problem.seq_len) == (3, 3, 3)
+    training_set = training_set_of(complete_description({"kind": "file", "path": str(path)}, 0, tmp_path))
+    assert (training_set.n_rows, training_set.n_classes, training_set.seq_len) == (3, 3, 3)
 
 
 def test_every_source_is_described() -> None:
     assert all(source.meaning for source in SOURCES.values())
     for kind, fields in {"associations": {}, "facts": {"n_samples": 5, "n_vocab": 9, "n_classes": 2},
                          "random-tokens": {"n_samples": 30}, "rademacher-vectors": {}}.items():  # fmt: skip
-        first, again, other = (problem_of(described({"kind": kind, **fields}, s, Path())) for s in (0, 0, 1))
+        first, again, other = (
+            training_set_of(complete_description({"kind": kind, **fields}, s, Path())) for s in (0, 0, 1)
+        )
         assert first.digest == again.digest
         assert first.digest != other.digest

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from byheart.errors import UsageError
-from byheart.report.growth import Curve, Shape, crossovers, growth
+from byheart.report.growth import GrowthCurve, Shape, crossovers, growth
 from byheart.report.growth_figure import draw_growth, in_words
 
 SHAPE = Shape("next-token", 1, 16, dim=4)
 
 
-def curve(name: str, exponent: float, factor: float) -> Curve:
+def curve(name: str, exponent: float, factor: float) -> GrowthCurve:
     sizes = tuple((10**k, round(factor * 10 ** (k * exponent))) for k in range(1, 13))
-    return Curve(name, "exact", sizes[:2], sizes, "")
+    return GrowthCurve(name, "exact", sizes[:2], sizes, "")
 
 
 def test_a_crossover_lies_where_the_sizes_are_equal() -> None:

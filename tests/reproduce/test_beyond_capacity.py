@@ -9,7 +9,7 @@ import pytest
 
 from byheart.measure.families import family_of
 from byheart.measure.records import Record, Run
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 from byheart.reproduce.beyond_capacity import (
     PASSES,
     bracket,
@@ -22,13 +22,15 @@ from tests.reproduce.planted import planted, runs_of
 
 
 def true_size(run: Run) -> int:
-    shapes = family_of(run.model.family).shapes(run.model, problem_of(run.data))
+    shapes = family_of(run.model.family).shapes(run.model, training_set_of(run.data))
     return sum(math.prod(shape) for shape in shapes.values())
 
 
 def record(run: Run, measured: dict[str, float]) -> Record:
     """A planted record with the true numbers of parameters and samples."""
-    return replace(planted(run, measured, true_size(run)), n_samples=float(problem_of(run.data).n_samples))
+    return replace(
+        planted(run, measured, true_size(run)), n_samples=float(training_set_of(run.data).n_samples)
+    )
 
 
 def records(density: float) -> list[Record]:

@@ -9,11 +9,11 @@ import pytest
 
 from byheart.measure.records import Run
 from byheart.reproduce.dana_2024 import curves, fig1a, fig2b, fig3, fig4
-from byheart.reproduce.dana_2024.runs import accuracy, thinned
+from byheart.reproduce.dana_2024.runs import accuracy, thin
 from byheart.reproduce.figure import Scale
-from byheart.reproduce.points import Points
 from byheart.reproduce.published import dana_2024
 from byheart.reproduce.registry import figure_of
+from byheart.reproduce.seed_values import SeedValues
 from byheart.theorems import checks
 from tests.reproduce.planted import planted, records_of, runs_of
 
@@ -100,9 +100,9 @@ def test_fig2b_recovers_a_planted_exponent(power: int, holds: list[bool]) -> Non
 
 
 def test_the_stored_points_have_exponent_3_4() -> None:
-    from byheart.reproduce.points import fitted
+    from byheart.reproduce.seed_values import try_fit
 
-    law = fitted(fig2b.published_slopes(), "power")
+    law = try_fit(fig2b.published_slopes(), "power")
     assert law is not None
     assert law.coefficients["exponent"].value == pytest.approx(3.4, abs=0.1)
 
@@ -182,15 +182,15 @@ def test_every_stored_point_is_compared() -> None:
 
 
 def test_where_there_are_fewer_points_as_many_may_miss() -> None:
-    published = Points((1, 2, 3, 4), ((0.1,), (0.2,), (0.3,), (0.4,)))
-    two = Points((1, 4), ((0.1,), (0.9,)))
+    published = SeedValues((1, 2, 3, 4), ((0.1,), (0.2,), (0.3,), (0.4,)))
+    two = SeedValues((1, 4), ((0.1,), (0.9,)))
     assert curves.agreement(two, published, 3).holds
     assert curves.agreement(two, published, 3).wanted == "at least 1 of 2"
-    assert not curves.agreement(Points((4,), ((0.9,),)), published, 4).holds
+    assert not curves.agreement(SeedValues((4,), ((0.9,),)), published, 4).holds
 
 
 @pytest.mark.parametrize(("scale", "count"), [("smoke", 3), ("laptop", 6)])
 def test_smaller_scales_keep_the_ends_of_a_grid(scale: Scale, count: int) -> None:
-    found = thinned(range(1, 11), scale)
+    found = thin(range(1, 11), scale)
     assert (found[0], found[-1], len(found)) == (1, 10, count)
-    assert thinned(range(1, 11), "paper") == tuple(range(1, 11))
+    assert thin(range(1, 11), "paper") == tuple(range(1, 11))

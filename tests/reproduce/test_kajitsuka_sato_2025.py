@@ -9,9 +9,9 @@ import pytest
 from byheart.measure.records import Run
 from byheart.reproduce.kajitsuka_sato_2025 import fig3, length
 from byheart.reproduce.kajitsuka_sato_2025.trials import best_trials, fewest_blocks, loss, n_blocks
-from byheart.reproduce.points import Points
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues
 from byheart.theorems import checks
 from tests.reproduce.planted import planted, records_of, runs_of
 
@@ -80,11 +80,11 @@ def test_fig3_says_so_where_nothing_memorises(samples: Samples) -> None:
 
 def test_beyond_the_small_sizes_growth_is_told_from_the_law() -> None:
     sizes = tuple(float(n) for n in range(600, 1701, 100))
-    root = Points(sizes, tuple((math.sqrt(n),) for n in sizes))
-    faster = Points(sizes, tuple((math.sqrt(n) * (2 if n > 1400 else 1),) for n in sizes))
+    root = SeedValues(sizes, tuple((math.sqrt(n),) for n in sizes))
+    faster = SeedValues(sizes, tuple((math.sqrt(n) * (2 if n > 1400 else 1),) for n in sizes))
     assert fig3.beyond(root) == pytest.approx(1)
     assert fig3.beyond(faster) == pytest.approx(2)
-    assert fig3.beyond(Points(sizes[:3], root.values[:3])) is None
+    assert fig3.beyond(SeedValues(sizes[:3], root.values[:3])) is None
 
 
 @checks("KS25-length")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from byheart.measure.records import Record, Run
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 from byheart.reproduce.madden_2024 import fig1_left, fig1_right
 from byheart.reproduce.madden_2024.capacities import cells, parameters
 from byheart.reproduce.madden_2024.runs import WIDTHS
@@ -65,9 +65,11 @@ def test_a_subset_nothing_passes_on_leaves_the_verdict_open(samples: Samples) ->
 def test_contexts_vocabulary_and_entropy_are_those_of_the_subset(samples: Samples) -> None:
     found = cells(records(samples, 24), samples)
     for cell in found[:3]:
-        problem = problem_of(samples.describe("tinystories", cell.subset.n_stories, cell.subset.seed))
-        assert (cell.subset.n_contexts, cell.subset.vocab) == (problem.n_rows, problem.n_vocab)
-        assert cell.subset.entropy == pytest.approx(problem.entropy)
+        training_set = training_set_of(
+            samples.describe("tinystories", cell.subset.n_stories, cell.subset.seed)
+        )
+        assert (cell.subset.n_contexts, cell.subset.vocab) == (training_set.n_rows, training_set.n_vocab)
+        assert cell.subset.entropy == pytest.approx(training_set.entropy)
 
 
 def test_parameters_are_counted_as_in_the_stored_results() -> None:

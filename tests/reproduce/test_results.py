@@ -8,8 +8,8 @@ import pytest
 
 from byheart.report.page import read_passes
 from byheart.reproduce.figure_files import read_record
-from byheart.reproduce.points import judged
 from byheart.reproduce.registry import FIGURES, figure_of
+from byheart.reproduce.seed_values import judged
 from byheart.reproduce.wall_clock import wall_clock
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

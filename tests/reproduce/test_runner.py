@@ -11,7 +11,7 @@ from byheart.measure.store import Store
 from byheart.reproduce.figure import Stage
 from byheart.reproduce.figure_files import make_record, read_record
 from byheart.reproduce.registry import figure_of
-from byheart.reproduce.runner import grouped, stages_of, work
+from byheart.reproduce.runner import group_stages, stages_of, work
 from byheart.reproduce.samples import Samples
 
 
@@ -22,7 +22,7 @@ def test_stages_come_by_priority_and_those_together_as_one() -> None:
         Stage("late too", 5, (), together="x"),
         Stage("second", 0, ()),
     ]
-    assert [name for name, _ in grouped(stages)] == ["first", "second", "late; late too"]
+    assert [name for name, _ in group_stages(stages)] == ["first", "second", "late; late too"]
 
 
 def test_nothing_is_begun_once_the_time_is_over(tmp_path: Path) -> None:

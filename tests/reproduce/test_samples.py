@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from byheart.errors import DataError, MissingExtra, UsageError
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 from byheart.reproduce.published import dana_2024, madden_2024
-from byheart.reproduce.samples import COLLECTIONS, Samples, first_tokens, prepare, sampled
+from byheart.reproduce.samples import COLLECTIONS, Samples, first_tokens, prepare, sample_texts
 from byheart.reproduce.texts import hub_texts, local_texts
 
 MULTINLI = COLLECTIONS["multinli"]
@@ -25,7 +25,7 @@ def rows(*texts: tuple[str, int]) -> list[dict[str, object]]:
 
 
 def test_conflicts_and_repeats_are_left_out_and_counted() -> None:
-    ids, labels, found = sampled(
+    ids, labels, found = sample_texts(
         rows(
             ("a b c d e f g h", 0),
             ("a c b d e f g h", 1),  # the same first word and multiset, another label
@@ -43,9 +43,9 @@ def test_conflicts_and_repeats_are_left_out_and_counted() -> None:
 
 
 def test_a_subset_has_the_vocabulary_of_itself_alone(samples: Samples) -> None:
-    small = problem_of(samples.describe("multinli", 5, 0))
+    small = training_set_of(samples.describe("multinli", 5, 0))
     assert small.n_vocab == len(np.unique(small.inputs)) <= 40
-    stories = problem_of(samples.describe("tinystories", 10, 1))
+    stories = training_set_of(samples.describe("tinystories", 10, 1))
     assert stories.n_samples == 90  # nine next tokens of each
     assert stories.read == "last"
 
@@ -54,7 +54,7 @@ def test_a_run_is_known_by_the_content_of_its_sample(samples: Samples, tmp_path:
     described = samples.describe("imdb", 7, 0)
     changed = dict(described) | {"sha256": "0" * 64}
     with pytest.raises(DataError, match="changed since"):
-        problem_of(changed)
+        training_set_of(changed)
     assert samples.describe("imdb", 7, 1)["sha256"] != described["sha256"]
 
 

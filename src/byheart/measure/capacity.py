@@ -1,4 +1,4 @@
-"""Capacity by bisection: the smallest model that memorises a data set, or the largest data set a model memorises.
+"""CapacityEstimate by bisection: the smallest model that memorises a data set, or the largest data set a model memorises.
 
 A search assumes that passing is monotone: from some size on models pass, or up to some number of samples. It ends with
 a bracket: a value seen to pass next to one seen to fail. Searches of many settings and seeds advance together, so each
@@ -41,7 +41,7 @@ class Bracket:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class CapacityEstimate:
     """What the seeds of one setting say together.
 
     `estimate` is the mean of the values that passed, `interval` its 95% confidence interval by Student's t over seeds
@@ -89,7 +89,7 @@ def student_half_width(values: Sequence[float]) -> float:
     return quantile * statistics.stdev(values) / math.sqrt(len(values))
 
 
-def capacity_of(brackets: Sequence[Bracket], goal: Goal) -> Capacity:
+def capacity_of(brackets: Sequence[Bracket], goal: Goal) -> CapacityEstimate:
     """Gather the brackets of several seeds of one setting."""
     values = [bracket.passes for bracket in brackets if bracket.is_closed and bracket.passes is not None]
     estimate = statistics.fmean(values) if values else None
@@ -98,4 +98,4 @@ def capacity_of(brackets: Sequence[Bracket], goal: Goal) -> Capacity:
         assert estimate is not None
         half = student_half_width(values)
         interval = (estimate - half, estimate + half)
-    return Capacity(goal, tuple(brackets), estimate, interval, len(brackets) - len(values))
+    return CapacityEstimate(goal, tuple(brackets), estimate, interval, len(brackets) - len(values))

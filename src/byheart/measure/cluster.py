@@ -15,7 +15,7 @@ import torch
 from byheart.errors import ByheartError, ExitStatus, MissingExtra
 from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name
 from byheart.measure.records import Record, Run, record_of
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 from byheart.measure.stack import make_stack
 from byheart.measure.stack_plan import Batch, pack
 from byheart.measure.store import Store
@@ -134,11 +134,11 @@ class _Cluster:
 def _train_batch(configs: Sequence[Mapping[str, Any]]) -> list[Record]:
     """What a worker does: train one stack and return its records."""
     runs = [Run.of(config) for config in configs]
-    problems = [problem_of(run.data) for run in runs]
+    training_sets = [training_set_of(run.data) for run in runs]
     device = choose_device("auto")
     stack = make_stack(
         [run.model for run in runs],
-        problems,
+        training_sets,
         [run.seed for run in runs],
         device=device,
         dtype=DTYPES[runs[0].training.dtype],
@@ -146,6 +146,6 @@ def _train_batch(configs: Sequence[Mapping[str, Any]]) -> list[Record]:
     outcomes = train(stack, [run.training for run in runs])
     created = datetime.now(UTC).isoformat()
     return [
-        record_of(run, outcome, n_samples=problem.n_samples, device=device_name(device), created=created)
-        for run, outcome, problem in zip(runs, outcomes, problems, strict=True)
+        record_of(run, outcome, n_samples=training_set.n_samples, device=device_name(device), created=created)
+        for run, outcome, training_set in zip(runs, outcomes, training_sets, strict=True)
     ]

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure.draws import draw_places
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.objective import training_losses, uses_counts
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
-from byheart.measure.training_set import Problem
+from byheart.measure.training_set import TrainingSet
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -65,11 +65,11 @@ def _available_memory() -> int:
 
 
 def bytes_per_model(
-    model: Model, problem: Problem, training: Training, device: torch.device | None = None
+    model: ModelConfig, training_set: TrainingSet, training: Training, device: torch.device | None = None
 ) -> int:
     """Memory one model takes in a stack while it trains on `device`, from what one forward pass on the CPU saves."""
     dtype = DTYPES[training.dtype]
-    stack = make_stack([model], [problem], [0], dtype=dtype)
+    stack = make_stack([model], [training_set], [0], dtype=dtype)
     flat = stack.initial().requires_grad_()
     saved: dict[int, int] = {}
 
@@ -80,7 +80,7 @@ def bytes_per_model(
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         seeds, step = torch.zeros(1, 1, dtype=torch.int64), torch.zeros((), dtype=torch.int64)
-        counts = device is not None and uses_counts(device, problem.n_rows, training.batch)
+        counts = device is not None and uses_counts(device, training_set.n_rows, training.batch)
         places = None if counts or not training.batch else draw_places(training.batch)
         training_losses(stack, flat, seeds, step, places, training.reduction)
     copies = OPTIMISER_COPIES + (2 * training.history if training.optimiser == "lbfgs" else 0)

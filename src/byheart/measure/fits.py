@@ -80,7 +80,7 @@ def between(low: float, high: float) -> CutOff:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Coefficient:
     """A fitted number with its 95% interval."""
 
     value: float
@@ -98,7 +98,7 @@ class Fit:
     n_points: int
     n_left_out: int
     n_distinct: int
-    coefficients: Mapping[str, Estimate]
+    coefficients: Mapping[str, Coefficient]
     r_squared: float
     aicc: float
 
@@ -148,7 +148,7 @@ def fit(
         n_left_out=left_out,
         n_distinct=int(n_distinct),
         coefficients={
-            name: Estimate(float(value), float(low), float(high))
+            name: Coefficient(float(value), float(low), float(high))
             for name, value, low, high in zip(chosen.parameters, coefficients, *ends, strict=True)
         },
         r_squared=_r_squared(chosen, coefficients, xs, ys),

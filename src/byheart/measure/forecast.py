@@ -10,7 +10,7 @@ import torch
 
 from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name, free_bytes
 from byheart.measure.records import Run
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 from byheart.measure.specification import Specification
 from byheart.measure.stack import make_stack
 from byheart.measure.stack_plan import pack
@@ -42,7 +42,7 @@ class Forecast:
 def forecast(
     specification: Specification, store: Store | None, *, device: str = "auto", most: int | None = None
 ) -> Forecast:
-    """Estimate without training anything."""
+    """Coefficient without training anything."""
     chosen = choose_device(device)
     runs = specification.runs
     stored = store.stored(run.key for run in runs) if store is not None else set()
@@ -81,7 +81,7 @@ def seconds_per_run(runs: Sequence[Run], device: torch.device, *, n_models: int)
     chosen = list(runs[:n_models])
     stack = make_stack(
         [run.model for run in chosen],
-        [problem_of(run.data) for run in chosen],
+        [training_set_of(run.data) for run in chosen],
         [run.seed for run in chosen],
         device=device,
         dtype=DTYPES[chosen[0].training.dtype],

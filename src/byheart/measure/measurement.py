@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from byheart.measure.capacity import Bracket, Capacity, bisect, capacity_of
+from byheart.measure.capacity import Bracket, CapacityEstimate, bisect, capacity_of
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification, moved
 from byheart.measure.tuner import best, tune
@@ -21,7 +21,7 @@ class Found:
     """One setting of a capacity search and what its seeds say."""
 
     point: dict[str, dict[str, Any]]
-    capacity: Capacity
+    capacity: CapacityEstimate
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterBlock:
     """Where each parameter of a stack lies in the flat block (n_models, n_flat)."""
 
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Layout:
     true_shapes: tuple[Shapes, ...]  # one per model
 
     @classmethod
-    def of(cls, shapes: Sequence[Shapes]) -> Layout:
+    def of(cls, shapes: Sequence[Shapes]) -> ParameterBlock:
         """The smallest layout that holds models of these shapes; all have the same names and ranks."""
         names = tuple(shapes[0])
         assert all(tuple(model) == names for model in shapes)
@@ -87,6 +87,6 @@ class Layout:
         ]
         return self.pack(ones)
 
-    def take(self, models: Sequence[int]) -> Layout:
+    def take(self, models: Sequence[int]) -> ParameterBlock:
         """The layout of some of the models, padded as before."""
-        return Layout(self.names, self.shapes, tuple(self.true_shapes[model] for model in models))
+        return ParameterBlock(self.names, self.shapes, tuple(self.true_shapes[model] for model in models))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from byheart.errors import DataError
-from byheart.measure.families import Model, checked, family_of
+from byheart.measure.families import ModelConfig, complete_model, family_of
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.trainer import Outcome
 
@@ -29,14 +29,14 @@ ENGINE = (
 class Run:
     """One model to train: what, on which data, how, and with which seed."""
 
-    model: Model
-    data: Mapping[str, Any]  # what `sources.problem_of` makes the problem from
+    model: ModelConfig
+    data: Mapping[str, Any]  # what `sources.training_set_of` makes the training set from
     training: Training
     seed: int
 
     def __post_init__(self) -> None:
         """Fill in defaults, so that equal runs have equal keys."""
-        object.__setattr__(self, "model", checked(family_of(self.model.family), self.model))
+        object.__setattr__(self, "model", complete_model(family_of(self.model.family), self.model))
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Run:
         training = dict(config["training"])
         if training.get("stop"):
             training["stop"] = PassRule(**training["stop"])
-        model = Model(config["family"], config["sizes"], config["options"])
+        model = ModelConfig(config["family"], config["sizes"], config["options"])
         return cls(model, config["data"], Training(**training), config["seed"])
 
 
@@ -133,7 +133,7 @@ def numbers(text: str) -> dict[str, float]:
     return {name: math.nan if value is None else float(value) for name, value in json.loads(text).items()}
 
 
-def packed_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
+def pack_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
     """A curve as compressed bytes; values are kept in float32."""
     buffer = io.BytesIO()
     arrays = {f"curve_{name}": values.astype(np.float32) for name, values in curve.items()}
@@ -141,8 +141,8 @@ def packed_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
     return buffer.getvalue()
 
 
-def unpacked_curve(packed: bytes) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The inverse of `packed_curve`."""
+def unpack_curve(packed: bytes) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The inverse of `pack_curve`."""
     try:
         with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
             steps = arrays["steps"]

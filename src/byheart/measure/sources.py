@@ -1,4 +1,4 @@
-"""From a description of data, as a specification writes it, to the problem a model is trained on.
+"""From a description of data, as a specification writes it, to the training set a model is trained on.
 
 A description is plain JSON and goes into the key of every run, so it says all that the data depend on; a file enters by
 its content's digest.
@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import DataError, MalformedFile, UsageError
-from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels, problem_of_values
+from byheart.measure.training_set import (
+    TrainingSet,
+    training_set_of_documents,
+    training_set_of_labels,
+    training_set_of_values,
+)
 
 Description = Mapping[str, Any]
 
@@ -32,20 +37,20 @@ class Source:
     name: str
     fields: Mapping[str, Any]
     meaning: str
-    make: Callable[[Description], Problem]
+    make: Callable[[Description], TrainingSet]
 
 
 def _labels(rng: np.random.Generator, n_classes: int, count: int) -> np.ndarray:
     return rng.integers(0, n_classes, size=(count,))
 
 
-def _associations(d: Description) -> Problem:
+def _associations(d: Description) -> TrainingSet:
     grid = np.indices((d["n_vocab"],) * d["seq_len"]).reshape(d["seq_len"], -1).T
     labels = _labels(np.random.default_rng(d["seed"]), d["n_vocab"], len(grid))
-    return problem_of_labels(grid, labels, n_classes=d["n_vocab"], n_vocab=d["n_vocab"])
+    return training_set_of_labels(grid, labels, n_classes=d["n_vocab"], n_vocab=d["n_vocab"])
 
 
-def _facts(d: Description) -> Problem:
+def _facts(d: Description) -> TrainingSet:
     if d["n_samples"] > d["n_vocab"]:
         raise UsageError(
             f"`n_samples` = {d['n_samples']} facts need as many tokens; `n_vocab` is {d['n_vocab']}."
@@ -53,24 +58,26 @@ def _facts(d: Description) -> Problem:
     rng = np.random.default_rng(d["seed"])
     keys = rng.permutation(d["n_vocab"])[: d["n_samples"]].reshape(-1, 1)
     labels = _labels(rng, d["n_classes"], d["n_samples"])
-    return problem_of_labels(keys, labels, n_classes=d["n_classes"], n_vocab=d["n_vocab"])
+    return training_set_of_labels(keys, labels, n_classes=d["n_classes"], n_vocab=d["n_vocab"])
 
 
-def _random_tokens(d: Description) -> Problem:
+def _random_tokens(d: Description) -> TrainingSet:
     rng = np.random.default_rng(d["seed"])
     inputs = rng.integers(0, d["n_vocab"], (d["n_samples"], d["seq_len"]))
     _, first, inverse = np.unique(inputs, axis=0, return_index=True, return_inverse=True)
     labels = _labels(rng, d["n_classes"], d["n_samples"])[first[inverse.reshape(-1)]]
-    return problem_of_labels(inputs, labels, n_classes=d["n_classes"], n_vocab=d["n_vocab"], read=d["read"])
+    return training_set_of_labels(
+        inputs, labels, n_classes=d["n_classes"], n_vocab=d["n_vocab"], read=d["read"]
+    )
 
 
-def _rademacher(d: Description) -> Problem:
+def _rademacher(d: Description) -> TrainingSet:
     rng = np.random.default_rng(d["seed"])
     inputs = rng.random((d["n_samples"], d["seq_len"], d["dim"]))
-    return problem_of_values(inputs, rng.choice([-1.0, 1.0], d["n_samples"]), read=d["read"])
+    return training_set_of_values(inputs, rng.choice([-1.0, 1.0], d["n_samples"]), read=d["read"])
 
 
-def _documents(d: Description) -> Problem:
+def _documents(d: Description) -> TrainingSet:
     """MFT24: shuffled by the seed, cut to `n_tokens`, the vocabulary that of the subset alone."""
     texts = [_WORDS.findall(str(row[d["field"]])) for row in _rows(d["path"], d["sha256"])]
     texts = [words[: d["n_tokens"]] for words in texts if len(words) >= d["n_tokens"]]
@@ -82,10 +89,12 @@ def _documents(d: Description) -> Problem:
         )
     vocabulary = sorted({word for i in order for word in texts[i]})
     number = {word: i for i, word in enumerate(vocabulary)}
-    return problem_of_documents(np.array([[number[w] for w in texts[i]] for i in order]), len(vocabulary))
+    return training_set_of_documents(
+        np.array([[number[w] for w in texts[i]] for i in order]), len(vocabulary)
+    )
 
 
-def _sentences(d: Description) -> Problem:
+def _sentences(d: Description) -> TrainingSet:
     """KS25: texts cut to `seq_len` tokens; inputs that occur with two labels are left out (see `left_out`)."""
     rows = _rows(d["path"], d["sha256"])
     fields = d["field"].split("+")
@@ -108,7 +117,7 @@ def _sentences(d: Description) -> Problem:
         raise DataError(f"{d['path']} gives {len(chosen)} distinct samples; {d['n_samples']} were asked for.")
     number = {w: k for k, w in enumerate(sorted({w for i in chosen for w in texts[i][: d["seq_len"]]}))}
     inputs = np.array([[number[w] for w in texts[i][: d["seq_len"]]] for i in chosen])
-    return problem_of_labels(
+    return training_set_of_labels(
         inputs,
         np.array([labels[i] for i in chosen]),
         n_classes=max(labels) + 1,
@@ -125,7 +134,7 @@ def _context(words: list[str], multiset: bool, read: str) -> tuple[str, ...]:
     return (words[place], *sorted(words[:place] + words[place + 1 :]))
 
 
-def _file(d: Description) -> Problem:
+def _file(d: Description) -> TrainingSet:
     """A labelled data file of any kind that `byheart compile` reads, one answer per sequence."""
     from byheart.data.dataset import Dataset
     from byheart.data.sequences import TokenSequences
@@ -141,12 +150,12 @@ def _file(d: Description) -> Problem:
     labels = dataset.labels[chosen]
     if not isinstance(dataset.inputs, TokenSequences):
         values = dataset.inputs.values[chosen]
-        return problem_of_labels(values, labels, n_classes=dataset.n_classes, read=d["read"])
+        return training_set_of_labels(values, labels, n_classes=dataset.n_classes, read=d["read"])
     lengths = dataset.inputs.lengths[chosen]
     inputs = np.zeros((chosen.size, int(lengths.max())), dtype=np.int64)
     for row, sample in enumerate(chosen):
         inputs[row, : lengths[row]] = dataset.inputs[int(sample)]
-    return problem_of_labels(
+    return training_set_of_labels(
         inputs,
         labels,
         n_classes=dataset.n_classes,
@@ -213,7 +222,7 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def described(data: Description, seed: int, folder: Path) -> dict[str, Any]:
+def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:
     """A full description: defaults filled in, the seed set, a file named by its content; a `UsageError` otherwise."""
     kind = data.get("kind")
     if kind not in SOURCES:
@@ -246,13 +255,13 @@ def described(data: Description, seed: int, folder: Path) -> dict[str, Any]:
     return full
 
 
-def problem_of(data: Description) -> Problem:
-    """The problem of a full description; equal descriptions share one problem."""
+def training_set_of(data: Description) -> TrainingSet:
+    """The training set of a full description; equal descriptions share one training set."""
     return _problem(json.dumps(dict(data), sort_keys=True))
 
 
 @lru_cache(maxsize=256)
-def _problem(text: str) -> Problem:
+def _problem(text: str) -> TrainingSet:
     data = json.loads(text)
     return SOURCES[data["kind"]].make(data)
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from byheart.errors import UsageError
 from byheart.measure.capacity import Goal
-from byheart.measure.families import Model, family_of
+from byheart.measure.families import ModelConfig, family_of
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
-from byheart.measure.sources import described
+from byheart.measure.sources import complete_description
 
 SECTIONS = ("name", "seeds", "model", "data", "training", "pass", "search", "tuning", "budget")
 
@@ -45,7 +45,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class TuningPlan:
     """Ranges that Optuna tunes in, a whole stack of `per_round` trials at a time."""
 
     trials: int
@@ -74,7 +74,7 @@ class Specification:
     rule: PassRule | None
     stops_early: bool
     search: Search | None
-    tuning: Tuning | None
+    tuning: TuningPlan | None
     budget: Budget
     folder: Path
 
@@ -87,12 +87,12 @@ class Specification:
         if self.stops_early:
             plan["stop"] = self.rule
         return Run(
-            Model(
+            ModelConfig(
                 family.name,
                 {name: value for name, value in model.items() if name in sizes or isinstance(value, int)},
                 {name: value for name, value in model.items() if isinstance(value, str)},
             ),
-            described(point["data"], seed, self.folder),
+            complete_description(point["data"], seed, self.folder),
             Training(**plan),
             seed,
         )
@@ -244,7 +244,7 @@ def _search(table: Mapping[str, Any] | None) -> Search | None:
     return Search(str(table["axis"]), table["low"], table["high"], goal)
 
 
-def _tuning(table: Mapping[str, Any] | None) -> Tuning | None:
+def _tuning(table: Mapping[str, Any] | None) -> TuningPlan | None:
     if table is None:
         return None
     _known("[tuning]", table, ("trials", "per_round", "learning_rate", "warmup", "seed"))
@@ -255,7 +255,7 @@ def _tuning(table: Mapping[str, Any] | None) -> Tuning | None:
     trials = table.get("trials")
     if type(trials) is not int or trials < 1:
         raise UsageError(f"[tuning] needs `trials`, a whole number of at least 1; got {trials!r}.")
-    return Tuning(
+    return TuningPlan(
         trials=trials,
         per_round=int(table.get("per_round", trials)),
         learning_rate=None if rate is None else (float(rate[0]), float(rate[1])),

@@ -1,4 +1,4 @@
-"""Models and their problems side by side: padded inputs, targets, masks and initial weights on one device."""
+"""Models and their training sets side by side: padded inputs, targets, masks and initial weights on one device."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from byheart.errors import UsageError
-from byheart.measure.families import Family, Inputs, Model, checked, family_of
-from byheart.measure.parameter_block import Layout
-from byheart.measure.training_set import Problem
+from byheart.measure.families import Family, Inputs, ModelConfig, complete_model, family_of
+from byheart.measure.parameter_block import ParameterBlock
+from byheart.measure.training_set import TrainingSet
 
 
 @dataclass(frozen=True, eq=False)
-class Targets:
+class StackTargets:
     """What the rows of a stack should answer. Padded rows and targets have weight 0."""
 
     pair_index: Tensor  # (n_models, n_targets): row · n_classes + class
@@ -35,16 +35,16 @@ class Stack:
     """Models of one family, and what each is to learn."""
 
     family: Family
-    models: tuple[Model, ...]
-    problems: tuple[Problem, ...]
+    models: tuple[ModelConfig, ...]
+    training_sets: tuple[TrainingSet, ...]
     seeds: tuple[int, ...]
-    layout: Layout  # of what is trained
+    layout: ParameterBlock  # of what is trained
     fixed: dict[
         str, Tensor
     ]  # frozen weights, (n_models, *padded shape): no optimiser sees them, not even its decay
     inputs: Inputs
     tables: dict[str, Tensor]
-    targets: Targets
+    targets: StackTargets
     mask: Tensor | None  # (n_models, n_flat) of the number type; None where nothing is padded
 
     @property
@@ -59,7 +59,7 @@ class Stack:
 
     def initial(self) -> Tensor:
         """Initial weights (n_models, n_flat), drawn per model from its own seed on the CPU in float64."""
-        return _drawn(self.family, self.models, self.problems, self.seeds, self.layout).to(
+        return _drawn(self.family, self.models, self.training_sets, self.seeds, self.layout).to(
             self.device, self.dtype
         )
 
@@ -73,80 +73,84 @@ class Stack:
 
 
 def make_stack(
-    models: Sequence[Model],
-    problems: Sequence[Problem],
+    models: Sequence[ModelConfig],
+    training_sets: Sequence[TrainingSet],
     seeds: Sequence[int],
     *,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Stack:
-    """Stack `models`, each with its own problem and seed. Sizes may differ; family and options may not."""
+    """Stack `models`, each with its own training set and seed. Sizes may differ; family and options may not."""
     family = family_of(models[0].family)
-    models = tuple(checked(family, model) for model in models)
+    models = tuple(complete_model(family, model) for model in models)
     if any(m.family != family.name or m.options != models[0].options for m in models):
         raise UsageError("models of one stack must share their family and options; only sizes may differ.")
-    first = problems[0]
-    for problem in problems:
-        if (problem.loss, problem.read, problem.n_vocab > 0) != (first.loss, first.read, first.n_vocab > 0):
+    first = training_sets[0]
+    for training_set in training_sets:
+        if (training_set.loss, training_set.read, training_set.n_vocab > 0) != (
+            first.loss,
+            first.read,
+            first.n_vocab > 0,
+        ):
             raise UsageError(
                 "models of one stack must share the loss, the token read and the kind of inputs."
             )
     if first.n_vocab == 0 and not family.takes_vectors:
         raise UsageError(f"family {family.name} takes token ids; these data are vectors.", family=family.name)
-    shapes = [family.shapes(m, p) for m, p in zip(models, problems, strict=True)]
+    shapes = [family.shapes(m, p) for m, p in zip(models, training_sets, strict=True)]
     if any(tuple(shape) != tuple(shapes[0]) for shape in shapes):
         raise UsageError(
             "models of one stack must have the same weights by name; only their sizes may differ."
         )
-    frozen = family.frozen(models[0])
-    layout = Layout.of([{k: v for k, v in model.items() if k not in frozen} for model in shapes])
+    frozen = family.frozen_names(models[0])
+    layout = ParameterBlock.of([{k: v for k, v in model.items() if k not in frozen} for model in shapes])
     device = torch.device(device)
     fixed: dict[str, Tensor] = {}
     if frozen:
-        still = Layout.of([{k: v for k, v in model.items() if k in frozen} for model in shapes])
-        fixed = still.views(_drawn(family, models, problems, seeds, still).to(device, dtype))
-    inputs = _inputs(tuple(problems), device, dtype)
+        still = ParameterBlock.of([{k: v for k, v in model.items() if k in frozen} for model in shapes])
+        fixed = still.views(_drawn(family, models, training_sets, seeds, still).to(device, dtype))
+    inputs = _inputs(tuple(training_sets), device, dtype)
     return Stack(
         family=family,
         models=models,
-        problems=tuple(problems),
+        training_sets=tuple(training_sets),
         seeds=tuple(seeds),
         layout=layout,
         fixed=fixed,
         inputs=inputs,
         tables=family.tables(models, inputs),
-        targets=_targets(tuple(problems), inputs, device, dtype),
+        targets=_targets(tuple(training_sets), inputs, device, dtype),
         mask=None if layout.is_even else layout.mask().to(device, dtype),
     )
 
 
 def _drawn(
     family: Family,
-    models: Sequence[Model],
-    problems: Sequence[Problem],
+    models: Sequence[ModelConfig],
+    training_sets: Sequence[TrainingSet],
     seeds: Sequence[int],
-    layout: Layout,
+    layout: ParameterBlock,
 ) -> Tensor:
     """Initial weights of the names in `layout`, in float64: each model draws all of its weights from its own seed."""
     found = []
-    for model, problem, seed in zip(models, problems, seeds, strict=True):
-        drawn = family.initial(model, problem, torch.Generator().manual_seed(seed))
+    for model, training_set, seed in zip(models, training_sets, seeds, strict=True):
+        drawn = family.initial(model, training_set, torch.Generator().manual_seed(seed))
         found.append({name: drawn[name] for name in layout.names})
     return layout.pack(found)
 
 
-def _is_shared(problems: tuple[Problem, ...], array: Callable[[Problem], np.ndarray]) -> bool:
-    first = array(problems[0])
-    return all(array(p) is first or np.array_equal(array(p), first) for p in problems[1:])
+def _is_shared(training_sets: tuple[TrainingSet, ...], array: Callable[[TrainingSet], np.ndarray]) -> bool:
+    first = array(training_sets[0])
+    return all(array(p) is first or np.array_equal(array(p), first) for p in training_sets[1:])
 
 
 def _side_by_side(
-    problems: tuple[Problem, ...], array: Callable[[Problem], np.ndarray], fill: float = 0
+    training_sets: tuple[TrainingSet, ...], array: Callable[[TrainingSet], np.ndarray], fill: float = 0
 ) -> np.ndarray:
     """(n_models, *padded shape), or (1, *shape) where all agree."""
-    if _is_shared(problems, array):
-        return array(problems[0])[None]
-    pieces = [array(problem) for problem in problems]
+    if _is_shared(training_sets, array):
+        return array(training_sets[0])[None]
+    pieces = [array(training_set) for training_set in training_sets]
     shape = tuple(max(axis) for axis in zip(*(piece.shape for piece in pieces), strict=True))
     out = np.full((len(pieces), *shape), fill, dtype=pieces[0].dtype)
     for number, piece in enumerate(pieces):
@@ -154,32 +158,34 @@ def _side_by_side(
     return out
 
 
-def _inputs(problems: tuple[Problem, ...], device: torch.device, dtype: torch.dtype) -> Inputs:
-    n_models = len(problems)
-    is_shared = _is_shared(problems, lambda p: p.inputs) and _is_shared(problems, lambda p: p.lengths)
-    values = torch.from_numpy(_side_by_side(problems, lambda p: p.inputs).copy())
-    lengths = torch.from_numpy(_side_by_side(problems, lambda p: p.lengths, fill=1).copy())
+def _inputs(training_sets: tuple[TrainingSet, ...], device: torch.device, dtype: torch.dtype) -> Inputs:
+    n_models = len(training_sets)
+    is_shared = _is_shared(training_sets, lambda p: p.inputs) and _is_shared(
+        training_sets, lambda p: p.lengths
+    )
+    values = torch.from_numpy(_side_by_side(training_sets, lambda p: p.inputs).copy())
+    lengths = torch.from_numpy(_side_by_side(training_sets, lambda p: p.lengths, fill=1).copy())
     values = values.to(device, dtype if values.is_floating_point() else torch.int64)
     values = values.expand(n_models, *values.shape[1:])
-    is_tokens = problems[0].n_vocab > 0
+    is_tokens = training_sets[0].n_vocab > 0
     return Inputs(
         tokens=values if is_tokens else None,
         vectors=None if is_tokens else values,
         lengths=lengths.to(device).expand(n_models, -1),
-        problems=problems,
+        training_sets=training_sets,
         is_shared=is_shared,
         dtype=dtype,
     )
 
 
 def _targets(
-    problems: tuple[Problem, ...], inputs: Inputs, device: torch.device, dtype: torch.dtype
-) -> Targets:
+    training_sets: tuple[TrainingSet, ...], inputs: Inputs, device: torch.device, dtype: torch.dtype
+) -> StackTargets:
     n_models, n_rows = inputs.lengths.shape
-    n_classes = max(problem.n_classes for problem in problems)
+    n_classes = max(training_set.n_classes for training_set in training_sets)
 
-    def tensor(array: Callable[[Problem], np.ndarray], kind: torch.dtype) -> Tensor:
-        side = torch.from_numpy(_side_by_side(problems, array).copy()).to(device, kind)
+    def tensor(array: Callable[[TrainingSet], np.ndarray], kind: torch.dtype) -> Tensor:
+        side = torch.from_numpy(_side_by_side(training_sets, array).copy()).to(device, kind)
         return side.expand(n_models, *side.shape[1:]).contiguous()
 
     index = tensor(lambda p: p.rows * n_classes + p.classes, torch.int64)
@@ -187,26 +193,26 @@ def _targets(
     rows = torch.div(index, n_classes, rounding_mode="floor")
     row_weights = torch.zeros(n_models, n_rows, dtype=dtype, device=device).scatter_add_(1, rows, weights)
     # A batch is drawn uniformly over rows, which is right only where every row stands for as many samples.
-    even = all(p.has_one_answer and bool((p.weights == p.weights[0]).all()) for p in problems)
-    counts = {problem.n_classes for problem in problems}
+    even = all(p.has_one_answer and bool((p.weights == p.weights[0]).all()) for p in training_sets)
+    counts = {training_set.n_classes for training_set in training_sets}
     bias = None
     if len(counts) > 1:
-        has = torch.tensor([p.n_classes for p in problems], device=device).view(-1, 1, 1)
+        has = torch.tensor([p.n_classes for p in training_sets], device=device).view(-1, 1, 1)
         absent = torch.arange(n_classes, device=device).view(1, 1, -1) >= has
         bias = torch.zeros(n_models, 1, n_classes, dtype=dtype, device=device).masked_fill(absent, -torch.inf)
-    return Targets(
+    return StackTargets(
         pair_index=index,
         pair_weights=weights,
         row_weights=row_weights,
         labels=tensor(lambda p: p.classes, torch.int64) if even else None,
-        values=tensor(_values, dtype) if problems[0].loss == "squared" else None,
+        values=tensor(_values, dtype) if training_sets[0].loss == "squared" else None,
         class_bias=bias,
-        n_rows=torch.tensor([[p.n_rows] for p in problems], device=device),
-        n_samples=torch.tensor([p.n_samples for p in problems], dtype=dtype, device=device),
-        entropy=torch.tensor([p.entropy for p in problems], dtype=torch.float64, device=device),
+        n_rows=torch.tensor([[p.n_rows] for p in training_sets], device=device),
+        n_samples=torch.tensor([p.n_samples for p in training_sets], dtype=dtype, device=device),
+        entropy=torch.tensor([p.entropy for p in training_sets], dtype=torch.float64, device=device),
     )
 
 
-def _values(problem: Problem) -> np.ndarray:
-    assert problem.values is not None
-    return problem.values
+def _values(training_set: TrainingSet) -> np.ndarray:
+    assert training_set.values is not None
+    return training_set.values

@@ -10,9 +10,9 @@ import torch
 
 from byheart.measure.devices import bytes_per_model
 from byheart.measure.families import family_of
-from byheart.measure.parameter_block import Layout
+from byheart.measure.parameter_block import ParameterBlock
 from byheart.measure.records import Run
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 
 # What a step costs besides its models, in parameters: below these many in a stack, time goes into starting operations.
 OVERHEAD = {"cpu": 20_000, "cuda": 2_000_000}
@@ -42,7 +42,9 @@ def pack(
     for deep models with large frozen tables, whose steps are many operations on few weights that move. A run that alone
     exceeds the memory still gets a stack of its own: it is tried, and fails by itself.
     """
-    measure = measure or (lambda run: bytes_per_model(run.model, problem_of(run.data), run.training, device))
+    measure = measure or (
+        lambda run: bytes_per_model(run.model, training_set_of(run.data), run.training, device)
+    )
     overhead = OVERHEAD["cpu" if device is None else device.type] if overhead is None else overhead
     groups: dict[tuple[object, ...], dict[tuple[tuple[str, tuple[int, ...]], ...], list[Run]]] = {}
     for run in runs:
@@ -72,7 +74,7 @@ def _segments(
         (0.0, 0)
     ]  # of the first k sizes: their cost, and where the last segment begins
     for end in range(1, len(shapes) + 1):
-        padded: Layout | None = None
+        padded: ParameterBlock | None = None
         n_models, choices = 0, []
         for start in range(end - 1, -1, -1):
             widest = (
@@ -80,7 +82,7 @@ def _segments(
                 if padded is None
                 else [shapes[start], dict(zip(padded.names, padded.shapes, strict=True))]
             )
-            padded = Layout.of(widest)
+            padded = ParameterBlock.of(widest)
             n_models += counts[start]
             cost = n_models * padded.n_flat + math.ceil(n_models / most) * overhead
             choices.append((best[start][0] + cost, start))
@@ -94,12 +96,12 @@ def _segments(
 
 
 def _group(run: Run) -> tuple[object, ...]:
-    problem = problem_of(run.data)
+    training_set = training_set_of(run.data)
     options = tuple(sorted(run.model.options.items()))
-    ends = (problem.loss, problem.read, problem.n_vocab > 0, problem.seq_len)
+    ends = (training_set.loss, training_set.read, training_set.n_vocab > 0, training_set.seq_len)
     return (run.model.family, options, tuple(_shapes(run)), run.training.stack_key, ends)
 
 
 def _shapes(run: Run) -> dict[str, tuple[int, ...]]:
     family = family_of(run.model.family)
-    return dict(family.shapes(run.model, problem_of(run.data)))
+    return dict(family.shapes(run.model, training_set_of(run.data)))

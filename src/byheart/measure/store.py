@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from byheart.errors import ByheartError, DoesNotHold, ExitStatus, UsageError
 from byheart.measure import schema
-from byheart.measure.records import Record, canonical, numbers, packed_curve, unpacked_curve
+from byheart.measure.records import Record, canonical, numbers, pack_curve, unpack_curve
 
 LEASE_SECONDS = 300.0  # after which a claim of a process we cannot look at counts as lost
 BUSY_SECONDS = 60.0  # how long a writer waits for another
@@ -152,7 +152,7 @@ class Store:
                     record.device,
                     canonical(record.versions),
                     record.created,
-                    packed_curve(record.curve_steps, record.curve),
+                    pack_curve(record.curve_steps, record.curve),
                 ),
             )
             self.connection.execute("DELETE FROM claims WHERE key = ?", (record.key,))
@@ -245,7 +245,7 @@ def _record(row: tuple[Any, ...]) -> Record:
         created,
         curve,
     ) = row
-    curve_steps, values = unpacked_curve(curve)
+    curve_steps, values = unpack_curve(curve)
     return Record(
         key=key,
         config=json.loads(config),

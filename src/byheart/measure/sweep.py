@@ -20,7 +20,7 @@ from byheart.measure.devices import (
     free_bytes,
 )
 from byheart.measure.records import Run, record_of
-from byheart.measure.sources import problem_of
+from byheart.measure.sources import training_set_of
 from byheart.measure.stack import make_stack
 from byheart.measure.stack_plan import pack
 from byheart.measure.steppers import Engine
@@ -146,17 +146,19 @@ class _Sweep:
     def _bytes(self, run: Run) -> int:
         """Memory of a run, measured once: while others are at work this is asked again and again."""
         if run.key not in self.bytes:
-            self.bytes[run.key] = bytes_per_model(run.model, problem_of(run.data), run.training, self.device)
+            self.bytes[run.key] = bytes_per_model(
+                run.model, training_set_of(run.data), run.training, self.device
+            )
         return self.bytes[run.key]
 
     def _is_late(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline
 
     def _train(self, runs: list[Run]) -> None:
-        problems = [problem_of(run.data) for run in runs]
+        training_sets = [training_set_of(run.data) for run in runs]
         stack = make_stack(
             [run.model for run in runs],
-            problems,
+            training_sets,
             [run.seed for run in runs],
             device=self.device,
             dtype=DTYPES[runs[0].training.dtype],
@@ -166,7 +168,7 @@ class _Sweep:
         def finished(number: int, outcome: Outcome) -> None:
             created = datetime.now(UTC).isoformat()
             record = record_of(
-                runs[number], outcome, n_samples=problems[number].n_samples, device=name, created=created
+                runs[number], outcome, n_samples=training_sets[number].n_samples, device=name, created=created
             )
             self.n_trained += self.store.add(record)
             self.n_stored += 1

@@ -19,7 +19,7 @@ from torch import Tensor
 from byheart.errors import UsageError
 from byheart.measure.objective import measured
 from byheart.measure.recipe import Training
-from byheart.measure.stack import Stack, Targets
+from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
 
 Status = Literal["done", "passed", "diverged"]
@@ -213,12 +213,12 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
         tokens=None if stack.inputs.tokens is None else rows(stack.inputs.tokens),
         vectors=None if stack.inputs.vectors is None else rows(stack.inputs.vectors),
         lengths=rows(stack.inputs.lengths),
-        problems=tuple(stack.problems[m] for m in models),
+        training_sets=tuple(stack.training_sets[m] for m in models),
     )
     return replace(
         stack,
         models=tuple(stack.models[m] for m in models),
-        problems=inputs.problems,
+        training_sets=inputs.training_sets,
         seeds=tuple(stack.seeds[m] for m in models),
         layout=stack.layout.take(models),
         fixed={name: rows(table) for name, table in stack.fixed.items()},
@@ -229,7 +229,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
     )
 
 
-def _chosen(targets: Targets, rows: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _chosen(targets: StackTargets, rows: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     return {name: rows(value) for name, value in vars(targets).items() if value is not None}
 
 

@@ -20,7 +20,7 @@ Loss = Literal["cross-entropy", "squared"]
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class TrainingSet:
     """Distinct inputs and their weighted targets.
 
     `inputs` holds token ids (n_rows, seq_len), padded on the right where `lengths` is shorter, or vectors
@@ -43,7 +43,7 @@ class Problem:
         """Check that the arrays agree, and close them for writing."""
         n_rows = len(self.inputs)
         if n_rows == 0:
-            raise DataError("a problem needs at least one sample; this one has none.")
+            raise DataError("a training_set needs at least one sample; this one has none.")
         assert self.lengths.shape == (n_rows,)
         assert self.rows.shape == self.classes.shape == self.weights.shape
         assert (self.n_vocab > 0) == (self.inputs.ndim == 2)
@@ -91,7 +91,7 @@ class Problem:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the content; equal problems have equal digests."""
+        """SHA-256 of the content; equal training sets have equal digests."""
         seen = hashlib.sha256(f"{self.n_classes},{self.n_vocab},{self.read},{self.loss}".encode())
         for array in (self.inputs, self.lengths, self.rows, self.classes, self.weights, self.values):
             if array is not None:
@@ -100,7 +100,7 @@ class Problem:
         return seen.hexdigest()
 
 
-def problem_of_labels(
+def training_set_of_labels(
     inputs: np.ndarray,
     labels: np.ndarray,
     *,
@@ -108,16 +108,16 @@ def problem_of_labels(
     n_vocab: int = 0,
     lengths: np.ndarray | None = None,
     read: Read = "last",
-) -> Problem:
-    """A classification problem; equal inputs become one row, with one target per distinct label."""
+) -> TrainingSet:
+    """A classification training set; equal inputs become one row, with one target per distinct label."""
     n_samples = len(inputs)
     if n_samples == 0:
-        raise DataError("a problem needs at least one sample; this one has none.")
+        raise DataError("a training_set needs at least one sample; this one has none.")
     if lengths is None:
         lengths = np.full(n_samples, inputs.shape[1], dtype=np.int64)
     distinct, representative = _distinct_rows(inputs, lengths)
     pairs, counts = np.unique(distinct * n_classes + labels, return_counts=True)
-    return Problem(
+    return TrainingSet(
         inputs=np.ascontiguousarray(inputs[representative]),
         lengths=lengths[representative].astype(np.int64),
         rows=pairs // n_classes,
@@ -129,11 +129,11 @@ def problem_of_labels(
     )
 
 
-def problem_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read = "last") -> Problem:
-    """A regression problem on vectors (n_samples, seq_len, dim): squared error, one output."""
+def training_set_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read = "last") -> TrainingSet:
+    """A regression training set on vectors (n_samples, seq_len, dim): squared error, one output."""
     n_samples = len(inputs)
     empty = np.zeros(0, dtype=np.int64)
-    return Problem(
+    return TrainingSet(
         inputs=np.ascontiguousarray(inputs, dtype=np.float64),
         lengths=np.full(n_samples, inputs.shape[1], dtype=np.int64),
         rows=np.arange(n_samples),
@@ -147,7 +147,7 @@ def problem_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read = "l
     )
 
 
-def problem_of_documents(documents: np.ndarray, n_vocab: int) -> Problem:
+def training_set_of_documents(documents: np.ndarray, n_vocab: int) -> TrainingSet:
     """Next-token prediction on documents (n_documents, n_tokens), collapsed to distinct contexts (MFT24 section 7)."""
     n_documents, n_tokens = documents.shape
     inputs = np.zeros((n_documents * (n_tokens - 1), n_tokens - 1), dtype=np.int64)
@@ -155,7 +155,7 @@ def problem_of_documents(documents: np.ndarray, n_vocab: int) -> Problem:
     for length in range(1, n_tokens):
         inputs[length - 1 :: n_tokens - 1, :length] = documents[:, :length]
     labels = documents[:, 1:].reshape(-1)
-    return problem_of_labels(inputs, labels, n_classes=n_vocab, n_vocab=n_vocab, lengths=lengths)
+    return training_set_of_labels(inputs, labels, n_classes=n_vocab, n_vocab=n_vocab, lengths=lengths)
 
 
 def _distinct_rows(inputs: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from byheart.errors import MissingExtra
 from byheart.measure.records import Record, Run
-from byheart.measure.specification import Specification, Tuning
+from byheart.measure.specification import Specification, TuningPlan
 
 Point = Mapping[str, Mapping[str, Any]]
 Trainer = Callable[[Sequence[Run]], Sequence[Record]]
@@ -56,7 +56,7 @@ def best(records: Sequence[Record]) -> Record:
     )
 
 
-def _study(tuning: Tuning, point: Point, seed: int) -> Any:
+def _study(tuning: TuningPlan, point: Point, seed: int) -> Any:
     try:
         import optuna
     except ImportError as error:
@@ -70,7 +70,7 @@ def _study(tuning: Tuning, point: Point, seed: int) -> Any:
     return optuna.create_study(direction="minimize", sampler=sampler)
 
 
-def _suggested(tuning: Tuning, trial: Any) -> dict[str, Any]:
+def _suggested(tuning: TuningPlan, trial: Any) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     if tuning.learning_rate is not None:
         chosen["learning_rate"] = trial.suggest_float("learning_rate", *tuning.learning_rate, log=True)

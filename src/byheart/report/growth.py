@@ -64,7 +64,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Curve:
+class GrowthCurve:
     """One construction: (samples, dense parameters) as built and verified, and as foretold.
 
     ended       why nothing larger was built: a refusal in words, or the time it took
@@ -112,7 +112,7 @@ class Growth:
     """What the figure shows; `refused` names constructions that take no such data, with their reason."""
 
     shape: Shape
-    curves: tuple[Curve, ...]
+    curves: tuple[GrowthCurve, ...]
     crossovers: tuple[Crossover, ...]
     refused: tuple[tuple[str, str], ...] = ()
 
@@ -154,7 +154,7 @@ def _curve(
     seconds: float,
     seed: int,
     progress: StageProgress | None,
-) -> Curve:
+) -> GrowthCurve:
     points: list[tuple[int, int]] = []
     ended, is_refused = "not tried any larger", False
     for done, n_samples in enumerate(sizes):
@@ -172,7 +172,7 @@ def _curve(
             ended = f"N = {n_samples:,} took {took:.0f} s"
             break
     planned = _planned(method, shape, largest) if points else ()
-    return Curve(method.name, method.precisions[0], tuple(points), planned, ended, is_refused)
+    return GrowthCurve(method.name, method.precisions[0], tuple(points), planned, ended, is_refused)
 
 
 def _planned(method: Method, shape: Shape, largest: int) -> tuple[tuple[int, int], ...]:
@@ -188,7 +188,7 @@ def _planned(method: Method, shape: Shape, largest: int) -> tuple[tuple[int, int
     return tuple(points)
 
 
-def crossovers(curves: Sequence[Curve]) -> tuple[Crossover, ...]:
+def crossovers(curves: Sequence[GrowthCurve]) -> tuple[Crossover, ...]:
     """Where two curves cross, straight lines between the points of a double logarithmic plot."""
     found = []
     for left, right in combinations(curves, 2):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import MissingExtra, UsageError
-from byheart.report.growth import Crossover, Curve, Growth, Shape
+from byheart.report.growth import Crossover, Growth, GrowthCurve, Shape
 
 FORMATS = (".png", ".svg", ".pdf")
 _COLOURS = (
@@ -99,7 +99,7 @@ def in_words(number: float) -> str:
     return f"{number / 10**exponent:.1f}·10{str(exponent).translate(_RAISED)}"
 
 
-def _draw_curve(axes: Any, curve: Curve, number: int, width: float) -> None:
+def _draw_curve(axes: Any, curve: GrowthCurve, number: int, width: float) -> None:
     colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
     n_built, built = zip(*curve.built, strict=True)
     style = {"color": colour, "lw": width}

@@ -14,8 +14,8 @@ from byheart.measure.records import Record
 from byheart.reproduce.dana_2024 import fig1a, fig2b, fig3
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Stage, Style
-from byheart.reproduce.points import judged
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import judged
 
 COMPILED: dict[str, Style] = {
     "retrieval": "closed-form",

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from byheart.measure.capacity import Bracket, capacity_of
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Record, Run
 from byheart.reproduce.dana_2024 import runs as dana
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Stage
-from byheart.reproduce.points import Points, judged, series
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, judged, series
 
 PASSES = PassRule("accuracy", 0.99)
 N_VOCAB, SEQ_LEN = 64, 4
@@ -83,7 +83,7 @@ def _gpt_run(scale: Scale, width: int, density: float, seed: int) -> Run:
         "seed": seed,
     }
     return Run(
-        Model("gpt", sizes),
+        ModelConfig("gpt", sizes),
         data,
         Training(steps=EVALUATIONS[scale], optimiser="lbfgs", dtype="float64"),
         seed,
@@ -176,7 +176,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
     )
 
 
-def _gpt_points(records: Sequence[Record], numbers: dict[str, Any]) -> tuple[Points, Points]:
+def _gpt_points(records: Sequence[Record], numbers: dict[str, Any]) -> tuple[SeedValues, SeedValues]:
     """By width: the search's answer, and the most bits saved, each per parameter and seed; x is the mean bits."""
     recalled, saved = [], []
     for width in sorted({record.config["sizes"]["dim"] for record in records}):
@@ -203,14 +203,14 @@ def _gpt_points(records: Sequence[Record], numbers: dict[str, Any]) -> tuple[Poi
             recalled.append((math.fsum(passed) / len(passed), tuple(one / n_parameters for one in passed)))
         saved.append((math.fsum(most) / len(most), tuple(one / n_parameters for one in most)))
     return tuple(  # type: ignore[return-value]
-        Points(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
+        SeedValues(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
         for pairs in (recalled, saved)
     )
 
 
 def _head_points(
     records: Sequence[Record], scale: Scale, numbers: dict[str, Any]
-) -> list[tuple[str, str, Points]]:
+) -> list[tuple[str, str, SeedValues]]:
     """The fewest heads that memorise all pairs, as bits per parameter, in both readings of the model."""
     found = []
     for variant, style in zip(dana.VARIANTS[:2], ("fourth", "fifth"), strict=True):
@@ -232,7 +232,7 @@ def _head_points(
         if passing:
             rates = tuple(data_bits(record) / record.n_parameters for record in passing)
             label = f"DPC24's model {variant.replace('-', ' ')}, fewest heads at 99% right"
-            found.append((label, style, Points((data_bits(passing[0]),), (rates,))))
+            found.append((label, style, SeedValues((data_bits(passing[0]),), (rates,))))
     return found
 
 

@@ -10,12 +10,12 @@ from byheart.measure.forecast import PROBE_MODELS, seconds_per_run
 from byheart.measure.stack_plan import pack
 from byheart.measure.store import Store
 from byheart.reproduce.figure import Scale
-from byheart.reproduce.runner import grouped, runs_of, stages_of
+from byheart.reproduce.runner import group_stages, runs_of, stages_of
 from byheart.reproduce.samples import Samples
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """Runs of a figure, those already stored, and an upper estimate of the time: no model is assumed to pass early."""
 
     figure: str
@@ -34,7 +34,7 @@ def estimates(
     *,
     device: str = "auto",
     progress: Callable[[str, int, int], None] | None = None,
-) -> list[Estimate]:
+) -> list[CostEstimate]:
     """One estimate per figure, from a few steps of every stack; runs shared with an earlier figure count once."""
     chosen = choose_device(device)
     seen: set[str] = set()
@@ -44,7 +44,7 @@ def estimates(
             progress("timing a few steps of every stack", done, len(names))
         n_runs = n_stored = n_stacks = 0
         seconds = 0.0
-        for _, group in grouped(stages_of([name], scale, samples)):
+        for _, group in group_stages(stages_of([name], scale, samples)):
             runs = [run for run in runs_of(group) if run.key not in seen]
             stored = set() if store is None else store.stored(run.key for run in runs)
             pending = [run for run in runs if run.key not in stored]
@@ -62,5 +62,5 @@ def estimates(
                 seconds_per_run(batch.runs[-probe:], chosen, n_models=probe) * len(batch.runs)
                 for batch in batches
             )
-        found.append(Estimate(name, n_runs, n_stored, n_stacks, seconds, device_name(chosen)))
+        found.append(CostEstimate(name, n_runs, n_stored, n_stacks, seconds, device_name(chosen)))
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class StoredAccuracy:
     """One point of DPC24's Figures 1 and 2: mean training accuracy over two seeds, 50 tokens."""
 
     figure: str
@@ -21,7 +21,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Capacity:
+class StoredCapacity:
     """One point of MFT24's Figure 1, right: the smallest passing width on the grid 4, 8, ..., 512."""
 
     n_stories: int
@@ -37,11 +37,13 @@ def _tables() -> dict[str, Any]:
     return dict(json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8")))
 
 
-def dana_2024(figure: str) -> tuple[Accuracy, ...]:
+def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
     """DPC24's stored accuracies: `fig1a_fig2b`, `fig1b` or `fig2a`."""
-    return tuple(Accuracy(**row) for row in _tables()["dana_2024_accuracies"] if row["figure"] == figure)
+    return tuple(
+        StoredAccuracy(**row) for row in _tables()["dana_2024_accuracies"] if row["figure"] == figure
+    )
 
 
-def madden_2024() -> tuple[Capacity, ...]:
+def madden_2024() -> tuple[StoredCapacity, ...]:
     """MFT24's stored capacities."""
-    return tuple(Capacity(**row) for row in _tables()["madden_2024_capacity"])
+    return tuple(StoredCapacity(**row) for row in _tables()["madden_2024_capacity"])

@@ -48,7 +48,7 @@ def work(
     is_cuda = choose_device(device).type == "cuda"
     told = say or (lambda line: None)
     found: list[Done] = []
-    for name, group in grouped(stages):
+    for name, group in group_stages(stages):
         left = None if seconds is None else seconds - (time.monotonic() - began)
         if left is not None and left <= 0:
             told(f"{time.monotonic() - began:6.0f} s  not begun: {name}")
@@ -96,7 +96,7 @@ def _sweep(
     return Done(name, report.n_runs, report.n_found, report.n_trained, report.seconds, report.is_complete)
 
 
-def grouped(stages: Sequence[Stage]) -> list[tuple[str, list[Stage]]]:
+def group_stages(stages: Sequence[Stage]) -> list[tuple[str, list[Stage]]]:
     """Stages in order of priority, those that go together in one group, each group under a name."""
     groups: dict[tuple[object, ...], list[Stage]] = {}
     for number, stage in sorted(enumerate(stages), key=lambda pair: (pair[1].priority, pair[0])):

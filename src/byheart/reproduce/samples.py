@@ -18,7 +18,7 @@ import numpy as np
 
 from byheart.errors import DataError, UsageError
 from byheart.measure.sources import SOURCES, Description, Source
-from byheart.measure.training_set import Problem, problem_of_documents, problem_of_labels
+from byheart.measure.training_set import TrainingSet, training_set_of_documents, training_set_of_labels
 
 FILE = "samples.npz"
 SEEDS = (0, 1, 2, 3, 4)
@@ -131,7 +131,7 @@ def first_tokens(text: str, n_tokens: int) -> list[str]:
     return [match.group() for _, match in zip(range(n_tokens), _WORDS.finditer(text), strict=False)]
 
 
-def sampled(
+def sample_texts(
     rows: Sequence[dict[str, Any]], collection: Collection, seed: int
 ) -> tuple[np.ndarray, np.ndarray, Prepared]:
     """Token ids (n_samples, n_tokens) and labels of shuffled texts, and what was left out.
@@ -183,7 +183,7 @@ def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Pr
         if collection.source not in texts:
             continue
         for seed in SEEDS:
-            ids, labels, report = sampled(texts[collection.source], collection, seed)
+            ids, labels, report = sample_texts(texts[collection.source], collection, seed)
             arrays |= {f"{name}_{seed}_ids": ids, f"{name}_{seed}_labels": labels}
             if seed == SEEDS[0]:
                 found.append(report)
@@ -241,7 +241,7 @@ def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.nda
         return arrays[f"{collection}_{sample}_ids"], arrays[f"{collection}_{sample}_labels"]
 
 
-def _problem(d: Description) -> Problem:
+def _problem(d: Description) -> TrainingSet:
     ids, labels = _arrays(d["path"], d["collection"], d["seed"])
     ids, labels = ids[: d["n_samples"]], labels[: d["n_samples"]]
     if hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest() != d["sha256"]:
@@ -250,8 +250,8 @@ def _problem(d: Description) -> Problem:
     words, numbered = np.unique(ids, return_inverse=True)
     inputs = numbered.reshape(ids.shape).astype(np.int64)
     if collection.kind == "documents":
-        return problem_of_documents(inputs, len(words))
-    return problem_of_labels(
+        return training_set_of_documents(inputs, len(words))
+    return training_set_of_labels(
         inputs,
         labels.astype(np.int64),
         n_classes=collection.n_classes,

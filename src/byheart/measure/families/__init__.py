@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from byheart.errors import UsageError
-from byheart.measure.families.attention_only import AttentionOnly
-from byheart.measure.families.decoder import OneLayerDecoder
-from byheart.measure.families.family import Family, Inputs, Model, OptionField, SizeField, checked
-from byheart.measure.families.gpt import SmallGPT
-from byheart.measure.families.uniform_attention import UniformAttention
+from byheart.measure.families.attention_only import AttentionOnlyFamily
+from byheart.measure.families.decoder import OneLayerDecoderFamily
+from byheart.measure.families.family import (
+    Family,
+    Inputs,
+    ModelConfig,
+    OptionField,
+    SizeField,
+    complete_model,
+)
+from byheart.measure.families.gpt import SmallGPTFamily
+from byheart.measure.families.uniform_attention import UniformAttentionFamily
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (UniformAttention(), OneLayerDecoder(), AttentionOnly(), SmallGPT())
+    family.name: family
+    for family in (UniformAttentionFamily(), OneLayerDecoderFamily(), AttentionOnlyFamily(), SmallGPTFamily())
 }
 
 __all__ = [
     "FAMILIES",
     "Family",
     "Inputs",
-    "Model",
+    "ModelConfig",
     "OptionField",
     "SizeField",
-    "checked",
+    "complete_model",
     "family_of",
 ]
 

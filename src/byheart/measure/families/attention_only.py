@@ -20,24 +20,24 @@ from torch.nn.functional import gelu
 
 from byheart.measure.families.family import (
     Inputs,
-    Model,
+    ModelConfig,
     OptionField,
     SizeField,
     Tables,
     Weights,
-    drawn,
     per_model,
+    take_rows,
     uniform,
 )
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
-from byheart.measure.training_set import Problem
+from byheart.measure.training_set import TrainingSet
 
 # The table form computes all n_vocab² pairs; below this share of pairs asked for, sample by sample is cheaper.
 TABLE_SHARE = 0.2
 
 
-class AttentionOnly:
+class AttentionOnlyFamily:
     """One attention layer with `n_heads` heads and no normalisation, the answer read at the last token."""
 
     name = "attention-only"
@@ -58,37 +58,39 @@ class AttentionOnly:
         OptionField("form", ("auto", "table", "direct"), "all pairs of tokens at once, or sample by sample"),
     )
 
-    def shapes(self, model: Model, problem: Problem) -> Shapes:
+    def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Maps are stored as (outputs, inputs), one per head where there are heads."""
         size = model.sizes
         dim, head_dim, n_heads, width = (size[k] for k in ("dim", "head_dim", "n_heads", "mlp_width"))
         variant = model.options["variant"]
         inner = dim if variant == "as-written" else head_dim
         shapes = {
-            "embedding": (dim, problem.n_vocab),
+            "embedding": (dim, training_set.n_vocab),
             "query": (n_heads, head_dim, inner),
             "key": (n_heads, head_dim, inner),
             "value": (n_heads, head_dim, inner),
             "output": (n_heads, inner, head_dim),
-            "unembedding": (dim, problem.n_classes),
+            "unembedding": (dim, training_set.n_classes),
             "mlp_in": (width, dim),
             "mlp_bias": (width, 1),
             "mlp_out": (dim, width),
         }
         if variant == "as-coded":
-            shapes["inner_positions"] = (head_dim, problem.seq_len)
+            shapes["inner_positions"] = (head_dim, training_set.seq_len)
         else:
-            shapes["positions"] = (dim, problem.seq_len)
+            shapes["positions"] = (dim, training_set.seq_len)
         if variant == "position-first" or (variant == "as-coded" and dim != head_dim):
             shapes |= {"reduce": (head_dim, dim), "expand": (dim, head_dim)}
         return shapes
 
-    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Uniform on ±1/√fan_in, where embedding, unembedding and positions are weights of maps from their own width.
 
         As coded, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
         """
-        shapes, dim, head_dim = self.shapes(model, problem), model.sizes["dim"], model.sizes["head_dim"]
+        shapes, dim, head_dim = self.shapes(model, training_set), model.sizes["dim"], model.sizes["head_dim"]
         fan_in: dict[str, float] = {name: shape[-1] for name, shape in shapes.items()}
         fan_in |= {"embedding": dim, "unembedding": dim, "mlp_bias": dim}
         fan_in |= {"positions": dim, "inner_positions": head_dim}
@@ -96,20 +98,20 @@ class AttentionOnly:
             fan_in |= dict.fromkeys(("query", "key", "value"), head_dim / 1.5)
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
-    def frozen(self, model: Model) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
         """Everything is trained."""
         return frozenset()
 
-    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+    def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """The scale of each model and, in table form, where each row lies in the table of pairs."""
         assert inputs.tokens is not None
         tokens, form = inputs.tokens, models[0].options["form"]
-        n_vocab = max(problem.n_vocab for problem in inputs.problems)
+        n_vocab = max(training_set.n_vocab for training_set in inputs.training_sets)
         scale = per_model(models, "head_dim", inputs).rsqrt().view(-1, 1, 1, 1)
         tables = {"scale": scale}
         if any(model.sizes["mlp_width"] for model in models):
             tables["has_mlp"] = scale  # what counts is that the name is there
-        ragged = any((p.lengths != p.seq_len).any() for p in inputs.problems)
+        ragged = any((p.lengths != p.seq_len).any() for p in inputs.training_sets)
         is_pairs = tokens.shape[2] == 2 and not ragged
         if form == "table" and not is_pairs:
             raise ValueError("the table form needs sequences of two tokens")
@@ -192,7 +194,7 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         own = residual.unsqueeze(2).expand(-1, -1, n_vocab, -1).flatten(2)
         return _rejoin(weights, own, mixed.flatten(2))
 
-    a, b = drawn(tables["first"], rows), drawn(tables["last"], rows)
+    a, b = take_rows(tables["first"], rows), take_rows(tables["last"], rows)
     feature = torch.arange(0, inner * n_vocab, n_vocab, device=a.device).view(1, -1, 1)
 
     def at(table: Tensor, outer: Tensor, within: Tensor) -> Tensor:
@@ -209,7 +211,7 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
 
 def _directly(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     """Residual stream (n_models, dim, n_rows) for sequences of any length, sample by sample."""
-    tokens, lengths = drawn(tables["tokens"], rows), drawn(tables["lengths"], rows)
+    tokens, lengths = take_rows(tables["tokens"], rows), take_rows(tables["lengths"], rows)
     embedding = weights["embedding"]
     n_models, n_rows, seq_len = tokens.shape
     dim = embedding.shape[1]

@@ -18,22 +18,22 @@ from torch.nn.functional import gelu
 
 from byheart.measure.families.family import (
     Inputs,
-    Model,
+    ModelConfig,
     OptionField,
     SizeField,
     Tables,
     Weights,
-    drawn,
     normal,
     per_model,
+    take_rows,
     uniform,
 )
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
-from byheart.measure.training_set import Problem
+from byheart.measure.training_set import TrainingSet
 
 
-class OneLayerDecoder:
+class OneLayerDecoderFamily:
     """Embedding, one causal head, one hidden layer of `hidden_width` units, logits."""
 
     name = "one-layer-decoder"
@@ -51,22 +51,24 @@ class OneLayerDecoder:
         ),
     )
 
-    def shapes(self, model: Model, problem: Problem) -> Shapes:
+    def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Maps are stored as (inputs, outputs)."""
         dim, hidden = model.sizes["dim"], model.sizes["hidden_width"]
-        shapes: dict[str, tuple[int, ...]] = {"embedding": (problem.n_vocab, dim)}
+        shapes: dict[str, tuple[int, ...]] = {"embedding": (training_set.n_vocab, dim)}
         for name in ("query", "key", "value", "output"):
             shapes |= {name: (dim, dim), f"{name}_bias": (1, dim)}
         return shapes | {
             "hidden": (dim, hidden),
             "hidden_bias": (1, hidden),
-            "logits": (hidden, problem.n_classes),
-            "logits_bias": (1, problem.n_classes),
+            "logits": (hidden, training_set.n_classes),
+            "logits_bias": (1, training_set.n_classes),
         }
 
-    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Framework defaults: embedding standard normal, maps and biases uniform on ±1/√fan_in."""
-        shapes = self.shapes(model, problem)
+        shapes = self.shapes(model, training_set)
         weights = {"embedding": normal(generator, shapes["embedding"])}
         for name in ("query", "key", "value", "output", "hidden", "logits"):
             fan_in = shapes[name][0]
@@ -74,14 +76,14 @@ class OneLayerDecoder:
             weights[f"{name}_bias"] = uniform(generator, shapes[f"{name}_bias"], fan_in)
         return weights
 
-    def frozen(self, model: Model) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
         """The embedding and the head, if so asked: the authors' second experiment trains the rest alone."""
         if model.options["attention"] == "trained":
             return frozenset()
         maps = ("query", "key", "value", "output")
         return frozenset({"embedding", *maps, *(f"{name}_bias" for name in maps)})
 
-    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+    def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """Tokens, where contexts end, and the positions of every model's width."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
@@ -100,7 +102,7 @@ class OneLayerDecoder:
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         """Logits (n_models, n_rows, n_classes)."""
-        tokens, end, beyond = (drawn(tables[name], rows) for name in ("tokens", "end", "beyond"))
+        tokens, end, beyond = (take_rows(tables[name], rows) for name in ("tokens", "end", "beyond"))
         n_models, n_rows, seq_len = tokens.shape
         embedding = weights["embedding"]
         n_vocab, dim = embedding.shape[1:]

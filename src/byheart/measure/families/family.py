@@ -12,14 +12,14 @@ from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure.parameter_block import Shapes
-from byheart.measure.training_set import Problem
+from byheart.measure.training_set import TrainingSet
 
 Tables = dict[str, Tensor]
 Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelConfig:
     """One model to train: a family, its sizes (widths, heads, depths) and its options (variants)."""
 
     family: str
@@ -48,12 +48,12 @@ class OptionField:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a stack on its device, padded to common lengths; a shared problem is expanded, not copied."""
+    """The inputs of a stack on its device, padded to common lengths; a shared training set is expanded, not copied."""
 
     tokens: Tensor | None  # (n_models, n_rows, seq_len)
     vectors: Tensor | None  # (n_models, n_rows, seq_len, dim)
     lengths: Tensor  # (n_models, n_rows)
-    problems: tuple[Problem, ...]
+    training_sets: tuple[TrainingSet, ...]
     is_shared: bool
     dtype: torch.dtype
 
@@ -86,23 +86,25 @@ class Family(Protocol):
     def option_fields(self) -> tuple[OptionField, ...]:
         """The choices it offers."""
 
-    def shapes(self, model: Model, problem: Problem) -> Shapes:
+    def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """True shape of each weight; every axis may be padded at its end."""
 
-    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Initial weights of one model, float64, at their true shapes."""
 
-    def frozen(self, model: Model) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
         """Names of weights that are not trained."""
 
-    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+    def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """Everything the forward pass needs that no weight changes, computed once."""
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         """Answers (n_models, n_rows, n_outputs) for all rows, or for the drawn `rows` (n_models, n_draws)."""
 
 
-def checked(family: Family, model: Model) -> Model:
+def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
     """`model` with defaults filled in; a `UsageError` if it names what the family does not know."""
     sizes, options = dict(model.sizes), dict(model.options)
     known = {f.name for f in family.size_fields} | {o.name for o in family.option_fields}
@@ -141,7 +143,7 @@ def checked(family: Family, model: Model) -> Model:
                 name=option.name,
                 value=choice,
             )
-    return Model(model.family, dict(sorted(sizes.items())), dict(sorted(options.items())))
+    return ModelConfig(model.family, dict(sorted(sizes.items())), dict(sorted(options.items())))
 
 
 def uniform(generator: torch.Generator, shape: tuple[int, ...], fan_in: float) -> Tensor:
@@ -155,12 +157,12 @@ def normal(generator: torch.Generator, shape: tuple[int, ...], scale: float = 1.
     return torch.randn(shape, generator=generator, dtype=torch.float64) * scale
 
 
-def per_model(models: Sequence[Model], size: str, inputs: Inputs) -> Tensor:
+def per_model(models: Sequence[ModelConfig], size: str, inputs: Inputs) -> Tensor:
     """One size of every model, (n_models,), in the number type of the stack."""
     return torch.tensor([model.sizes[size] for model in models], dtype=inputs.dtype, device=inputs.device)
 
 
-def drawn(table: Tensor, rows: Tensor | None) -> Tensor:
+def take_rows(table: Tensor, rows: Tensor | None) -> Tensor:
     """`table` (n_models, n_rows, ...) at the drawn rows, or whole."""
     if rows is None:
         return table

@@ -10,24 +10,24 @@ from torch.nn.functional import gelu
 
 from byheart.measure.families.family import (
     Inputs,
-    Model,
+    ModelConfig,
     OptionField,
     SizeField,
     Tables,
     Weights,
-    drawn,
     normal,
     per_model,
+    take_rows,
 )
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
-from byheart.measure.training_set import Problem
+from byheart.measure.training_set import TrainingSet
 
 EPSILON = 1e-5  # of the normalisation, the framework's default
 SCALE = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
-class SmallGPT:
+class SmallGPTFamily:
     """`n_layers` pre-normalised blocks; the answer is read at the last token of each context."""
 
     name = "gpt"
@@ -42,14 +42,14 @@ class SmallGPT:
     )
     option_fields: tuple[OptionField, ...] = ()
 
-    def shapes(self, model: Model, problem: Problem) -> Shapes:
+    def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Blocks are stacked along their own axis; maps are stored as (inputs, outputs)."""
         dim, n_layers, n_heads, head_dim, hidden = (
             model.sizes[k] for k in ("dim", "n_layers", "n_heads", "head_dim", "hidden_width")
         )
         shapes: dict[str, tuple[int, ...]] = {
-            "embedding": (problem.n_vocab, dim),
-            "positions": (problem.seq_len, dim),
+            "embedding": (training_set.n_vocab, dim),
+            "positions": (training_set.seq_len, dim),
             "norm1": (n_layers, 1, dim),
             "norm1_bias": (n_layers, 1, dim),
             "norm2": (n_layers, 1, dim),
@@ -69,13 +69,15 @@ class SmallGPT:
             "down_bias": (n_layers, 1, dim),
             "norm": (1, dim),
             "norm_bias": (1, dim),
-            "unembedding": (dim, problem.n_classes),
+            "unembedding": (dim, training_set.n_classes),
         }
 
-    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Maps and embeddings normal with deviation 0.02, gains one, biases zero."""
         weights = {}
-        for name, shape in self.shapes(model, problem).items():
+        for name, shape in self.shapes(model, training_set).items():
             if name.endswith("_bias"):
                 weights[name] = torch.zeros(shape, dtype=torch.float64)
             elif name.startswith("norm"):
@@ -84,11 +86,11 @@ class SmallGPT:
                 weights[name] = normal(generator, shape, SCALE)
         return weights
 
-    def frozen(self, model: Model) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
         """Everything is trained."""
         return frozenset()
 
-    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+    def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """Tokens, ends of contexts, the causal mask, and each model's true width."""
         assert inputs.tokens is not None
         seq_len = inputs.tokens.shape[2]
@@ -106,7 +108,7 @@ class SmallGPT:
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         """Logits (n_models, n_rows, n_classes)."""
-        tokens, end = drawn(tables["tokens"], rows), drawn(tables["end"], rows)
+        tokens, end = take_rows(tables["tokens"], rows), take_rows(tables["end"], rows)
         n_models, n_rows, seq_len = tokens.shape
         embedding = weights["embedding"]
         n_vocab, dim = embedding.shape[1:]

@@ -14,21 +14,21 @@ from torch import Tensor
 
 from byheart.measure.families.family import (
     Inputs,
-    Model,
+    ModelConfig,
     OptionField,
     SizeField,
     Tables,
     Weights,
-    drawn,
     normal,
+    take_rows,
     uniform,
 )
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
-from byheart.measure.training_set import Problem
+from byheart.measure.training_set import TrainingSet
 
 
-class UniformAttention:
+class UniformAttentionFamily:
     """Token-wise residual ReLU blocks, one averaging layer, more blocks; the answer is read at one token."""
 
     name = "uniform-attention"
@@ -47,19 +47,19 @@ class UniformAttention:
         OptionField("positions", ("none", "learned"), "whether tokens know their place"),
     )
 
-    def shapes(self, model: Model, problem: Problem) -> Shapes:
+    def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Blocks are stacked along their own axis, so depth is padded like a width."""
         size = model.sizes
         width, hidden, n_blocks = size["width"], size["hidden_width"], size["n_blocks"]
         shapes: dict[str, tuple[int, ...]] = {}
-        if problem.n_vocab == 0:
-            shapes["embed_in"] = (width, problem.dim)
+        if training_set.n_vocab == 0:
+            shapes["embed_in"] = (width, training_set.dim)
         elif model.options["embedding"] == "frozen":
-            shapes |= {"embedding": (size["dim"], problem.n_vocab), "embed_in": (width, size["dim"])}
+            shapes |= {"embedding": (size["dim"], training_set.n_vocab), "embed_in": (width, size["dim"])}
         else:
-            shapes["embedding"] = (width, problem.n_vocab)
+            shapes["embedding"] = (width, training_set.n_vocab)
         if model.options["positions"] == "learned":
-            shapes["positions"] = (width, problem.seq_len)
+            shapes["positions"] = (width, training_set.seq_len)
         for part in ("before", "after"):
             shapes |= {
                 f"{part}_w1": (n_blocks, hidden, width),
@@ -70,12 +70,14 @@ class UniformAttention:
         return shapes | {
             "value": (width, width),
             "output": (width, width),
-            "embed_out": (problem.n_classes, width),
+            "embed_out": (training_set.n_classes, width),
         }
 
-    def initial(self, model: Model, problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Embeddings standard normal, maps and biases uniform on ±1/√fan_in."""
-        shapes, size = self.shapes(model, problem), model.sizes
+        shapes, size = self.shapes(model, training_set), model.sizes
         fan_in = {name: shape[-1] for name, shape in shapes.items()}
         for part in ("before", "after"):
             fan_in |= {f"{part}_b1": size["width"], f"{part}_b2": size["hidden_width"]}
@@ -86,14 +88,16 @@ class UniformAttention:
             for name, shape in shapes.items()
         }
 
-    def frozen(self, model: Model) -> frozenset[str]:
+    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
         """The embedding, if so asked."""
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
-    def tables(self, models: Sequence[Model], inputs: Inputs) -> Tables:
+    def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """Which distinct items (tokens, with their place where it counts) each row holds, and how many."""
         n_rows, seq_len = inputs.lengths.shape[1], 0
-        place = inputs.lengths - 1 if inputs.problems[0].read == "last" else torch.zeros_like(inputs.lengths)
+        place = (
+            inputs.lengths - 1 if inputs.training_sets[0].read == "last" else torch.zeros_like(inputs.lengths)
+        )
         if inputs.vectors is not None:
             seq_len = inputs.vectors.shape[2]
             # (n_models, dim, n_rows · seq_len): one column per token
@@ -119,9 +123,9 @@ class UniformAttention:
             stream = stream + weights["positions"].gather(2, place.expand(-1, stream.shape[1], -1))
         stream = _blocks(weights, "before", stream)
         n_models, width, _ = stream.shape
-        share, read = drawn(tables["share"], rows), drawn(tables["read"], rows)
+        share, read = take_rows(tables["share"], rows), take_rows(tables["read"], rows)
         if "items" in tables:
-            items = drawn(tables["items"], rows)
+            items = take_rows(tables["items"], rows)
             found = stream.gather(2, items.flatten(1).unsqueeze(1).expand(-1, width, -1))
         else:
             found = stream

@@ -8,8 +8,8 @@ from byheart.measure.fits import CutOff, up_to_first_above
 from byheart.measure.records import Record
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Panel, Scale, Series, Style
-from byheart.reproduce.points import Points, points, series
 from byheart.reproduce.published import dana_2024
+from byheart.reproduce.seed_values import SeedValues, points, series
 
 TOLERANCE = 0.06
 CHOICES = (
@@ -36,7 +36,9 @@ def cut_off() -> CutOff:
     return up_to_first_above(0.95)
 
 
-def curve(records: Iterable[Record], variant: runs.Variant, how: runs.How, x: str, **fixed: int) -> Points:
+def curve(
+    records: Iterable[Record], variant: runs.Variant, how: runs.How, x: str, **fixed: int
+) -> SeedValues:
     """Accuracy against one size, over records of one reading and one way of training whose other sizes are `fixed`."""
     chosen = [
         record
@@ -48,7 +50,9 @@ def curve(records: Iterable[Record], variant: runs.Variant, how: runs.How, x: st
     return points(chosen, lambda record: record.config["sizes"][x], runs.accuracy)
 
 
-def curves(records: Sequence[Record], x: str, **fixed: int) -> dict[tuple[runs.Variant, runs.How], Points]:
+def curves(
+    records: Sequence[Record], x: str, **fixed: int
+) -> dict[tuple[runs.Variant, runs.How], SeedValues]:
     """Every curve there is, by reading and way of training."""
     found = {(variant, how): curve(records, variant, how, x, **fixed) for variant, how in LABELS}
     return {key: at for key, at in found.items() if at}
@@ -81,8 +85,8 @@ def bounds(
 def panel(
     title: str,
     x_label: str,
-    here: dict[tuple[runs.Variant, runs.How], Points],
-    stored: Points,
+    here: dict[tuple[runs.Variant, runs.How], SeedValues],
+    stored: SeedValues,
     scale: Scale,
     limits: Iterable[Series],
 ) -> Panel:
@@ -99,17 +103,17 @@ def panel(
     )
 
 
-def stored_points(figure: str, by: str, **fixed: int) -> Points:
+def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
     """The stored accuracies of a figure along one size."""
     at = {
         getattr(point, by): point.accuracy
         for point in dana_2024(figure)
         if all(getattr(point, name) == value for name, value in fixed.items())
     }
-    return Points(tuple(at), tuple((accuracy,) for accuracy in at.values()))
+    return SeedValues(tuple(at), tuple((accuracy,) for accuracy in at.values()))
 
 
-def differences(found: Points, published: Points) -> list[float]:
+def differences(found: SeedValues, published: SeedValues) -> list[float]:
     """Our mean over seeds less the stored accuracy, at every stored point that we have."""
     pairs = [(found.at(x), mean) for x, mean in zip(published.x, published.means, strict=True)]
     return [ours - theirs for ours, theirs in pairs if ours is not None]
@@ -128,7 +132,7 @@ def closeness(gaps: Sequence[float]) -> dict[str, float]:
 
 
 def held_out(
-    here: dict[tuple[runs.Variant, runs.How], Points], stored: Points
+    here: dict[tuple[runs.Variant, runs.How], SeedValues], stored: SeedValues
 ) -> dict[str, dict[str, float]]:
     """Closeness of the readings of the model, trained as in the paper, to the stored points."""
     return {
@@ -148,7 +152,7 @@ def in_words(close: dict[str, dict[str, float]]) -> str:
     return f"Stored points: {'; '.join(parts)}."
 
 
-def agreement(found: Points, published: Points, wanted: int) -> Check:
+def agreement(found: SeedValues, published: SeedValues, wanted: int) -> Check:
     """Whether at least `wanted` of the published points, or as many fewer as we have fewer, are met within the tolerance."""
     gaps = [abs(gap) for gap in differences(found, published)]
     close = sum(gap <= TOLERANCE for gap in gaps)

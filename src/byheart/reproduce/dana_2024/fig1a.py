@@ -9,8 +9,8 @@ from byheart.measure.records import Record
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Scale, Stage
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, spoken
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, judged, try_fit
 from byheart.theorems import realises
 
 DIM = 10
@@ -38,8 +38,8 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
     here = dana.curves(records, "n_heads", dim=DIM, head_dim=DIM, mlp_width=0)
     stored = published_points()
     free = dana.held_out(here, stored)
-    fits = {key: fitted(found, "linear", dana.cut_off()) for key, found in here.items()}
-    published_fit = fitted(stored, "linear", dana.cut_off())
+    fits = {key: try_fit(found, "linear", dana.cut_off()) for key, found in here.items()}
+    published_fit = try_fit(stored, "linear", dana.cut_off())
     coded = here.get(("as-coded", "adam"))
     checks = []
     if coded and dana.can_compare(scale):
@@ -77,7 +77,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
     )
 
 
-def published_points() -> Points:
+def published_points() -> SeedValues:
     """The stored points at d = 10."""
     return dana.stored_points("fig1a_fig2b", "n_heads", dim=DIM)
 
@@ -88,7 +88,7 @@ def _slope_check(ours: Fit | None, theirs: Fit | None) -> Check:
     found = None if ours is None else ours.coefficients["slope"].value
     return Check(
         "slope per head",
-        spoken(ours, "slope"),
+        format_estimate(ours, "slope"),
         f"within 15% of {wanted:.4f}",
         found is not None and abs(found - wanted) <= 0.15 * wanted,
     )
@@ -96,7 +96,7 @@ def _slope_check(ours: Fit | None, theirs: Fit | None) -> Check:
 
 def _because(fits: dict[tuple[runs.Variant, runs.How], Fit | None]) -> str:
     words = [
-        f"{dana.LABELS[key][0]}: slope {spoken(found, 'slope')} per head, R² {found.r_squared:.3f}"
+        f"{dana.LABELS[key][0]}: slope {format_estimate(found, 'slope')} per head, R² {found.r_squared:.3f}"
         for key, found in fits.items()
         if found is not None
     ]

@@ -8,8 +8,8 @@ from byheart.measure.records import Record
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Scale, Stage
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, spoken
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, judged, try_fit
 from byheart.theorems import realises
 
 DIM, N_HEADS = 10, 20
@@ -21,7 +21,7 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     return runs.sweep(
         "fig1b",
         scale,
-        lambda variant, how: runs.thinned(HEAD_DIMS, scale),
+        lambda variant, how: runs.thin(HEAD_DIMS, scale),
         lambda h: {"dim": DIM, "head_dim": h, "n_heads": N_HEADS},
         runs.WAYS_WITH_MAPS,
     )
@@ -32,8 +32,8 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
     """Accuracy by head dimension with quadratic fits, beside the stored points and both bounds."""
     here = dana.curves(records, "head_dim", dim=DIM, n_heads=N_HEADS, mlp_width=0)
     stored = published_points()
-    fits = {key: fitted(found, "quadratic", dana.cut_off()) for key, found in here.items()}
-    lines = {key: fitted(found, "linear", dana.cut_off()) for key, found in here.items()}
+    fits = {key: try_fit(found, "quadratic", dana.cut_off()) for key, found in here.items()}
+    lines = {key: try_fit(found, "linear", dana.cut_off()) for key, found in here.items()}
     coded, quadratic = here.get(("as-coded", "adam")), fits.get(("as-coded", "adam"))
     checks = []
     if coded and quadratic is not None and dana.can_compare(scale):
@@ -50,7 +50,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             dana.agreement(coded, stored, 9),
         ]
     words = [
-        f"{dana.LABELS[key][0]}: {spoken(found, 'slope')}·d_h² + {found.coefficients['intercept'].value:.4f},"
+        f"{dana.LABELS[key][0]}: {format_estimate(found, 'slope')}·d_h² + {found.coefficients['intercept'].value:.4f},"
         f" R² {found.r_squared:.4f} (a straight line: {line.r_squared:.4f})"
         for key, found in fits.items()
         if found is not None and (line := lines[key]) is not None
@@ -70,18 +70,18 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             scale,
             checks,
             f"Accuracy against d_h². {'; '.join(words)}. {dana.in_words(free)}",
-            is_complete=coded is not None and len(coded.x) == len(runs.thinned(HEAD_DIMS, scale)),
+            is_complete=coded is not None and len(coded.x) == len(runs.thin(HEAD_DIMS, scale)),
         ),
         {
             "stored points": free,
             "fits": {" ".join(key): fit_numbers(found) for key, found in fits.items()},
-            "published fit": fit_numbers(fitted(stored, "quadratic", dana.cut_off())),
+            "published fit": fit_numbers(try_fit(stored, "quadratic", dana.cut_off())),
         },
         dana.CHOICES,
     )
 
 
-def published_points() -> Points:
+def published_points() -> SeedValues:
     """The stored points."""
     return dana.stored_points("fig1b", "head_dim")
 

@@ -9,8 +9,8 @@ from byheart.measure.records import Record
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Scale, Stage
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, spoken
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, judged, try_fit
 from byheart.theorems import realises
 
 HEAD_DIM, N_HEADS = 10, 20
@@ -22,7 +22,7 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
     return runs.sweep(
         "fig2a",
         scale,
-        lambda variant, how: runs.thinned(DIMS, scale),
+        lambda variant, how: runs.thin(DIMS, scale),
         lambda d: {"dim": d, "head_dim": HEAD_DIM, "n_heads": N_HEADS},
         runs.WAYS_WITH_MAPS,
     )
@@ -33,8 +33,8 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
     """Accuracy by embedding dimension, a line on each side of d = d_h, beside the stored points and both bounds."""
     here = dana.curves(records, "dim", head_dim=HEAD_DIM, n_heads=N_HEADS, mlp_width=0)
     stored = published_points()
-    below = {key: fitted(found, "linear", between(DIMS[0], HEAD_DIM)) for key, found in here.items()}
-    above = {key: fitted(found, "linear", between(HEAD_DIM, DIMS[-1])) for key, found in here.items()}
+    below = {key: try_fit(found, "linear", between(DIMS[0], HEAD_DIM)) for key, found in here.items()}
+    above = {key: try_fit(found, "linear", between(HEAD_DIM, DIMS[-1])) for key, found in here.items()}
     coded = here.get(("as-coded", "adam"))
     checks = []
     if coded and dana.can_compare(scale):
@@ -43,8 +43,8 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             dana.agreement(coded, stored, 10),
         ]
     words = [
-        f"{dana.LABELS[key][0]}: {spoken(below[key], 'slope')} per dimension up to d_h = 10,"
-        f" {spoken(above[key], 'slope')} beyond"
+        f"{dana.LABELS[key][0]}: {format_estimate(below[key], 'slope')} per dimension up to d_h = 10,"
+        f" {format_estimate(above[key], 'slope')} beyond"
         for key in here
     ]
     free = dana.held_out(here, stored)
@@ -62,14 +62,14 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             scale,
             checks,
             f"Slopes of accuracy in d. {'; '.join(words)}. {dana.in_words(free)}",
-            is_complete=coded is not None and len(coded.x) == len(runs.thinned(DIMS, scale)),
+            is_complete=coded is not None and len(coded.x) == len(runs.thin(DIMS, scale)),
         ),
         {
             "stored points": free,
             "fits up to d_h": {" ".join(key): fit_numbers(found) for key, found in below.items()},
             "fits beyond d_h": {" ".join(key): fit_numbers(found) for key, found in above.items()},
-            "published fit up to d_h": fit_numbers(fitted(stored, "linear", between(DIMS[0], HEAD_DIM))),
-            "published fit beyond d_h": fit_numbers(fitted(stored, "linear", between(HEAD_DIM, DIMS[-1]))),
+            "published fit up to d_h": fit_numbers(try_fit(stored, "linear", between(DIMS[0], HEAD_DIM))),
+            "published fit beyond d_h": fit_numbers(try_fit(stored, "linear", between(HEAD_DIM, DIMS[-1]))),
         },
         dana.CHOICES,
     )
@@ -84,13 +84,13 @@ def _bend(name: str, below: Fit | None, above: Fit | None) -> Check:
     )
     return Check(
         f"a bend at d = d_h, {name}",
-        f"{spoken(below, 'slope')} up to it, {spoken(above, 'slope')} beyond",
+        f"{format_estimate(below, 'slope')} up to it, {format_estimate(above, 'slope')} beyond",
         "the first interval above the second",
         holds,
     )
 
 
-def published_points() -> Points:
+def published_points() -> SeedValues:
     """The stored points."""
     return dana.stored_points("fig2a", "dim")
 

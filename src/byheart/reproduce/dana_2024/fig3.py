@@ -11,8 +11,8 @@ from byheart.measure.records import Record
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Stage
-from byheart.reproduce.points import Points, judged, points, series
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, judged, points, series
 from byheart.theorems import realises
 
 TOLERANCE = 0.05
@@ -106,7 +106,9 @@ def _chosen(records: Sequence[Record], variant: runs.Variant, how: runs.How, dim
     ]
 
 
-def _curve(records: Sequence[Record], variant: runs.Variant, how: runs.How, dim: int, *, mlp: bool) -> Points:
+def _curve(
+    records: Sequence[Record], variant: runs.Variant, how: runs.How, dim: int, *, mlp: bool
+) -> SeedValues:
     chosen = [r for r in _chosen(records, variant, how, dim) if (r.config["sizes"]["mlp_width"] > 0) == mlp]
     return points(chosen, lambda record: record.n_parameters, runs.accuracy)
 

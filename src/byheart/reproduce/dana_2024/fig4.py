@@ -9,8 +9,8 @@ from byheart.measure.records import Record
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs as runs
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Stage
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, series
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, fit_numbers, judged, series, try_fit
 from byheart.theorems import realises
 
 DIM, HEAD_DIM, N_VOCAB, EPOCHS = 2, 5, 10, 15
@@ -21,7 +21,7 @@ def heads_at(scale: Scale, variant: runs.Variant, how: runs.How) -> tuple[int, .
     """Every second number of heads as coded at the paper's scale, else the paper's."""
     if scale == "paper" and (variant, how) == ("as-coded", "adam"):
         return tuple(range(1, 22, 2))
-    return runs.thinned(HEADS, scale)
+    return runs.thin(HEADS, scale)
 
 
 def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
@@ -50,7 +50,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         tuple(_printed(h, n_vocab) for h in range(1, 22)),
     )
     repaired = replace(repaired, label="Corollary 2 repaired, rank H·min(d, d_h) + d")
-    fits = {key: fitted(found, "linear", dana.cut_off()) for key, found in here.items()}
+    fits = {key: try_fit(found, "linear", dana.cut_off()) for key, found in here.items()}
     coded, line = here.get(("as-coded", "adam")), fits.get(("as-coded", "adam"))
     checks = []
     if coded and line is not None and dana.can_compare(scale):
@@ -102,7 +102,7 @@ def _printed(n_heads: int, n_vocab: int) -> float:
     return chance + (1 - chance) * min(1.0, (n_heads * HEAD_DIM + DIM) / n_vocab**2)
 
 
-def _above(name: str, found: Points, bound: Series) -> Check:
+def _above(name: str, found: SeedValues, bound: Series) -> Check:
     pairs = [(mean, bound.y[bound.x.index(x)]) for x, mean in zip(found.x, found.means, strict=True)]
     n_above = sum(mean >= least for mean, least in pairs)
     return Check(name, f"{n_above} of {len(pairs)} points", "all", n_above == len(pairs))

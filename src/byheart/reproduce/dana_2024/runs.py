@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import Training
 from byheart.measure.records import Record, Run
 from byheart.reproduce.figure import Scale, Stage
@@ -46,7 +46,7 @@ def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: 
 def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
     """Numbers of heads tried; at d = 11 to 13 the authors' stored grid goes on to 31."""
     if scale != "paper":
-        return thinned(HEADS, scale, 3 if scale == "smoke" else 6)
+        return thin(HEADS, scale, 3 if scale == "smoke" else 6)
     if how == "longest":
         return HEADS[:4]
     return (DENSE if (variant, how) == ("as-coded", "adam") else HEADS) + ((31,) if dim >= 11 else ())
@@ -81,7 +81,7 @@ def run(
     if scale == "smoke":
         n_vocab = max(5, n_vocab // 5)
     return Run(
-        Model(
+        ModelConfig(
             "attention-only",
             {"dim": dim, "head_dim": head_dim, "n_heads": n_heads, "mlp_width": mlp_width},
             {"variant": variant},
@@ -95,7 +95,7 @@ def run(
 KEPT: dict[Scale, int] = {"smoke": 3, "laptop": 6}
 
 
-def thinned(values: Iterable[int], scale: Scale, keep: int | None = None) -> tuple[int, ...]:
+def thin(values: Iterable[int], scale: Scale, keep: int | None = None) -> tuple[int, ...]:
     """All values at the paper's scale; below it at most `keep` or as many as usual, ends included, evenly spread."""
     chosen = tuple(values)
     keep = keep or KEPT.get(scale, len(chosen))

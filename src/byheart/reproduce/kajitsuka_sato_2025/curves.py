@@ -10,8 +10,8 @@ from byheart.measure.records import Record
 from byheart.reproduce.figure import Check, Computed, Panel, Scale, Series, Stage
 from byheart.reproduce.kajitsuka_sato_2025 import runs as runs
 from byheart.reproduce.kajitsuka_sato_2025.trials import CHOICES, CURVE_STYLES, best_trials, loss, n_blocks
-from byheart.reproduce.points import judged, points, series
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import judged, points, series
 
 CLAIM = "With more blocks the training loss falls to nearly zero and the accuracy approaches one."
 

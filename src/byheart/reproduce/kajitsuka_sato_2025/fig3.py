@@ -20,8 +20,16 @@ from byheart.reproduce.kajitsuka_sato_2025.trials import (
     n_blocks,
     nearly_all_right,
 )
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, points, series, spoken
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import (
+    SeedValues,
+    fit_numbers,
+    format_estimate,
+    judged,
+    points,
+    series,
+    try_fit,
+)
 from byheart.theorems import realises
 
 SIZES: dict[Scale, tuple[int, ...]] = {
@@ -109,7 +117,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         found = fewest_blocks(mine, size_of)
         at = _points(found)
         n_open = sum(blocks is None for blocks in found.values())
-        small, whole = fitted(at, "power", between(*SMALL)), fitted(at, "power")
+        small, whole = try_fit(at, "power", between(*SMALL)), try_fit(at, "power")
         least = points(best_trials(mine, lambda record: (size_of(record),)), size_of, loss)
         numbers[table] = {
             "fewest blocks": {f"{x:g}": list(values) for x, values in zip(at.x, at.values, strict=True)},
@@ -124,7 +132,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             "exponent, 600 to 1400": fit_numbers(small),
             "exponent, all": fit_numbers(whole),
             "laws, 600 to 1400": {
-                name: fit_numbers(fitted(at, name, between(*SMALL))) for name in ("square-root", "linear")
+                name: fit_numbers(try_fit(at, name, between(*SMALL))) for name in ("square-root", "linear")
             },
             "beyond 1400, times the √N law": beyond(at),
             "least loss": [list(least.x), list(least.means)],
@@ -136,8 +144,8 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
         losses.append(series(f"table {table}", style, least))
         words.append(
             f"table {table}: {len(found) - n_open} of {len(found)} searches ended in memorisation"
-            f" (all of them up to N = {_surely(found)}), exponent over 600 to 1400 {spoken(small, 'exponent')}, over all"
-            f" {spoken(whole, 'exponent')}"
+            f" (all of them up to N = {_surely(found)}), exponent over 600 to 1400 {format_estimate(small, 'exponent')}, over all"
+            f" {format_estimate(whole, 'exponent')}"
         )
         if table != "learned":
             checks += _checks(table, small, n_open, len(found))
@@ -205,15 +213,15 @@ def size_of(record: Record) -> int:
     return int(record.config["data"]["n_samples"])
 
 
-def _points(found: Mapping[tuple[object, int], int | None]) -> Points:
+def _points(found: Mapping[tuple[object, int], int | None]) -> SeedValues:
     groups: dict[float, list[float]] = {}
     for (size, _), blocks in found.items():
         if blocks is not None:
             groups.setdefault(float(str(size)), []).append(float(blocks))
-    return Points(tuple(sorted(groups)), tuple(tuple(groups[size]) for size in sorted(groups)))
+    return SeedValues(tuple(sorted(groups)), tuple(tuple(groups[size]) for size in sorted(groups)))
 
 
-def _with_range(drawn: Series, found: Points) -> Series:
+def _with_range(drawn: Series, found: SeedValues) -> Series:
     """Least and most over seeds instead of an interval, which for a few whole numbers says nothing."""
     return replace(
         drawn,
@@ -229,7 +237,7 @@ def _surely(found: Mapping[tuple[object, int], int | None]) -> int:
     return max((int(str(size)) for size, _ in found if limit is None or int(str(size)) < limit), default=0)
 
 
-def beyond(found: Points) -> float | None:
+def beyond(found: SeedValues) -> float | None:
     """How many times the √N law of the small sizes the fewest blocks are beyond them, on average."""
     low = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x <= SMALL[1]]
     high = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x > SMALL[1]]
@@ -264,7 +272,7 @@ def _checks(table: str, small: Fit | None, n_open: int, n_searches: int) -> list
         ),
         Check(
             f"√N growth over 600 to 1400, table {table}",
-            spoken(small, "exponent"),
+            format_estimate(small, "exponent"),
             "an interval that holds 0.5 and excludes 0 and 1",
             exponent is not None and 0 < exponent.low <= 0.5 <= exponent.high < 1,
         ),

@@ -17,8 +17,8 @@ from byheart.reproduce.kajitsuka_sato_2025.trials import (
     loss,
     n_blocks,
 )
-from byheart.reproduce.points import judged, points, series
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import judged, points, series
 from byheart.theorems import realises
 
 ASKED = 4  # the paper's answer
@@ -27,7 +27,7 @@ N_SAMPLES: dict[Scale, int] = {"smoke": 12, "laptop": 200, "paper": 500}
 
 
 @dataclass(frozen=True)
-class Part:
+class LengthPart:
     """Models of one length. The longer the sequences, the fewer: at n = 10,000 a model takes gigabytes."""
 
     seq_len: int
@@ -40,20 +40,20 @@ class Part:
 
 
 FAST = runs.RATES[2:]
-PARTS: dict[Scale, tuple[Part, ...]] = {
-    "smoke": tuple(Part(n, (1, 2), 1, FAST, 4, width) for width in (2, 6) for n in (3, 6)),
-    "laptop": tuple(Part(n, (1, 2, 4), 1, FAST, 4, width) for width in (2, 6) for n in (10, 100)),
+PARTS: dict[Scale, tuple[LengthPart, ...]] = {
+    "smoke": tuple(LengthPart(n, (1, 2), 1, FAST, 4, width) for width in (2, 6) for n in (3, 6)),
+    "laptop": tuple(LengthPart(n, (1, 2, 4), 1, FAST, 4, width) for width in (2, 6) for n in (10, 100)),
     "paper": (
-        Part(10, (1, 2, 3, 4, 5, 6, 8, 12), 3, runs.RATES, 4),
-        Part(100, (1, 2, 3, 4, 6, 8), 3, FAST, 4),
-        Part(1000, (2, 4, 8), 3, FAST, 4),
-        Part(10, (1, 2, 3, 4, 5, 6), 3, FAST, 4, 6),
-        Part(100, (1, 2, 3, 4, 5, 6), 3, FAST, 4, 6),
-        Part(1000, (1, 2, 3, 4), 3, FAST, 4, 6),
-        Part(10_000, (4,), 3, FAST, 4),
-        Part(10_000, (4,), 3, FAST, 4, 6),
-        Part(10_000, (2, 3), 3, FAST, 8, 6),
-        Part(10, (4, 8), 3, FAST, 9, longer=10),
+        LengthPart(10, (1, 2, 3, 4, 5, 6, 8, 12), 3, runs.RATES, 4),
+        LengthPart(100, (1, 2, 3, 4, 6, 8), 3, FAST, 4),
+        LengthPart(1000, (2, 4, 8), 3, FAST, 4),
+        LengthPart(10, (1, 2, 3, 4, 5, 6), 3, FAST, 4, 6),
+        LengthPart(100, (1, 2, 3, 4, 5, 6), 3, FAST, 4, 6),
+        LengthPart(1000, (1, 2, 3, 4), 3, FAST, 4, 6),
+        LengthPart(10_000, (4,), 3, FAST, 4),
+        LengthPart(10_000, (4,), 3, FAST, 4, 6),
+        LengthPart(10_000, (2, 3), 3, FAST, 8, 6),
+        LengthPart(10, (4, 8), 3, FAST, 9, longer=10),
     ),
 }
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Record, Run
 from byheart.reproduce.figure import Scale
@@ -64,7 +64,7 @@ def text_runs(
     sizes = {"n_blocks": n_blocks} | ({"dim": width} if embedding == "frozen" else {})
     return [
         Run(
-            Model("uniform-attention", sizes, {"embedding": embedding}),
+            ModelConfig("uniform-attention", sizes, {"embedding": embedding}),
             samples.describe(collection, n_samples, seed),
             training(scale, rate, stops=stops),
             seed,
@@ -92,7 +92,9 @@ def vector_runs(
             replace(plan, steps=longer * plan.steps, record_every=longer * plan.record_every)
             for plan in plans
         ]
-    model = Model("uniform-attention", {"n_blocks": n_blocks, "width": width, "hidden_width": 4 * width})
+    model = ModelConfig(
+        "uniform-attention", {"n_blocks": n_blocks, "width": width, "hidden_width": 4 * width}
+    )
     return [Run(model, vectors(n_samples, seq_len, seed), plan, seed) for seed in seeds for plan in plans]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byheart.measure.records import Record
-from byheart.measure.sources import problem_of
-from byheart.measure.training_set import Problem
+from byheart.measure.sources import training_set_of
+from byheart.measure.training_set import TrainingSet
 from byheart.reproduce.madden_2024.runs import PASSES
 from byheart.reproduce.samples import Samples
 
@@ -36,7 +36,7 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TrainedCell:
     """One trained width on one subset."""
 
     subset: Subset
@@ -56,7 +56,7 @@ def parameters(width: int, vocab: int) -> int:
     return (width + 17) * (vocab + 17) + 799
 
 
-def cells(records: Sequence[Record], samples: Samples) -> list[Cell]:
+def cells(records: Sequence[Record], samples: Samples) -> list[TrainedCell]:
     """Every record as a cell, by stories, seed and width."""
     subsets: dict[tuple[int, int], Subset] = {}
     found = []
@@ -64,16 +64,18 @@ def cells(records: Sequence[Record], samples: Samples) -> list[Cell]:
         data = record.config["data"]
         key = (int(data["n_samples"]), int(data["seed"]))
         if key not in subsets:
-            problem: Problem = problem_of(samples.describe("tinystories", *key))
-            subsets[key] = Subset(*key, problem.n_rows, problem.n_vocab, problem.entropy)
+            training_set: TrainingSet = training_set_of(samples.describe("tinystories", *key))
+            subsets[key] = Subset(*key, training_set.n_rows, training_set.n_vocab, training_set.entropy)
         width = int(record.config["sizes"]["hidden_width"])
         measured = record.measured
-        cell = Cell(subsets[key], width, measured["relative_gap"], measured["gap"], record.n_parameters)
+        cell = TrainedCell(
+            subsets[key], width, measured["relative_gap"], measured["gap"], record.n_parameters
+        )
         found.append(cell)
     return sorted(found, key=lambda cell: (cell.subset.n_stories, cell.subset.seed, cell.width))
 
 
-def smallest_passing(found: Sequence[Cell], subset: Subset, widths: Sequence[int]) -> int | None:
+def smallest_passing(found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int]) -> int | None:
     """The smallest of `widths` that passes on `subset`; None where none was seen to."""
     passing = [cell.width for cell in found if cell.subset == subset and cell.passes and cell.width in widths]
     return min(passing, default=None)

@@ -9,11 +9,11 @@ from itertools import pairwise
 
 from byheart.measure.records import Record
 from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Series, Style
-from byheart.reproduce.madden_2024.capacities import CHOICES, Cell, Subset, cells
+from byheart.reproduce.madden_2024.capacities import CHOICES, Subset, TrainedCell, cells
 from byheart.reproduce.madden_2024.closed_form import closed_forms
 from byheart.reproduce.madden_2024.runs import WIDTHS, stages
-from byheart.reproduce.points import judged
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import judged
 from byheart.theorems import realises
 
 LINES: tuple[Style, ...] = ("measured", "second", "fifth")
@@ -98,7 +98,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None) ->
     )
 
 
-def _by_width(found: Sequence[Cell], subset: Subset, style: Style) -> Series:
+def _by_width(found: Sequence[TrainedCell], subset: Subset, style: Style) -> Series:
     mine = [cell for cell in found if cell.subset == subset]
     return Series(
         f"trained, n = {subset.n_contexts:,}",
@@ -109,11 +109,11 @@ def _by_width(found: Sequence[Cell], subset: Subset, style: Style) -> Series:
 
 
 def falls(
-    found: Sequence[Cell], *, along: str, gap: Callable[[Cell], float] = lambda cell: cell.gap
+    found: Sequence[TrainedCell], *, along: str, gap: Callable[[TrainedCell], float] = lambda cell: cell.gap
 ) -> tuple[int, int]:
     """How many neighbouring cells have the smaller gap where the paper says, of how many that can be told apart."""
     n_good = n_all = 0
-    groups: dict[int, list[Cell]] = {}
+    groups: dict[int, list[TrainedCell]] = {}
     for cell in found:
         groups.setdefault(cell.subset.n_contexts if along == "width" else cell.width, []).append(cell)
     for group in groups.values():

@@ -18,9 +18,9 @@ from byheart.reproduce.madden_2024.capacities import (
 )
 from byheart.reproduce.madden_2024.closed_form import closed_forms
 from byheart.reproduce.madden_2024.runs import WIDTHS, stages
-from byheart.reproduce.points import Points, fit_numbers, fitted, judged, series, spoken
 from byheart.reproduce.published import madden_2024
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, judged, series, try_fit
 from byheart.theorems import realises
 
 
@@ -36,7 +36,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None) ->
     fine = {s: smallest_passing(found, s, finer) for s in subsets}
     stored = madden_2024()
     curve = _curve(coarse)
-    line, fine_line = fitted(curve, "linear"), fitted(_curve(fine), "linear")
+    line, fine_line = try_fit(curve, "linear"), try_fit(_curve(fine), "linear")
     same = [
         (coarse[s], row.min_hidden_width)
         for s in paper
@@ -76,7 +76,7 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None) ->
             scale,
             checks,
             f"On the paper's grid the smallest passing widths are {', '.join(map(str, widths)) or 'none'};"
-            f" parameters grow by {spoken(line, 'slope')} per context"
+            f" parameters grow by {format_estimate(line, 'slope')} per context"
             + ("" if line is None else f" (R² {line.r_squared:.3f})")
             + f". For 400 stories and more the width is {_span(coarse, flat)} on that grid"
             + (f", {_span(fine, flat)} on the finer one" if fine != coarse else "")
@@ -127,7 +127,7 @@ def _checks(
     ]
 
 
-def _curve(widths: dict[Subset, int | None]) -> Points:
+def _curve(widths: dict[Subset, int | None]) -> SeedValues:
     groups: dict[int, list[tuple[Subset, int]]] = {}
     for subset, width in widths.items():
         if width is not None:
@@ -140,7 +140,7 @@ def _curve(widths: dict[Subset, int | None]) -> Points:
         for group in groups.values()
     ]
     pairs.sort()
-    return Points(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
+    return SeedValues(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
 
 
 def _by_stories(widths: dict[Subset, int | None]) -> dict[str, list[int | None]]:
@@ -158,7 +158,9 @@ def _finer(widths: dict[Subset, int | None], line: Fit | None) -> str:
         for stories, found in _by_stories(widths).items()
     )
     fitting = (
-        "" if line is None else f", {spoken(line, 'slope')} parameters per context, R² {line.r_squared:.3f}"
+        ""
+        if line is None
+        else f", {format_estimate(line, 'slope')} parameters per context, R² {line.r_squared:.3f}"
     )
     return f"Finer search, smallest width by stories and seed: {said}{fitting}."
 

@@ -11,7 +11,7 @@ the stories and the weights.
 
 from __future__ import annotations
 
-from byheart.measure.families import Model
+from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
 from byheart.reproduce.figure import Scale, Stage
@@ -38,7 +38,7 @@ def run(
 ) -> Run:
     """One model on the first `n_stories` of the sample drawn with `seed`."""
     return Run(
-        Model("one-layer-decoder", {"hidden_width": width}, {"attention": attention}),
+        ModelConfig("one-layer-decoder", {"hidden_width": width}, {"attention": attention}),
         samples.describe("tinystories", n_stories, seed),
         training(scale),
         seed,

@@ -15,7 +15,7 @@ from byheart.reproduce.figure import Check, Outcome, Scale, Series, Style, Verdi
 
 
 @dataclass(frozen=True)
-class Points:
+class SeedValues:
     """Several values, one per seed, at each x in rising order."""
 
     x: tuple[float, ...]
@@ -46,7 +46,9 @@ class Points:
         return dict(zip(self.x, self.means, strict=True)).get(x)
 
 
-def points(records: Iterable[Record], x: Callable[[Record], float], y: Callable[[Record], float]) -> Points:
+def points(
+    records: Iterable[Record], x: Callable[[Record], float], y: Callable[[Record], float]
+) -> SeedValues:
     """Group `records` by x; values that are not finite are left out."""
     groups: dict[float, list[float]] = {}
     for record in records:
@@ -54,11 +56,11 @@ def points(records: Iterable[Record], x: Callable[[Record], float], y: Callable[
         if math.isfinite(value):
             groups.setdefault(x(record), []).append(value)
     rising = sorted(groups)
-    return Points(tuple(rising), tuple(tuple(groups[key]) for key in rising))
+    return SeedValues(tuple(rising), tuple(tuple(groups[key]) for key in rising))
 
 
-def series(label: str, style: Style, found: Points) -> Series:
-    """Points as they are drawn."""
+def series(label: str, style: Style, found: SeedValues) -> Series:
+    """SeedValues as they are drawn."""
     means, halves = found.means, found.halves
     return Series(
         label,
@@ -71,8 +73,8 @@ def series(label: str, style: Style, found: Points) -> Series:
     )
 
 
-def fitted(
-    found: Points, law: str, cut_off: CutOff | None = None, *, n_bootstrap: int = N_BOOTSTRAP
+def try_fit(
+    found: SeedValues, law: str, cut_off: CutOff | None = None, *, n_bootstrap: int = N_BOOTSTRAP
 ) -> Fit | None:
     """The law fitted to every value; None where there are too few points to leave anything over to judge it by."""
     try:
@@ -82,7 +84,7 @@ def fitted(
     return result if result.n_distinct > len(result.coefficients) else None
 
 
-def spoken(found: Fit | None, name: str) -> str:
+def format_estimate(found: Fit | None, name: str) -> str:
     """A fitted number with its interval, in words."""
     if found is None:
         return "not fitted"
