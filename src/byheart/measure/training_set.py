@@ -43,7 +43,7 @@ class TrainingSet:
         """Check that the arrays agree, and close them for writing."""
         n_rows = len(self.inputs)
         if n_rows == 0:
-            raise DataError("a training_set needs at least one sample; this one has none.")
+            raise DataError("a training set needs at least one sample; this one has none.")
         assert self.lengths.shape == (n_rows,)
         assert self.rows.shape == self.classes.shape == self.weights.shape
         assert (self.n_vocab > 0) == (self.inputs.ndim == 2)
@@ -112,7 +112,7 @@ def training_set_of_labels(
     """A classification training set; equal inputs become one row, with one target per distinct label."""
     n_samples = len(inputs)
     if n_samples == 0:
-        raise DataError("a training_set needs at least one sample; this one has none.")
+        raise DataError("a training set needs at least one sample; this one has none.")
     if lengths is None:
         lengths = np.full(n_samples, inputs.shape[1], dtype=np.int64)
     distinct, representative = _distinct_rows(inputs, lengths)
