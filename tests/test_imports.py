@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("program", "bounds"),
     ("construct",),
     ("verify", "storage", "export"),
-    ("model", "pipeline", "compare"),
+    ("model", "pipeline", "compare", "shatter"),
     ("measure",),
     ("reproduce", "report"),
     ("__init__",),
@@ -35,6 +35,7 @@ MODULES = {
     "model",
     "pipeline",
     "compare",
+    "shatter",
     "__init__",
     "__main__",
 }  # the rest are folders

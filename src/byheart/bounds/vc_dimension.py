@@ -92,15 +92,17 @@ def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
     return depth + 1 + _solved_exponent(hidden + whole, reach)
 
 
-def depth_limited_vc_dimension(n_parameters: int, n_maps: int) -> int:
+def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int = 1) -> int:
     """VC dimension of a ReLU network with at most `n_maps` affine maps on any path, by the same theorem.
 
     With L = `n_maps` and W parameters: at most W / 2 hidden units (each has a weight and a bias), so R is
-    at most L (W / 2 + 1), and S is at most L W.
+    at most L (W / 2 + 1), and S is at most L W. A network that acts on each of n tokens with the same weights and
+    averages them has n polynomials in place of each, so R is at most L (n W / 2 + 1).
     """
-    if min(n_parameters, n_maps) < 1:
-        raise ValueError("n_parameters and n_maps must be at least 1")
-    return n_maps + _solved_exponent(n_maps * n_parameters, n_maps * (n_parameters // 2 + 1))
+    if min(n_parameters, n_maps, n_tokens) < 1:
+        raise ValueError("n_parameters, n_maps and n_tokens must be at least 1")
+    reach = n_maps * (n_tokens * (n_parameters // 2) + 1)
+    return n_maps + _solved_exponent(n_maps * n_parameters, reach)
 
 
 def _solved_exponent(exponent: int, reach: int) -> int:

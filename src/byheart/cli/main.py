@@ -27,6 +27,7 @@ COMMANDS = {
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
     "plan": "Show how large a model for so many facts would be.",
+    "shatter": "Realise every labelling of a few inputs by one architecture, and verify each.",
     "measure": "Train the models of a specification, and keep every run.",
     "runs": "List, filter, export and compare the runs of a store.",
     "reproduce": "Make a figure of the papers from fresh runs, with a verdict.",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 
+@cache
 def package_version(name: str) -> str:
     """The installed version of a package, or "unknown" where it runs from a bare source tree."""
     try:

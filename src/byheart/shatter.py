@@ -1,0 +1,123 @@
+"""Shattering: one architecture and a few inputs on which every labelling is realised, built and verified.
+
+A set of inputs is shattered by an architecture if each of its 2^K labellings is computed with some weights. The VC dimension is the
+largest K for which some set is, so a shattered set is a lower bound that can be checked weight by weight, beside the upper
+bound that counting sign patterns gives.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from byheart.bounds.vc_dimension import depth_limited_vc_dimension
+from byheart.construct.registry import get
+from byheart.data.dataset import Dataset
+from byheart.data.generators import random_tokens
+from byheart.errors import DoesNotHold, UsageError
+from byheart.network.memory import Progress
+from byheart.network.size import Size, size_of_network
+from byheart.network.transformer.architecture import Attention, FeedForward, Transformer
+from byheart.verify.verifier import verify
+
+MOST_POINTS = 20
+"""2^20 networks are built and checked for 20 points; more would take days."""
+
+
+@dataclass(frozen=True)
+class Shattering:
+    """What was found: how many labellings of the points were realised by networks of one architecture.
+
+    size        of that architecture; bits are those of the largest labelling
+    vc_at_most  upper bound on the VC dimension of the architecture
+    """
+
+    method: str
+    n_points: int
+    seq_len: int
+    n_labellings: int
+    n_realised: int
+    size: Size
+    vc_at_most: int
+    seconds: float
+
+    @property
+    def holds(self) -> bool:
+        return self.n_realised == self.n_labellings
+
+
+def shatter(
+    n_points: int,
+    *,
+    method: str = "kajitsuka-sato-2025",
+    seq_len: int = 1,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Shattering:
+    """Build and verify a network for each of the 2^n_points labellings of random sequences, all of one architecture.
+
+    Every network comes from the construction `method` in exact arithmetic and is evaluated exactly on every point. `DoesNotHold`
+    where two labellings get different architectures: then nothing is shattered by one.
+    """
+    if not 1 <= n_points <= MOST_POINTS:
+        raise UsageError(
+            f"points must be from 1 to {MOST_POINTS}; got {n_points}. Each doubles the number of networks."
+        )
+    construction = get(method)
+    if "exact" not in construction.precisions or "next-token" not in construction.tasks:
+        raise UsageError(
+            f"{method} does not build exact networks for one label a sequence; shatter needs both."
+        )
+    began = time.perf_counter()
+    data = random_tokens(n_points, seq_len, 4 * n_points, 2, seed=seed, ordered=seq_len > 1)
+    data = replace(data, label_names=("0", "1"))
+    options = construction.read_options({}, "exact")
+    n_labellings, n_realised = 1 << n_points, 0
+    architecture, size, network = None, None, None
+    for number in range(n_labellings):
+        labelled = _label(data, number)
+        memory = construction.plan(labelled, options, np.random.default_rng(seed), None).emit(None).memory
+        network = memory.network
+        if architecture is None:
+            architecture = network.spec
+        elif network.spec != architecture:
+            raise DoesNotHold(f"{method} gives labelling {number} another architecture than labelling 0.")
+        found = size_of_network(network)
+        size = found if size is None or found.total_bits > size.total_bits else size
+        n_realised += verify(memory, labelled, n_interpreted=0).holds
+        if progress is not None:
+            progress(number + 1, n_labellings)
+    assert isinstance(network, Transformer)
+    assert size is not None
+    return Shattering(
+        method,
+        n_points,
+        seq_len,
+        n_labellings,
+        n_realised,
+        size,
+        vc_dimension_at_most(network),
+        time.perf_counter() - began,
+    )
+
+
+def vc_dimension_at_most(network: Transformer) -> int:
+    """Upper bound on the VC dimension of `network`'s architecture with all weights free, for uniform attention.
+
+    Every feed-forward block and every attention layer is two linear maps on a path, before and behind E_in and E_out.
+    """
+    if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
+        raise UsageError(
+            "the bound is for uniform attention, which is linear; this network has another kind."
+        )
+    n_maps = 2 + 2 * sum(isinstance(layer, FeedForward | Attention) for layer in network.layers)
+    return depth_limited_vc_dimension(
+        size_of_network(network).parameters_dense, n_maps, n_tokens=network.seq_len
+    )
+
+
+def _label(data: Dataset, number: int) -> Dataset:
+    """`data` with the bits of `number` for labels."""
+    return replace(data, labels=np.array([number >> place & 1 for place in range(data.n_samples)]))
