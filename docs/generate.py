@@ -74,7 +74,11 @@ def theorem_index() -> str:
 def _definition(entry: theorems.Entry) -> list[str]:
     """A statement as an item of a definition list."""
     text = entry.statement.statement.replace("*", "\\*")
-    lines = [f"{entry.id} ({entry.state})", f": {text} Becomes: {', '.join(entry.statement.becomes)}."]
+    grade = entry.statement.grade + (f": {entry.statement.case}" if entry.statement.case else "")
+    lines = [
+        f"{entry.id} ({entry.state})",
+        f": {text} Becomes: {', '.join(entry.statement.becomes)}. *{grade.capitalize()}.*",
+    ]
     places = [f"  - `{place.name}`" for place in (*entry.functions, *entry.tests)]
     return [*lines, *([""] if places else []), *places, ""]
 

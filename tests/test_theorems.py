@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -130,6 +132,38 @@ def test_statements_are_well_formed() -> None:
         assert set(statement.becomes) <= KINDS
         assert statement.statement.endswith((".", "?"))
         assert "\n" not in statement.statement
+
+
+def graded_too_high(entries: tuple[theorems.Entry, ...]) -> list[str]:
+    """Statements called built of which only a number or a class of data is there, or whose special case has no name."""
+    return [
+        entry.id
+        for entry in entries
+        if entry.statement.grade not in get_args(theorems.Grade)
+        or (
+            (entry.statement.grade == "special case") != bool(entry.statement.case)
+            and entry.statement.grade in ("special case", "built")
+        )
+        or (entry.statement.grade == "open") != (entry.state == "open")
+        or (
+            entry.statement.grade in ("built", "special case")
+            and all(place.name.startswith("byheart.bounds.") for place in entry.functions)
+        )
+    ]
+
+
+def test_no_statement_is_graded_higher_than_what_there_is() -> None:
+    assert graded_too_high(theorems.index()) == []
+
+
+@pytest.mark.parametrize(
+    ("id", "grade", "case"),
+    [("KS25-T4.2", "built", ""), ("KS25-T D.1", "special case", ""), ("KS25-open", "built", "")],
+)
+def test_a_grade_too_high_is_noticed(id: str, grade: theorems.Grade, case: str) -> None:
+    entry = next(entry for entry in theorems.index() if entry.id == id)
+    raised = replace(entry, statement=replace(entry.statement, grade=grade, case=case))
+    assert graded_too_high((raised,)) == [id]
 
 
 def test_each_entry_turns_into_plain_json(checkout: Path) -> None:

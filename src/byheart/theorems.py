@@ -29,6 +29,13 @@ claimed: a function claims it and the tests are not here to look at (installed w
 open: no function claims it.
 """
 
+Grade = Literal["built", "special case", "formula", "open"]
+"""How much of a statement the code has.
+
+built: the object of the statement, in its generality. special case: part of it, and `case` says which. formula: its number only.
+open: nothing.
+"""
+
 _PACKAGE = Path(__file__).parent
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -55,12 +62,14 @@ def checks(*statements: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Statement:
-    """One numbered statement of a paper. `becomes` says what kinds of code it turns into."""
+    """One numbered statement of a paper. `becomes` says what kinds of code it turns into, `grade` how much of it there is."""
 
     id: str
     paper: str
     statement: str
     becomes: tuple[str, ...]
+    grade: Grade
+    case: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,8 @@ class Entry:
             "paper": self.statement.paper,
             "statement": self.statement.statement,
             "becomes": list(self.statement.becomes),
+            "grade": self.statement.grade,
+            "case": self.statement.case,
             "state": self.state,
             "functions": [{"name": place.name, "where": place.where} for place in self.functions],
             "tests": [{"name": place.name, "where": place.where} for place in self.tests],
@@ -106,8 +117,7 @@ def papers() -> dict[str, str]:
 def statements() -> tuple[Statement, ...]:
     """Every statement of statements.json, in the order of the papers."""
     return tuple(
-        Statement(row["id"], row["paper"], row["statement"], tuple(row["becomes"]))
-        for row in json.loads(_table())["statements"]
+        Statement(**{**row, "becomes": tuple(row["becomes"])}) for row in json.loads(_table())["statements"]
     )
 
 

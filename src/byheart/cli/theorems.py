@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,17 +15,22 @@ if TYPE_CHECKING:
     from byheart.theorems import Entry
 
 STATES = ("done", "untested", "claimed", "open")
+GRADES = ("built", "special case", "formula", "open")
 
 
 @click.command()
 @click.option("--state", type=click.Choice(STATES), help="Only statements in this state.")
+@click.option("--grade", type=click.Choice(GRADES), help="Only statements of this grade.")
 @click.option("--paper", metavar="NAME", help="Only statements of this paper, such as KS25.")
 @output_options
-def command(state: str | None, paper: str | None, as_json: bool) -> None:
+def command(state: str | None, grade: str | None, paper: str | None, as_json: bool) -> None:
     """List every statement of the papers with the functions that realise it and the tests that check it.
 
     done: realised and checked. untested: realised, no test. claimed: realised, and the tests are not here to
     look at. open: not realised yet.
+
+    built: the object of the statement in its generality. special case: part of it, which the list names. formula: its
+    number only.
     """
     from byheart.theorems import index, papers
 
@@ -32,25 +38,35 @@ def command(state: str | None, paper: str | None, as_json: bool) -> None:
     if paper is not None and paper not in known:
         raise click.BadParameter(f"{paper!r} is none of {', '.join(known)}.", param_hint="--paper")
     entries = [
-        entry for entry in index() if state in (None, entry.state) and paper in (None, entry.statement.paper)
+        entry
+        for entry in index()
+        if state in (None, entry.state)
+        and grade in (None, entry.statement.grade)
+        and paper in (None, entry.statement.paper)
     ]
     if as_json:
         echo_json({"papers": known, "statements": [entry.to_json() for entry in entries]})
         return
-    counts: Counter[str] = Counter(entry.state for entry in entries)
-    listed = ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
-    click.echo(f"{len(entries)} statements: {listed or 'none'}\n")
+    states = _count(STATES, [entry.state for entry in entries])
+    grades = _count(GRADES, [entry.statement.grade for entry in entries])
+    click.echo(f"{len(entries)} statements: {states}\nof these {grades}\n")
     if entries:
-        show_table(("id", "state", "realised by, checked by"), [_row(entry) for entry in entries])
+        show_table(("id", "state", "grade", "realised by, checked by"), [_row(entry) for entry in entries])
     cited = {entry.statement.paper for entry in entries}
     click.echo()
     show_pairs([(name, citation) for name, citation in known.items() if name in cited])
 
 
-def _row(entry: Entry) -> tuple[str, str, str]:
+def _count(names: Sequence[str], found: Sequence[str]) -> str:
+    counts = Counter(found)
+    return ", ".join(f"{counts[name]} {name}" for name in names if counts[name]) or "none"
+
+
+def _row(entry: Entry) -> tuple[str, str, str, str]:
     functions = [".".join(place.name.split(".")[-2:]) for place in entry.functions]
     tests = [place.name.rpartition("::")[2] for place in entry.tests]
-    return entry.id, entry.state, "\n".join(filter(None, (_few(functions), _few(tests))))
+    lines = "\n".join(filter(None, (_few(functions), _few(tests), entry.statement.case)))
+    return entry.id, entry.state, entry.statement.grade, lines
 
 
 def _few(names: list[str]) -> str:
