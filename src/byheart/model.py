@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -35,15 +35,21 @@ class Model:
     record: Mapping[str, Any]
     certificate: Certificate | None
 
-    def predict(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]:
-        """Ask the network: for each input the label name it answers, or None where it names none.
+    @overload
+    def predict(self, inputs: str) -> Answer: ...
+    @overload
+    def predict(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]: ...
+    def predict(self, inputs: str | Sequence[Any] | np.ndarray) -> Answer | list[Answer]:
+        """Ask the network: the label name it answers, or None where it names none; for many inputs, a list of these.
 
-        inputs: a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
+        inputs: one text, or a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
             (n_samples, seq_len, dim). An input the network cannot be asked, such as a text with a token it
             has never seen, is answered None.
         """
-        if isinstance(inputs, str | bytes):
-            raise UsageError("predict takes a list of inputs; write predict([text]) for one text.")
+        if isinstance(inputs, str):
+            return self.predict([inputs])[0]
+        if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping):
+            raise UsageError(f"predict takes a text or a list of inputs, not a {type(inputs).__name__}.")
         answers: list[Answer] = [None] * len(inputs)
         places, sequences = self._sequences(inputs)
         if not places:

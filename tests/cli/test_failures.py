@@ -327,6 +327,7 @@ def test_ctrl_c_ends_compiled_code_too() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=-1, stderr=-1, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "at work\n"
+        time.sleep(1)  # into the call
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         _, error = process.communicate(timeout=60)

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from byheart.cli.output import QUIET
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 TASKS = ("next-token", "seq-to-seq", "set", "distribution")
@@ -21,7 +23,12 @@ model_argument = click.argument("folder", metavar="DIR", type=click.Path(path_ty
 def output_options(command: Command) -> Command:
     """--json, -q and --debug. The last is read where exceptions are caught, so commands never see it."""
     command = click.option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=remember_quiet, help="Show no progress."
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=remember_quiet,
+        help="Say less: no progress, short results.",
     )(command)
     command = click.option(
         "--debug", is_flag=True, expose_value=False, help="Show where a failure happened."
@@ -32,8 +39,8 @@ def output_options(command: Command) -> Command:
 
 
 def remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
-    """Keep -q where `byheart.cli.progress` looks for it."""
-    ctx.meta["byheart.quiet"] = is_quiet
+    """Keep -q where `is_quiet` looks for it."""
+    ctx.meta[QUIET] = is_quiet
 
 
 def column_options(command: Command) -> Command:
