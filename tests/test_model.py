@@ -79,7 +79,7 @@ def test_vectors_are_compiled_and_asked() -> None:
     model = compile(Dataset.from_arrays(values, labels), method=METHOD)
     assert model.predict(values) == [str(label) for label in labels]
     assert model.predict(values.tolist()) == [str(label) for label in labels]
-    with pytest.raises(UsageError, match="it takes 3 vectors of dimension 2 a sample, not text"):
+    with pytest.raises(UsageError, match="it takes 3 vectors of dimension 2 for each sample, not text"):
         model.predict(["words"])
 
 
@@ -179,7 +179,7 @@ def test_ids_are_answered_too() -> None:
     model = Model(lookup(data), {}, None)
     assert model.predict([[0, 1], [2], [9], [0, 0, 0], []]) == ["5", "6", None, None, None]
     assert model.predict(np.array([[0, 1], [1, 2]])) == ["5", "6"]
-    with pytest.raises(UsageError, match="up to 2 token ids a sample"):
+    with pytest.raises(UsageError, match="up to 2 token ids for each sample"):
         model.predict([[0.5, 1.5]])
     with pytest.raises(UsageError, match="no tokenizer"):
         model.predict(["zero"])

@@ -17,7 +17,7 @@ from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.data.source import Source
 from byheart.data.tokenizers import Tokenizer
-from byheart.errors import AssumptionViolated, CorruptModel, DoesNotHold, UsageError
+from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.fields import corrupt
 from byheart.model import Model
 from byheart.network.memory import Progress
@@ -25,7 +25,7 @@ from byheart.network.transformer.architecture import Precision
 from byheart.program.construction import Construction
 from byheart.reader import read_values
 from byheart.storage.folder import load_folder
-from byheart.verify.digest import weights_digest
+from byheart.verify.digest import require_certified
 from byheart.verify.verifier import dataset_json, verify
 from byheart.verify.versions import versions
 
@@ -69,7 +69,13 @@ def compile(
     record = _record(construction, data, seed, choice)
     certificate = None
     if check:
-        certificate = verify(construction.memory, data, record=record, progress=_stage(progress, "verify"))
+        certificate = verify(
+            construction.memory,
+            data,
+            record=record,
+            progress=_stage(progress, "verify"),
+            **_distribution_rule(construction),
+        )
         if not certificate.holds:
             raise DoesNotHold(
                 f"{construction.method} built a network that does not memorise these data; nothing is kept.\n"
@@ -121,18 +127,21 @@ def _build(
 def load(path: str | Path, *, check: bool = True) -> Model:
     """The model saved at `path`.
 
-    With `check`, the weights must be those its certificate speaks of, or `CorruptModel` is raised; without, a
-    changed model can be opened, for `verify` to say what is wrong with it.
+    With `check`, weights, labels, tokenizer, task, order and architecture must be those its certificate speaks of, or
+    `CorruptModel` is raised; without, a changed model can be opened, for `verify` to say what is wrong with it.
     """
     memory, record, certificate = load_folder(path)
-    if check and certificate is not None and weights_digest(memory.network) != certificate.weights_digest:
-        raise CorruptModel(
-            f"{path}: the weights are not those its certificate was issued for; something changed them.\n"
-            "  See what is wrong with `byheart verify DIR DATA`, restore the folder, or compile again.",
-            path=str(path),
-            certified=certificate.weights_digest,
-        )
+    if check and certificate is not None:
+        require_certified(memory, certificate, path)
     return Model(memory, record, certificate)
+
+
+def _distribution_rule(construction: Construction) -> dict[str, Any]:
+    """A caller who chose a solver that aims at the total gap is judged by it, and the certificate says so."""
+    notes = construction.notes
+    if "allowed_divergence" not in notes or notes["allowed_divergence"] is not None:
+        return {}
+    return {"rule": "total-gap", "allowed_gap": notes["allowed_gap"]}
 
 
 def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:

@@ -30,11 +30,15 @@ def describe_check(certificate: Certificate) -> str:
     how = {
         "exact": "in exact arithmetic",
         "interpreter": "by the slow interpreter",
+        "equations": "by NumPy, from the equations",
         "module": "natively in PyTorch",
     }[certificate.backend]
     what = "samples" if certificate.distribution is None else "contexts"
     again = certificate.rechecked_by_interpreter
-    twice = f"; {again} again by the slow interpreter" if again else ""
+    second = (
+        "NumPy, from the equations" if certificate.rechecked_by == "equations" else "the slow interpreter"
+    )
+    twice = f"; {again} again by {second}" if again else ""
     return (
         f"{certificate.checked - certificate.wrong:,} of {certificate.checked:,} {what} right, {how}{twice}"
     )
