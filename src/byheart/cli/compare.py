@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import PRECISIONS, data_argument, output_options, reading_choices, reading_options
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.progress import Report, watched
-from byheart.cli.summary import describe_data
+from byheart.cli.summary import describe_data, first_sentence
 from byheart.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -116,11 +115,6 @@ def _show_legend(has_orders: bool) -> None:
         f"  theorem  parameters by the paper's formula{'; ~ is an order of growth' if has_orders else ''}"
     )
     click.echo("  floor    with fewer parameters, no such network holds every labelling\n")
-
-
-def first_sentence(text: str) -> str:
-    """What is the matter, without the advice that follows; --json has both."""
-    return re.split(r"(?<=[.!?]) +(?=[A-Z])", one_line(text), maxsplit=1)[0]
 
 
 def _show_sizes(rows: tuple[Row, ...]) -> None:
