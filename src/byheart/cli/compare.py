@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import PRECISIONS, data_argument, output_options, reading_choices, reading_options
+from byheart.cli.options import (
+    PRECISIONS,
+    data_argument,
+    figure_option,
+    output_options,
+    reading_choices,
+    reading_options,
+)
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.progress import Report, watched
 from byheart.cli.summary import describe_data, first_sentence
@@ -31,12 +38,7 @@ FIGURE_SECONDS = 5.0
     "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: what each offers first)."
 )
 @click.option("--seed", type=WholeNumber(0), default=0, show_default=True)
-@click.option(
-    "--figure",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Also draw how sizes grow with random data of this shape (.png, .svg or .pdf).",
-)
+@figure_option("how sizes grow with random data of this shape")
 @reading_options
 @output_options
 def command(

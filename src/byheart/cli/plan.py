@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import output_options
+from byheart.cli.options import figure_option, output_options
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
 from byheart.cli.summary import show_refused
 
@@ -26,12 +26,7 @@ KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "f
 )
 @click.option("--vocab", type=WholeNumber(), default=1000, show_default=True, help="Number of token ids.")
 @click.option("--seq-len", type=WholeNumber(), default=8, show_default=True, help="Tokens of a fact.")
-@click.option(
-    "--figure",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also draw parameters against facts, from a million to 1e12, as .png, .svg or .pdf.",
-)
+@figure_option("parameters against facts, from a million to 1e12")
 @output_options
 def command(
     facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool
