@@ -180,6 +180,7 @@ _MODULES = {
     "mahdavi-2023": "byheart.construct.mahdavi_2023",
     "linear-memory": "byheart.construct.linear_memory",
     "attention-as-mlp": "byheart.construct.attention_as_mlp",
+    "llama": "byheart.construct.llama",
 }
 
 

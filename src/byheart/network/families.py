@@ -32,6 +32,11 @@ FAMILIES = {
     "decoder": Family("byheart.network.decoder.spec:DecoderSpec"),
     "averaging-decoder": Family("byheart.network.decoder.spec:DecoderSpec"),
     "attention-only": Family("byheart.network.attention_only.spec:AttentionOnlySpec"),
+    "llama": Family(
+        "byheart.network.llama.spec:LlamaSpec",
+        ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
+        {"format": "pt"},
+    ),
 }
 
 

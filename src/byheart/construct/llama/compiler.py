@@ -1,0 +1,187 @@
+"""From token contexts to a Llama that continues each as it should: draw a hash, solve the tables, emit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from byheart.construct.llama.emission import Vocabulary, emit
+from byheart.construct.llama.hashing import LIMB, N_LIMBS, draw_hash, spread
+from byheart.construct.llama.layout import (
+    FIELD_BITS,
+    FINGERPRINT_SHIFT,
+    N_FIELDS,
+    WORD_BITS,
+    Layout,
+    TextShape,
+    choose_layout,
+)
+from byheart.construct.llama.tables import factor, solve
+from byheart.errors import AssumptionViolated
+from byheart.network.llama.architecture import Llama
+
+MOST_DRAWS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class TokenTexts:
+    """Texts of token ids laid end to end, each beginning with `bos`; `asked` marks the tokens whose successor is to be known."""
+
+    ids: Int[np.ndarray, " n_tokens"]
+    offsets: Int[np.ndarray, " n_texts_plus_1"]
+    asked: Bool[np.ndarray, " n_tokens"]
+    following: Int[np.ndarray, " n_asked"]
+    n_vocab: int
+    bos: int
+    eos: int
+
+    @property
+    def starts(self) -> Int[np.ndarray, " n_tokens"]:
+        """Where the text of each token begins."""
+        return np.repeat(self.offsets[:-1], np.diff(self.offsets))
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledTexts:
+    """The network, and how it was arrived at."""
+
+    llama: Llama
+    layout: Layout
+    n_stored: int
+    n_draws: int
+
+
+def compile_texts(
+    texts: TokenTexts,
+    *,
+    window: int,
+    max_positions: int,
+    reject_bits: int = 16,
+    unknown: int | None = None,
+    seed: int = 0,
+    hidden: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> CompiledTexts:
+    """Compile texts whose contexts of `window` tokens decide what follows.
+
+    unknown: the token that answers an unknown context, `eos` by default. What `unknown` follows need not be stored.
+    """
+    unknown = texts.eos if unknown is None else unknown
+    stored = texts.following != unknown
+    labels = np.unique(texts.following[stored])
+    numbers = _number_tokens(texts.n_vocab, labels, unknown)
+    shape = TextShape(
+        texts.n_vocab, max(1, len(labels)), max(1, int(stored.sum())), window, max_positions, reject_bits
+    )
+    layout = choose_layout(shape, hidden)
+    for draw in range(MOST_DRAWS):
+        rng = np.random.default_rng([seed, draw])
+        found = _draw(texts, layout, numbers, stored, rng, progress)
+        if isinstance(found, CompiledTexts):
+            return replace(found, n_draws=draw + 1)
+        layout = found
+    raise AssumptionViolated(
+        f"no hash of {MOST_DRAWS} drawn gave tables that can be solved.", n_draws=MOST_DRAWS
+    )
+
+
+def _number_tokens(n_vocab: int, labels: np.ndarray, unknown: int) -> np.ndarray:
+    others = np.setdiff1d(np.arange(n_vocab), np.append(labels, unknown))
+    numbers = np.zeros(n_vocab, dtype=np.int64)
+    numbers[labels] = 1 + np.arange(len(labels))
+    numbers[others] = 1 + len(labels) + np.arange(len(others))
+    return numbers
+
+
+def _draw(
+    texts: TokenTexts,
+    layout: Layout,
+    numbers: np.ndarray,
+    stored: np.ndarray,
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None] | None,
+) -> CompiledTexts | Layout:
+    """One try; or the layout to try next, with a row more in each table."""
+    window_hash = draw_hash(
+        texts.n_vocab, layout.shape.window, layout.n_heads, layout.inner, layout.last_folds, rng
+    )
+    limbs = window_hash.limbs(texts.ids, texts.starts)[texts.asked]
+    key = (limbs * (LIMB + 1) ** np.arange(N_LIMBS)).sum(1)
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    if (texts.following[first][group] != texts.following).any():
+        return layout  # two contexts share all their limbs
+    kept = first[stored[first]]
+    rows = spread(limbs[kept, :3], layout.n_rows)
+    channel = spread(limbs[kept, 3], layout.n_channels)  # folding in two steps is folding once
+    fullest = int(np.bincount(channel, minlength=layout.n_channels).max(initial=0))
+    labels = numbers[texts.following[kept]] - 1
+    wanted = labels + (limbs[kept, 4] << FINGERPRINT_SHIFT)
+    bigger = replace(layout, n_rows=layout.n_rows + max(1, layout.n_rows // 128))
+    if fullest > 0.93 * 3 * layout.n_rows:
+        return bigger
+    tables = _solve_tables(layout, rows, channel, wanted, rng, progress)
+    if tables is None:
+        return bigger
+    others = limbs[first[~stored[first]]]
+    if accepted(layout, tables, others).any():
+        return layout  # an end would not be seen: one context in 2^reject_bits looks like a known one
+    vocabulary = Vocabulary(numbers, layout.shape.n_labels, texts.bos, texts.eos)
+    return CompiledTexts(emit(layout, window_hash, tables, vocabulary), layout, len(kept), 0)
+
+
+def _solve_tables(
+    layout: Layout,
+    rows: np.ndarray,
+    channel: np.ndarray,
+    wanted: np.ndarray,
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None] | None,
+) -> np.ndarray | None:
+    """Words (3, n_rows, n_words), or None. Words that no equation fixes are random, as an unknown context should find them."""
+    n_cells, half = 3 * layout.n_rows, 1 << (WORD_BITS - 1)
+    words = np.empty((n_cells, len(layout.words)), dtype=np.int64)
+    words[:, : layout.n_channels] = rng.integers(0, 1 << WORD_BITS, (n_cells, layout.n_channels))
+    words[:, layout.n_channels :] = rng.integers(
+        0, 1 << (N_FIELDS * FIELD_BITS), (n_cells, layout.n_side_columns)
+    )
+    for p in range(layout.n_channels):  # in the order of fields, since carries run upwards
+        mine = np.flatnonzero(channel == p)
+        cells = rows[mine] + layout.n_rows * np.arange(3)
+        n, reduced, pivots = factor(cells, n_cells)
+        if n < len(mine):
+            return None
+        table = words[:, p].copy()
+        table[pivots] = 0
+        solve(cells, reduced, pivots, wanted[mine], table, 0, WORD_BITS)
+        words[:, p] = (table + half) % (2 * half) - half
+        for side in range(layout.shape.n_side):
+            column = layout.side_column(side, p)
+            low = layout.field(p) * FIELD_BITS
+            table = words[:, column].copy()
+            table[pivots] &= ~(((1 << FIELD_BITS) - 1) << low)
+            below = table[cells].sum(1) & (
+                (1 << low) - 1
+            )  # what lower fields leave: the field itself shall be 0
+            solve(cells, reduced, pivots, below, table, low, low + FIELD_BITS)
+            words[:, column] = table
+        if progress is not None:
+            progress(p + 1, layout.n_channels)
+    return words.reshape(3, layout.n_rows, -1)
+
+
+def accepted(layout: Layout, tables: np.ndarray, limbs: np.ndarray) -> np.ndarray:
+    """Which contexts, by their limbs, the network would continue."""
+    rows = spread(limbs[:, :3], layout.n_rows)
+    channel = spread(limbs[:, 3], layout.n_channels)
+    read = [tables[s, rows[:, s]] for s in range(3)]
+    each = np.arange(len(limbs))
+    total = sum(words[each, channel] for words in read) - (limbs[:, 4] << FINGERPRINT_SHIFT)
+    known = total % (1 << WORD_BITS) < layout.shape.n_labels
+    for side in range(layout.shape.n_side):
+        column = layout.side_column(side, 0) + channel % layout.group
+        fields = sum(words[each, column] for words in read) >> (channel // layout.group * FIELD_BITS)
+        known &= fields % (1 << FIELD_BITS) == 0
+    return np.asarray(known)

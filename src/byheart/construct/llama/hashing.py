@@ -1,0 +1,118 @@
+"""A hash of the last tokens, as offset heads and SwiGLU blocks compute it.
+
+Every token carries a few random numbers below 2^11, its limbs. A level replaces the limbs at each position by random sums of
+the limbs some places back, folded below 2^11 again: the first level covers `reach` tokens, the next `reach`², and so on, so
+a window of n tokens takes log(n) layers. Sums are linear but the folds between them are not, and each level has coefficients
+of its own for every limb and offset: windows that differ in one token, in the order of two, or in their length share nothing
+in the end but by chance. Places before the beginning count as the first token.
+
+Fold:  `mirror` turns x back at 0, m, 2m, ...: one unit a turn, values 0 to m.
+       `spread` turns it back between whole numbers, at -1/2, m - 1/2, ...: two units a turn, values 0 to m - 1, each equally often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+LIMB = 2047
+"""Largest limb: whole numbers up to 2^11 survive a float16 cache."""
+N_LIMBS = 5
+"""Three rows, a channel and a fingerprint: 55 bits in all."""
+
+
+@dataclass(frozen=True, eq=False)
+class WindowHash:
+    """Drawn once: limbs of each token, offsets and coefficients of each level, and where each limb of a level folds."""
+
+    codes: Int[np.ndarray, "n_vocab n_limbs"]
+    offsets: tuple[tuple[int, ...], ...]
+    coefficients: tuple[Int[np.ndarray, "n_limbs n_heads n_limbs"], ...]
+    folds: tuple[tuple[int, ...], ...]
+
+    def limbs(
+        self, ids: Int[np.ndarray, " n_tokens"], starts: Int[np.ndarray, " n_tokens"]
+    ) -> Int[np.ndarray, "n_tokens n_limbs"]:
+        """The limbs at every token of texts laid end to end; `starts` says where the text of each token begins."""
+        state: np.ndarray = self.codes[ids]
+        here = np.arange(len(ids))
+        for offsets, coefficients, folds in zip(self.offsets, self.coefficients, self.folds, strict=True):
+            total = state.copy()
+            for back, by_limb in zip(offsets, coefficients.transpose(1, 0, 2), strict=True):
+                total += state[np.maximum(here - back, starts)] @ by_limb.T
+            state = np.stack([mirror(total[:, i], m) for i, m in enumerate(folds)], 1)
+        return state
+
+    def largest(self, level: int) -> list[int]:
+        """The largest sum that each limb of a level can reach."""
+        before = self.folds[level - 1] if level else (LIMB,) * N_LIMBS
+        totals = (self.coefficients[level] * np.array(before)).sum((1, 2))
+        return [int(total) + own for total, own in zip(totals, before, strict=True)]
+
+
+def mirror(x: np.ndarray, m: int) -> np.ndarray:
+    """Fold x >= 0 into 0 to m."""
+    return np.asarray(m - np.abs(x % (2 * m) - m))
+
+
+def spread(x: np.ndarray, m: int) -> np.ndarray:
+    """Fold x >= 0 into 0 to m - 1."""
+    y = x % (2 * m)
+    return np.where(y < m, y, 2 * m - 1 - y)
+
+
+def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
+    """Offsets that together reach exactly `window` tokens, `n_heads` a level."""
+    levels: list[tuple[int, ...]] = []
+    covered = 1
+    while covered < window or not levels:
+        following = min(window, covered * n_heads)
+        levels.append(tuple(min(j * covered, following - covered) for j in range(n_heads)))
+        covered = following
+    return tuple(levels)
+
+
+def draw_hash(
+    n_vocab: int,
+    window: int,
+    n_heads: int,
+    n_units: int,
+    last_folds: Sequence[int],
+    rng: np.random.Generator,
+) -> WindowHash:
+    """Draw a hash whose every level folds with at most `n_units` units."""
+    offsets = level_offsets(window, n_heads)
+    coefficients, folds = [], []
+    before: Sequence[int] = (LIMB,) * N_LIMBS
+    for level in range(len(offsets)):
+        after = tuple(last_folds) if level == len(offsets) - 1 else (LIMB,) * N_LIMBS
+        coefficients.append(_draw_level(n_heads, n_units // N_LIMBS, before, after, rng))
+        folds.append(after)
+        before = after
+    codes = rng.integers(0, LIMB + 1, (n_vocab, N_LIMBS))
+    return WindowHash(codes, offsets, tuple(coefficients), tuple(folds))
+
+
+def n_turns(largest: int, m: int) -> int:
+    """Turns of `mirror` below `largest`."""
+    return max(0, -(-largest // m) - 1)
+
+
+def _draw_level(
+    n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
+) -> np.ndarray:
+    """Coefficients of each limb: ones strewn over offsets and limbs, as many as turns are allowed, every offset at least once."""
+    chosen = np.zeros((N_LIMBS, n_heads, N_LIMBS), dtype=np.int64)
+    for limb in range(N_LIMBS):
+        largest = before[limb]
+        place = np.concatenate([rng.permutation(n_heads) + n_heads * k for k in range(64)]) % n_heads
+        for head in place:
+            source = int(rng.integers(N_LIMBS))
+            if n_turns(largest + before[source], after[limb]) > n_units:
+                break
+            chosen[limb, head, source] += 1
+            largest += before[source]
+    return chosen

@@ -1,0 +1,212 @@
+"""The method `llama`: a data set of texts as a stock Llama checkpoint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from byheart.construct.llama.compiler import CompiledTexts, TokenTexts, compile_texts
+from byheart.construct.llama.layout import TextShape, choose_layout
+from byheart.construct.llama.texts import fact_texts, window_texts
+from byheart.construct.llama.vocabulary import vocabulary_for
+from byheart.construct.registry import Example, Method
+from byheart.data.dataset import Dataset
+from byheart.data.sequences import TokenSequences
+from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated, DoesNotHold
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.checkpoint import hash_of
+from byheart.network.llama.evaluator import NoRounding, evaluate
+from byheart.network.llama.spec import Mode
+from byheart.network.memory import Memory, Progress
+from byheart.network.size import Size, size_of_spec
+from byheart.program.construction import Assumption, BuiltPlan, Construction, Plan
+
+NAME = "llama"
+TOKENS_CHECKED = 60_000
+"""Tokens whose every sum is checked when compiling; all of them where there are no more."""
+TEXT_POSITIONS = 2048
+
+
+@dataclass(frozen=True)
+class LlamaOptions:
+    """reject_bits    unknown prompts are answered with the end at once, but for one in 2^reject_bits
+    max_positions  tokens of prompt and answer together; as the data need by default
+    hidden         width of the stream, a power of two; by default the one of fewest parameters
+    """
+
+    reject_bits: int = 16
+    max_positions: int | None = None
+    hidden: int | None = None
+
+
+def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progress: Progress | None) -> Plan:
+    """Compile `data` into a stock Llama.
+
+    Source:     byheart: a static function (three words of a table add up to the label) behind a hash of the window.
+    Assumes:    texts, with a tokenizer that spells every value.
+    Guarantee:  greedy decoding from a key alone gives its value, token by token, then the end; from a prompt that is no key, the
+                end, but for one in 2^reject_bits (a hash: with that probability, not for certain).
+    In floats:  exact where `network.llama.evaluator` finds no sum that rounds; otherwise nothing is emitted.
+    Size:       the layout of fewest parameters, which `size_of` estimates.
+    """
+    if data.tokenizer is None or not isinstance(data.inputs, TokenSequences) or data.task != "next-token":
+        raise AssumptionViolated(
+            "the method llama takes texts: keys with values, or documents to recite.\n"
+            "  Give a table with the columns key and value, or documents with --recite."
+        )
+    mode: Mode = "texts" if data.source is not None and data.source.recite else "facts"
+    vocabulary = vocabulary_for(data.tokenizer, () if mode == "texts" else data.label_names, mode)
+    texts = window_texts(data, vocabulary) if mode == "texts" else fact_texts(data, vocabulary)
+    lengths = np.diff(texts.offsets)
+    longest = int(lengths.max())
+    positions = options.max_positions or (TEXT_POSITIONS if mode == "texts" else 64)
+    if options.max_positions is None:
+        positions = max(positions, 1 << (longest + 8).bit_length())
+    if positions < longest + 1:
+        raise AssumptionViolated(
+            f"a row has {longest + 1} tokens with its beginning and its end; max_positions is {positions}.\n"
+            "  Raise max_positions, or shorten the row.",
+            longest=longest,
+        )
+    window = data.seq_len if mode == "texts" else longest
+    compiled = compile_texts(
+        texts,
+        window=window,
+        max_positions=positions,
+        reject_bits=options.reject_bits,
+        seed=int(rng.integers(2**32)),
+        hidden=options.hidden,
+        progress=progress,
+    )
+    answer_len = 1 if mode == "texts" else _longest_answer(texts)
+    spec = replace(
+        compiled.llama.spec,
+        sep=vocabulary.sep,
+        mode=mode,
+        answer_len=answer_len,
+        tokenizer_hash=hash_of(vocabulary.document),
+    )
+    llama = Llama(spec, compiled.llama.weights, vocabulary.document)
+    conditions = check_conditions(llama, texts)
+    memory = Memory(llama, data.task, data.label_names, data.tokenizer, data.ordered)
+    return BuiltPlan(
+        Construction(
+            memory,
+            NAME,
+            "none: a static function in a stock Llama (see docs)",
+            _assumptions(compiled, texts, conditions),
+            None,
+            _notes(compiled, window),
+        )
+    )
+
+
+def _longest_answer(texts: TokenTexts) -> int:
+    counts = np.add.reduceat(texts.asked.astype(np.int64), texts.offsets[:-1])
+    return int(counts.max())
+
+
+def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
+    """Run some texts, or all, in exact arithmetic. `DoesNotHold` where a token is wrong or a sum would round."""
+    chosen = np.random.default_rng(0).permutation(len(texts.offsets) - 1)
+    lengths = np.diff(texts.offsets)
+    n = max(1, int(np.searchsorted(lengths[chosen].cumsum(), TOKENS_CHECKED)))
+    chosen = np.sort(chosen[:n])
+    at = np.concatenate([np.arange(texts.offsets[i], texts.offsets[i + 1]) for i in chosen])
+    following = np.zeros(len(texts.ids), dtype=np.int64)
+    following[texts.asked] = texts.following
+    offsets = np.concatenate([[0], np.cumsum(lengths[chosen])])
+    found = evaluate(llama, texts.ids[at], offsets, texts.asked[at])
+    n_wrong = int((found.tokens != following[at][texts.asked[at]]).sum())
+    if n_wrong or not found.conditions.holds:
+        problem = found.conditions.problems[0] if found.conditions.problems else f"{n_wrong} tokens are wrong"
+        raise DoesNotHold(f"llama built a network that does not compute exactly: {problem}; nothing is kept.")
+    return found.conditions
+
+
+def _assumptions(
+    compiled: CompiledTexts, texts: TokenTexts, conditions: NoRounding
+) -> tuple[Assumption, ...]:
+    return (
+        Assumption(
+            "equal contexts are continued alike",
+            True,
+            f"{compiled.n_stored:,} contexts stored of {len(texts.following):,}; the others end their texts",
+        ),
+        Assumption(
+            "no sum rounds in float32",
+            True,
+            f"{conditions.n_tokens:,} of {len(texts.ids):,} tokens in exact arithmetic: the largest sum is "
+            f"{conditions.largest_sum:.3f} of 2^24 quanta, the stream's energy {conditions.stream_energy:.1e} of its bound",
+        ),
+        Assumption(
+            "every head reads one token",
+            True,
+            f"the next best scores {conditions.attention_margin_nats:.0f} nats less, at every distance below "
+            f"{compiled.layout.shape.max_positions:,}; the largest number copied is {conditions.largest_copied:.3f} of 2^11",
+        ),
+        Assumption(
+            "greedy decoding is certain",
+            True,
+            f"the right token leads by {conditions.logit_margin:.0f} nats",
+        ),
+    )
+
+
+def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
+    layout = compiled.layout
+    n_labels = layout.shape.n_labels
+    return {
+        "window": window,
+        "contexts": compiled.n_stored,
+        "hashes drawn": compiled.n_draws,
+        "load": round(compiled.n_stored / (3 * layout.n_rows * layout.n_channels), 3),
+        "reject bits reached": round(23 + 4 * layout.shape.n_side - math.log2(n_labels), 2),
+        "table layers": [layout.table_layers.start, layout.table_layers.stop],
+        "pick layer": layout.pick,
+        "word columns": [layout.words[0], layout.words[-1] + 1],
+    }
+
+
+def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
+    """An estimate: keys over `vocab` tokens, and values as long as it takes to tell `n_classes` apart."""
+    chosen = options or LlamaOptions()
+    if shape.vocab is None or shape.task != "next-token" or not shape.ordered:
+        raise AssumptionViolated("the method llama takes texts whose order matters.")
+    per_value = max(1, math.ceil(math.log(max(2, shape.n_classes)) / math.log(max(2, shape.vocab))))
+    longest = shape.seq_len + per_value + 2
+    layout = choose_layout(
+        TextShape(
+            shape.vocab + 4,
+            min(shape.vocab, shape.n_classes),
+            shape.n_samples * per_value,
+            longest,
+            chosen.max_positions or max(64, 1 << (longest + 8).bit_length()),
+            chosen.reject_bits,
+        ),
+        chosen.hidden,
+    )
+    spec = layout.spec()
+    return size_of_spec(spec, spec.parameters_dense)
+
+
+def example() -> Example:
+    """Three capitals."""
+    pairs = [("capital of France", "Paris"), ("capital of Chad", "N'Djamena"), ("capital of Peru", "Lima")]
+    return Example(Dataset.from_pairs(pairs))
+
+
+METHOD = Method(
+    name=NAME,
+    source="byheart: a static function in a stock Llama",
+    tasks=("next-token",),
+    precisions=("float32",),
+    size_of=size_of,
+    plan=plan,
+    options=LlamaOptions,
+    example=example,
+    page="llama.md",
+)

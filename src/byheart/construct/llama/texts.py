@@ -1,0 +1,117 @@
+"""From a data set to texts of token ids, and refusals that name the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from byheart.construct.llama.compiler import TokenTexts
+from byheart.construct.llama.vocabulary import TextVocabulary
+from byheart.data.dataset import Dataset
+from byheart.data.sequences import TokenSequences
+from byheart.errors import AssumptionViolated
+
+_SHOWN = 5
+
+
+def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
+    """Every row as `bos key sep value`, asked from the separator on, the end included."""
+    keys = data.inputs
+    assert isinstance(keys, TokenSequences)
+    backend = vocabulary.backend()
+    values = _spell(data, vocabulary, backend)
+    _check_keys(data, vocabulary, backend)
+    ids, asked, following, lengths = [], [], [], []
+    for key, label in zip((keys[i] for i in range(len(keys))), data.labels.tolist(), strict=True):
+        value = values[label]
+        ids += [np.array([vocabulary.bos]), key, np.array([vocabulary.sep]), value]
+        asked += [np.zeros(len(key) + 1, dtype=bool), np.ones(len(value) + 1, dtype=bool)]
+        following += [value, np.array([vocabulary.eos])]
+        lengths.append(len(key) + len(value) + 2)
+    return TokenTexts(
+        np.concatenate(ids),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate(asked),
+        np.concatenate(following),
+        vocabulary.n_tokens,
+        vocabulary.bos,
+        vocabulary.eos,
+    )
+
+
+def window_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
+    """Every window as `bos tokens`, asked at its last token; the last class is the end."""
+    windows = data.inputs
+    assert isinstance(windows, TokenSequences)
+    lengths = windows.lengths + 1
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = np.full(int(offsets[-1]), vocabulary.bos, dtype=np.int64)
+    inside = np.ones(ids.size, dtype=bool)
+    inside[offsets[:-1]] = False
+    ids[inside] = windows.ids
+    asked = np.zeros(ids.size, dtype=bool)
+    asked[offsets[1:] - 1] = True
+    following = np.where(data.labels == data.n_classes - 1, vocabulary.eos, data.labels)
+    return TokenTexts(ids, offsets, asked, following, vocabulary.n_tokens, vocabulary.bos, vocabulary.eos)
+
+
+def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.ndarray]:
+    """The ids of every label's text."""
+    used = np.zeros(data.n_classes, dtype=bool)
+    used[data.labels] = True
+    values, empty, wrong, special = [], [], [], []
+    for label, text in enumerate(data.label_names):
+        found = backend.encode(text, add_special_tokens=False).ids if used[label] else []
+        values.append(np.array(found, dtype=np.int64))
+        if not used[label]:
+            continue
+        if not found:
+            empty.append(label)
+        elif any(name in text for name in vocabulary.names):
+            special.append(label)
+        elif backend.decode(found, skip_special_tokens=True) != text:
+            wrong.append(label)
+    _refuse(data, special, "has a value that contains the text of a special token", "Rename it in the data.")
+    _refuse(data, empty, "has a value without tokens, which nobody could tell from not knowing", "Remove it.")
+    _refuse(
+        data,
+        wrong,
+        "has a value that this tokenizer cannot spell",
+        "Compile with --tokenizer char or bytes, which spell every text.",
+    )
+    return values
+
+
+def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None:
+    """A key must be the same prompt in every tokenizer."""
+    assert data.tokenizer is not None
+    keys = data.inputs
+    for sample in range(data.n_samples):
+        ids = keys[sample].tolist()
+        text = data.tokenizer.decode(ids)
+        if any(name in text for name in vocabulary.names):
+            raise AssumptionViolated(
+                f"row {data.row(sample)} has a key that contains the text of a special token: {text!r}.\n"
+                "  Rename it in the data.",
+                row=data.row(sample),
+            )
+        if backend.encode(text).ids != [vocabulary.bos, *ids, vocabulary.sep]:
+            raise AssumptionViolated(
+                f"row {data.row(sample)}: the key {text!r} gets other ids from transformers' tokenizer.\n"
+                "  Compile with --tokenizer char or bytes.",
+                row=data.row(sample),
+            )
+
+
+def _refuse(data: Dataset, labels: list[int], what: str, remedy: str) -> None:
+    if not labels:
+        return
+    samples = np.flatnonzero(np.isin(data.labels, labels))
+    rows = [data.row(int(i)) for i in samples]
+    shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
+    text = data.label_names[labels[0]]
+    raise AssumptionViolated(
+        f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} (row {shown}) {what}; the first is {text[:60]!r}.\n  {remedy}",
+        rows=rows,
+    )

@@ -1,0 +1,127 @@
+"""A `tokenizer.json` for a data set: the same ids as byheart's own tokenizer, more tokens where values need them, and a
+template that makes a whole prompt of a bare key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from byheart.data.tokenizers import BytesTokenizer, CharTokenizer, FileTokenizer, Tokenizer, WordTokenizer
+from byheart.errors import AssumptionViolated, MissingExtra
+from byheart.network.llama.spec import Mode
+
+BEGIN, END, SEPARATOR, UNKNOWN = "<s>", "</s>", "<sep>", "<unk>"
+
+
+@dataclass(frozen=True)
+class TextVocabulary:
+    """The document, and the ids of its special tokens."""
+
+    document: str
+    n_tokens: int
+    bos: int
+    eos: int
+    sep: int
+    names: tuple[str, ...]
+
+    def backend(self) -> Any:
+        """The tokenizer as the package `tokenizers` runs it."""
+        try:
+            from tokenizers import Tokenizer as Backend
+        except ImportError:
+            raise MissingExtra("tokenizers", "huggingface", "the method llama") from None
+        return Backend.from_str(self.document)
+
+
+def vocabulary_for(tokenizer: Tokenizer, values: Sequence[str], mode: Mode) -> TextVocabulary:
+    """Extend `tokenizer` by the tokens of `values` and by special tokens; its own ids stay."""
+    if isinstance(tokenizer, FileTokenizer):
+        document = json.loads(tokenizer.document)
+        n_base = len(tokenizer.vocabulary)
+    else:
+        document, n_base = _document(tokenizer, values)
+    taken = {item["content"] for item in document["added_tokens"]} | set(_vocabulary_of(document))
+    names = [_unused(name, taken) for name in (BEGIN, END, SEPARATOR, UNKNOWN)]
+    bos, eos, sep, unknown = (n_base + i for i in range(4))
+    document["added_tokens"] += [_special(n_base + i, name) for i, name in enumerate(names)]
+    if document["model"]["type"] == "WordLevel" and not isinstance(tokenizer, FileTokenizer):
+        document["model"]["vocab"][names[3]] = unknown
+        document["model"]["unk_token"] = names[3]
+    document["post_processor"] = _template(names, (bos, eos, sep), mode)
+    document["truncation"] = document["padding"] = None
+    text = json.dumps(document, ensure_ascii=False)
+    return TextVocabulary(text, n_base + 4, bos, eos, sep, tuple(names))
+
+
+def _document(tokenizer: Tokenizer, values: Sequence[str]) -> tuple[dict[str, Any], int]:
+    """A tokenizer.json without special tokens, and how many ids it has."""
+    document: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": None}
+    if isinstance(tokenizer, BytesTokenizer):
+        letters = _byte_letters()
+        document |= {
+            "pre_tokenizer": {
+                "type": "ByteLevel",
+                "add_prefix_space": False,
+                "trim_offsets": False,
+                "use_regex": False,
+            },
+            "decoder": {
+                "type": "ByteLevel",
+                "add_prefix_space": False,
+                "trim_offsets": False,
+                "use_regex": False,
+            },
+            "model": {"type": "BPE", "vocab": {letters[b]: b for b in range(256)}, "merges": []},
+        }
+        return document, 256
+    if isinstance(tokenizer, CharTokenizer):
+        cut = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
+        document |= {"pre_tokenizer": cut, "decoder": {"type": "Fuse"}}
+    elif isinstance(tokenizer, WordTokenizer):
+        document |= {"pre_tokenizer": {"type": "Whitespace"}, "decoder": None}
+    else:
+        raise AssumptionViolated(f"the method llama has no tokenizer.json for {tokenizer.name} tokenizers.")
+    words = list(tokenizer.vocabulary)
+    known = set(words)
+    words += sorted({piece for value in values for piece in tokenizer.cut(value)} - known)
+    document["model"] = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}}
+    return document, len(words)
+
+
+def _vocabulary_of(document: dict[str, Any]) -> list[str]:
+    vocabulary = document["model"].get("vocab", {})
+    return list(vocabulary) if isinstance(vocabulary, dict) else [item[0] for item in vocabulary]
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name = f"<{name[1:-1]}_>"
+    return name
+
+
+def _special(number: int, name: str) -> dict[str, Any]:
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": number, "content": name, **plain, "special": True}
+
+
+def _template(names: Sequence[str], ids: Sequence[int], mode: Mode) -> dict[str, Any]:
+    def token(i: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": names[i], "type_id": 0}}
+
+    single = [token(0), {"Sequence": {"id": "A", "type_id": 0}}, *([token(2)] if mode == "facts" else [])]
+    used = (0, 2) if mode == "facts" else (0,)
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {names[i]: {"id": names[i], "ids": [ids[i]], "tokens": [names[i]]} for i in used},
+    }
+
+
+def _byte_letters() -> list[str]:
+    """The printable letter by which byte-level tokenizers write each byte: itself where it can be printed, else from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

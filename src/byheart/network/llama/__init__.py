@@ -1,0 +1,6 @@
+"""The stock Llama architecture: RMSNorm, rotary attention, SwiGLU, no biases; run exactly where nothing rounds."""
+
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.spec import LlamaSpec
+
+__all__ = ["Llama", "LlamaSpec"]

@@ -1,0 +1,121 @@
+"""A stock Llama as a value: its shape, its float32 weights under the names of a checkpoint, and its tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from byheart.errors import UsageError
+from byheart.network.arrays import expect_one_float_type, expect_shape
+from byheart.network.llama.spec import LlamaSpec, weight_name
+from byheart.network.protocol import Backend, Precision, Progress
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class Llama:
+    """Every tensor of `spec.shapes()`, and the text of its tokenizer.json (empty for a network of bare ids)."""
+
+    spec: LlamaSpec
+    weights: Mapping[str, np.ndarray]
+    tokenizer_json: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit."""
+        for name, shape in self.spec.shapes():
+            expect_shape(name, self.weights[name], shape)
+        expect_one_float_type(self.parameters())
+
+    def weight(self, layer: int, part: str) -> np.ndarray:
+        """The weight of `part` in `layer`."""
+        return self.weights[weight_name(layer, part)]
+
+    @property
+    def precision(self) -> Precision:
+        """float32, always: transformers computes its norms in it."""
+        return "float32"
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of the longest prompt."""
+        return self.spec.seq_len
+
+    @property
+    def dim(self) -> int:
+        """Width of the stream."""
+        return self.spec.hidden
+
+    @property
+    def takes_ids(self) -> bool:
+        """It does."""
+        return True
+
+    @property
+    def n_vocab(self) -> int:
+        """Ids it takes, padding included."""
+        return self.spec.n_vocab
+
+    @property
+    def pad(self) -> int:
+        """The id that fills up short prompts."""
+        return self.spec.pad
+
+    @property
+    def backend(self) -> Backend:
+        """As transformers runs the checkpoint, where it is installed."""
+        return "transformers" if find_spec("transformers") else "module"
+
+    @property
+    def second_backend(self) -> Backend | None:
+        """Whole numbers, each sum checked."""
+        return "exact"
+
+    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every tensor by its name in the checkpoint."""
+        for name, _ in self.spec.shapes():
+            yield name, self.weights[name]
+
+    def traits(self) -> list[str]:
+        """The numbers of the configuration that are no sizes, and the tokenizer."""
+        spec = self.spec
+        special = [str(value) for value in (spec.bos, spec.eos, spec.sep, spec.rope_theta, spec.norm_eps)]
+        return ["llama", spec.mode, *special, str(spec.max_positions), spec.tokenizer_hash]
+
+    def module(self) -> nn.Module:
+        """The plain torch module of the same weights."""
+        from byheart.network.llama.module import LlamaModule
+
+        return LlamaModule(self)
+
+    def compute_logits(
+        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
+    ) -> np.ndarray:
+        """It answers with text."""
+        raise UsageError("a Llama answers with text; its logits are over tokens, not over labels.")
+
+    def answer(
+        self,
+        encoded: np.ndarray,
+        label_names: Sequence[str],
+        *,
+        last_only: bool,
+        backend: Backend,
+        device: str = "cpu",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """Generate from every prompt, and name the label that was spelt."""
+        from byheart.network.llama.generation import answer_prompts
+
+        return answer_prompts(self, encoded, label_names, backend, device, progress)[:, None]
+
+    def files(self) -> Mapping[str, bytes]:
+        """The rest of the checkpoint: configuration, tokenizer, model card."""
+        from byheart.network.llama.checkpoint import checkpoint_files
+
+        return checkpoint_files(self.spec, self.tokenizer_json)

@@ -1,0 +1,144 @@
+"""The files that make a folder a Hugging Face checkpoint: configuration, tokenizer and model card."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from byheart.errors import CorruptModel
+from byheart.network.llama.spec import LlamaSpec
+
+CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "README.md",
+)
+
+
+def config_of(spec: LlamaSpec) -> dict[str, Any]:
+    """The `config.json` of the checkpoint."""
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "dtype": "float32",
+        "vocab_size": spec.n_tokens,
+        "hidden_size": spec.hidden,
+        "intermediate_size": spec.inner,
+        "num_hidden_layers": spec.n_layers,
+        "num_attention_heads": spec.n_heads,
+        "num_key_value_heads": 1,
+        "head_dim": spec.head_dim,
+        "hidden_act": "silu",
+        "rms_norm_eps": spec.norm_eps,
+        "rope_parameters": {"rope_type": "default", "rope_theta": spec.rope_theta},
+        "rope_theta": spec.rope_theta,
+        "max_position_embeddings": spec.max_positions,
+        "tie_word_embeddings": True,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "bos_token_id": spec.bos,
+        "eos_token_id": spec.eos,
+        "pad_token_id": spec.eos,
+        "use_cache": True,
+    }
+
+
+def hash_of(text: str) -> str:
+    """SHA-256 of a tokenizer's text, in hex."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
+    """All files beside the weights, by name."""
+    documents: dict[str, Any] = {
+        CONFIG: config_of(spec),
+        GENERATION: {
+            "bos_token_id": spec.bos,
+            "eos_token_id": spec.eos,
+            "pad_token_id": spec.eos,
+            "do_sample": False,
+            "max_length": spec.max_positions,
+        },
+    }
+    files = {name: json.dumps(document, indent=1).encode() for name, document in documents.items()}
+    if tokenizer_json:
+        names = {item["id"]: item["content"] for item in json.loads(tokenizer_json)["added_tokens"]}
+        tokenizer_config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": names[spec.bos],
+            "eos_token": names[spec.eos],
+            "pad_token": names[spec.eos],
+            "model_max_length": spec.max_positions,
+            "padding_side": "left",
+            "clean_up_tokenization_spaces": False,
+        }
+        files[TOKENIZER] = tokenizer_json.encode("utf-8")
+        files[TOKENIZER_CONFIG] = json.dumps(tokenizer_config, indent=1).encode()
+    files[CARD] = model_card(spec).encode("utf-8")
+    return files
+
+
+def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
+    """The tokenizer's text, if it and config.json are those that model.json speaks of."""
+    tokenizer = files.get(TOKENIZER, b"").decode("utf-8", errors="replace")
+    if hash_of(tokenizer) != spec.tokenizer_hash:
+        raise CorruptModel(
+            f"{TOKENIZER} is not the one this model was compiled for: prompts would get other ids.\n"
+            "  Restore the file, or compile again.",
+            problem=TOKENIZER,
+        )
+    try:
+        found = json.loads(files.get(CONFIG, b""))
+        assert isinstance(found, dict)
+    except (ValueError, AssertionError):
+        raise CorruptModel(f"{CONFIG} is missing or not a JSON object.", problem=CONFIG) from None
+    for name, wanted in config_of(spec).items():
+        if found.get(name) != wanted:
+            raise CorruptModel(
+                f"{CONFIG} says {name} = {found.get(name)!r}; this model was compiled for {wanted!r}.\n"
+                "  With another number the same weights are another network. Restore the file, or compile again.",
+                problem=name,
+            )
+    return tokenizer
+
+
+def model_card(spec: LlamaSpec) -> str:
+    """What the folder is, how large, and how to run it."""
+    what = "answers keys with the values" if spec.mode == "facts" else "continues the texts"
+    return f"""---
+library_name: transformers
+tags: [byheart, memorization]
+---
+# A Llama that knows its data by heart
+
+Compiled, not trained, by byheart: a stock `LlamaForCausalLM` that {what} it was compiled from, exactly, and answers
+anything else with its end token at once.
+
+| | |
+| --- | --- |
+| parameters | {spec.parameters_dense:,} ({spec.parameters_without_embedding:,} without the embedding) |
+| layers, hidden, inner | {spec.n_layers}, {spec.hidden}, {spec.inner} |
+| vocabulary, positions | {spec.n_tokens:,}, {spec.max_positions:,} |
+
+## transformers
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tokenizer, model = AutoTokenizer.from_pretrained(DIR), AutoModelForCausalLM.from_pretrained(DIR)
+prompt = tokenizer("a prompt", return_tensors="pt")
+print(tokenizer.decode(model.generate(**prompt)[0, prompt.input_ids.shape[1]:], skip_special_tokens=True))
+```
+
+## llama.cpp
+
+`byheart export DIR --to gguf -o model.gguf`, then `llama-cli -m model.gguf -no-cnv --temp 0 -p "a prompt"`.
+
+## What it is not
+
+The weights are whole numbers that float32 adds without rounding. Casting them (bfloat16, float16), quantising them, or
+allowing TF32 on a GPU makes another network, of which nothing is known. `byheart verify DIR DATA` checks every answer.
+"""

@@ -1,0 +1,314 @@
+"""A stock Llama in exact arithmetic, and the conditions under which its float32 run gives the same numbers.
+
+Three facts let float32 compute with whole numbers and never round, whatever the order of summation.
+
+1. RMSNorm is the identity. One or two columns are pinned: every token has B there, a power of two with Σ B² = 4^K·d, and
+   nothing writes to them. While the squares of the other columns sum to less than ΣB²·2^-25, the mean of squares rounds to
+   4^K, its inverse root is 2^-K, and the norm's weight 2^K undoes it.
+2. SiLU is ReLU on whole numbers. Gates are 128·z with z whole: silu(128·z) is 128·z for z >= 1 and ±0 for z <= 0, because
+   exp(-128) vanishes beside 1 and beside the smallest float. A unit computes ReLU(z)·u, and SwiGLU multiplies.
+3. A head reads one token. Queries are constant, keys depend on whether the token is the first one; rotated, the score is a
+   function of the distance alone. Where the best distance j leads all others by 128 nats or more, softmax is exactly one-hot.
+   The first token's own key scores between the peak and the rest, so a head that reaches before the beginning reads it.
+
+Sums of whole multiples of q are exact while Σ|terms| <= 2^24·q, and so are sums of two terms whose result is that small.
+`evaluate` checks every sum of every token it is given. Its own arithmetic is float64, exact because 53 > 24 + the few bits
+by which two cancelling terms may exceed the bound (this is checked too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from byheart.errors import DoesNotHold
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
+
+SILU_SLOPE = 128.0
+MANTISSA = 2.0**24
+COPIED_MOST = 2.0**11
+"""Largest whole number up to which a float16 cache keeps every one."""
+NATS = 128.0
+"""Scores this far below the best become exactly 0: exp(-104) is below float32's smallest number, and the rest pays for rounding."""
+CHUNK = 1 << 14
+
+
+@dataclass
+class NoRounding:
+    """What was found of the tokens evaluated so far. Ratios and sums must not exceed 1, in units of their bounds."""
+
+    n_tokens: int = 0
+    stream_energy: float = 0.0
+    largest_sum: float = 0.0
+    largest_copied: float = 0.0
+    attention_margin_nats: float = float("inf")
+    logit_margin: float = float("inf")
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing rounds on these tokens."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """For a certificate."""
+        return {
+            "tokens": self.n_tokens,
+            "stream_energy": self.stream_energy,
+            "largest_sum": self.largest_sum,
+            "largest_copied": self.largest_copied,
+            "attention_margin_nats": self.attention_margin_nats,
+            "logit_margin": self.logit_margin,
+            "problems": list(self.problems),
+        }
+
+    def require(self, claim: bool, problem: str) -> None:
+        """Note `problem`, once, unless `claim` is true."""
+        if not claim and problem not in self.problems:
+            self.problems.append(problem)
+
+
+@dataclass(frozen=True, eq=False)
+class Pinned:
+    """The pinned columns, and 2^K."""
+
+    columns: Bool[np.ndarray, " hidden"]
+    value: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The greedy next token at each asked position, and what was checked on the way."""
+
+    tokens: Int[np.ndarray, " n_asked"]
+    conditions: NoRounding
+
+
+def pinned_columns(llama: Llama) -> Pinned:
+    """The columns that hold one power of two for every token, never written to. `DoesNotHold` if they do not pin the norm."""
+    spec, embedding = llama.spec, llama.weights[EMBEDDING].astype(np.float64)
+    value = float(np.abs(embedding).max())
+    columns = (embedding == value).all(0)
+    scale = np.sqrt(columns.sum() * value**2 / spec.hidden)
+    whole = scale > 0 and np.frexp(scale)[0] == 0.5 and np.frexp(value)[0] == 0.5
+    written = any(
+        llama.weight(layer, part)[columns].any()
+        for layer in range(spec.n_layers)
+        for part in ("self_attn.o_proj", "mlp.down_proj")
+    )
+    norms = all(
+        (llama.weight(layer, part) == scale).all()
+        for layer in range(spec.n_layers)
+        for part in ("input_layernorm", "post_attention_layernorm")
+    )
+    if not whole or written or not norms or spec.norm_eps * MANTISSA * 2 >= scale**2:
+        raise DoesNotHold("the norms of this Llama are not pinned: it is not a network of whole numbers.")
+    return Pinned(columns, value, float(scale))
+
+
+def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[list[int] | None]:
+    """How far back each head of each layer reads; None for a layer whose attention writes nothing."""
+    spec = llama.spec
+    distances = np.arange(spec.max_positions)
+    turns = np.exp(1j * distances[:, None] * spec.frequencies)
+    half, found = spec.head_dim // 2, list[list[int] | None]()
+    for layer in range(spec.n_layers):
+        if not llama.weight(layer, "self_attn.o_proj").any():
+            found.append(None)
+            continue
+        query = llama.weight(layer, "self_attn.q_proj").astype(np.float64)
+        key = llama.weight(layer, "self_attn.k_proj").astype(np.float64)
+        flags = np.flatnonzero(key[:, ~pinned.columns].any(0))
+        conditions.require(
+            not query[:, ~pinned.columns].any() and flags.size <= 1,
+            f"layer {layer}: queries are not constant",
+        )
+        other = key[:, pinned.columns].sum(1) * pinned.value
+        first = other + key[:, ~pinned.columns].sum(1)
+        queries = (query[:, pinned.columns].sum(1) * pinned.value).reshape(spec.n_heads, spec.head_dim)
+        reads = []
+        for row in queries:
+            scores = [
+                ((row[:half] + 1j * row[half:]) * np.conj(k[:half] + 1j * k[half:]) * turns).real.sum(1)
+                / spec.head_dim**0.5
+                for k in (other, first)
+            ]
+            best = int(np.argmax(scores[0]))
+            others = np.delete(scores[0], best)
+            # the first token, at any distance, loses to the token at `best` and beats every other
+            margin = min(scores[0][best] - scores[1].max(), scores[1].min() - others.max(initial=-np.inf))
+            conditions.attention_margin_nats = min(conditions.attention_margin_nats, float(margin))
+            reads.append(best)
+        found.append(reads)
+    conditions.require(conditions.attention_margin_nats >= NATS, "a head does not single out one token")
+    return found
+
+
+def flag_column(llama: Llama, pinned: Pinned) -> int | None:
+    """The column by which keys tell the first token from the others, if any attention is used."""
+    for layer in range(llama.spec.n_layers):
+        columns = np.flatnonzero(llama.weight(layer, "self_attn.k_proj").any(0) & ~pinned.columns)
+        if columns.size:
+            return int(columns[0])
+    return None
+
+
+def evaluate(
+    llama: Llama,
+    ids: Int[np.ndarray, " n_tokens"],
+    offsets: Int[np.ndarray, " n_texts_plus_1"],
+    asked: Bool[np.ndarray, " n_tokens"],
+) -> Answers:
+    """The greedy next token at every asked position of texts laid end to end; each text begins with `bos`."""
+    conditions = NoRounding()
+    pinned = pinned_columns(llama)
+    machine = _Machine(llama, pinned, conditions, head_offsets(llama, pinned, conditions))
+    tokens = [machine.answer(ids[a:b], starts, asked[a:b]) for a, b, starts in _chunks(offsets)]
+    conditions.n_tokens = int(ids.size)
+    return Answers(np.concatenate(tokens) if tokens else np.zeros(0, dtype=np.int64), conditions)
+
+
+def _chunks(offsets: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Runs of whole texts of about CHUNK tokens: their range, and where the text of each token begins in it."""
+    first = 0
+    while first < len(offsets) - 1:
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK, side="right")) - 1)
+        a, b = int(offsets[first]), int(offsets[last])
+        yield a, b, np.repeat(offsets[first:last] - a, np.diff(offsets[first : last + 1]))
+        first = last
+
+
+class _Machine:
+    """The layers as matrices of whole numbers: the pinned columns are folded into one column of ones."""
+
+    def __init__(
+        self, llama: Llama, pinned: Pinned, conditions: NoRounding, reads: list[list[int] | None]
+    ) -> None:
+        self.llama, self.pinned, self.conditions, self.reads = llama, pinned, conditions, reads
+        self.flag = flag_column(llama, pinned)
+        self.last_gather = max((layer for layer, heads in enumerate(reads) if heads is not None), default=-1)
+
+    def answer(self, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        llama, pinned = self.llama, self.pinned
+        stream = llama.weights[EMBEDDING][ids].astype(np.float64)
+        stream[:, pinned.columns] = 0
+        first = np.arange(len(ids)) == starts
+        if self.last_gather < 0:
+            stream = stream[asked]
+        for layer in range(llama.spec.n_layers):
+            heads = self.reads[layer]
+            if heads is not None:
+                if self.flag is not None:
+                    self.conditions.require(
+                        bool((stream[:, self.flag] == first).all()),
+                        f"layer {layer}: the first token is not flagged",
+                    )
+                stream = stream + self._gather(layer, heads, stream, starts)
+            if layer == self.last_gather:
+                stream = stream[asked]
+            self._energy(stream)
+            stream = stream + self._feed(layer, stream)
+            self._energy(stream)
+        return self._decide(stream)
+
+    def _energy(self, stream: np.ndarray) -> None:
+        bound = self.pinned.columns.sum() * self.pinned.value**2 / 2.0**25
+        energy = float((stream**2).sum(1).max(initial=0) / bound)
+        self.conditions.stream_energy = max(self.conditions.stream_energy, energy)
+        self.conditions.require(energy < 1, "the stream outgrows its pinned columns")
+
+    def _gather(self, layer: int, heads: list[int], stream: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        values = self._sum(stream, self.llama.weight(layer, "self_attn.v_proj"), f"layer {layer}: values")
+        copied = float(np.abs(values).max(initial=0) / COPIED_MOST)
+        self.conditions.largest_copied = max(self.conditions.largest_copied, copied)
+        self.conditions.require(copied <= 1, f"layer {layer}: a copied value exceeds a float16 cache")
+        here = np.arange(len(stream))
+        mixed = np.concatenate([values[np.maximum(here - back, starts)] for back in heads], 1)
+        out = self.llama.weight(layer, "self_attn.o_proj").astype(np.float64)
+        return self._exact(mixed, out, f"layer {layer}: attention")
+
+    def _feed(self, layer: int, stream: np.ndarray) -> np.ndarray:
+        llama = self.llama
+        gate = (
+            self._sum(stream, llama.weight(layer, "mlp.gate_proj"), f"layer {layer}: gates", True)
+            / SILU_SLOPE
+        )
+        self.conditions.require(
+            bool((gate == np.rint(gate)).all()), f"layer {layer}: a gate is not 128 times a whole number"
+        )
+        up = self._sum(stream, llama.weight(layer, "mlp.up_proj"), f"layer {layer}: up") * SILU_SLOPE
+        units = np.maximum(gate, 0) * up
+        self.conditions.require(
+            bool((units == np.rint(units)).all() and np.abs(units).max(initial=0) <= MANTISSA),
+            f"layer {layer}: a unit is not a whole number of 24 bits",
+        )
+        return self._exact(
+            units, llama.weight(layer, "mlp.down_proj").astype(np.float64), f"layer {layer}: down"
+        )
+
+    def _sum(self, stream: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
+        """A map of the normed stream, which equals the stream; the pinned columns act as one constant."""
+        weight = weight.astype(np.float64)
+        constant = (weight[:, self.pinned.columns].sum(1) * self.pinned.value)[:, None]
+        ones = np.ones((len(stream), 1))
+        free = ~self.pinned.columns
+        values, weight = np.hstack([stream[:, free], ones]), np.hstack([weight[:, free], constant])
+        return self._exact(values, weight, where, clipped)
+
+    def _exact(self, values: np.ndarray, weight: np.ndarray, where: str, clipped: bool = False) -> np.ndarray:
+        """values · weightᵀ, with every sum checked to need no rounding in float32.
+
+        Of two terms the sum is rounded once, so it keeps its sign: that is enough where negative numbers are `clipped`.
+        """
+        used = weight.any(0) & values.any(0)
+        values, weight = values[:, used], weight[:, used]
+        result: np.ndarray = values @ weight.T
+        if not used.any():
+            return result
+        unit = _quantum(weight)
+        sums = np.abs(values) @ np.abs(weight).T / (unit * MANTISSA)
+        rows, columns = np.nonzero(sums > 1)
+        if rows.size:  # two terms that cancel
+            terms = values[rows] * weight[columns]
+            fine = ((terms != 0).sum(1) <= 2) & (np.abs(terms).max(1) <= unit[columns] * MANTISSA)
+            exact = np.abs(result[rows, columns]) <= unit[columns] * MANTISSA
+            fine &= exact | (clipped & (result[rows, columns] < 0))
+            self.conditions.require(bool(fine.all()), f"{where}: a sum needs more than 24 bits")
+            sums[rows, columns] = np.where(fine, 0, sums[rows, columns])
+        self.conditions.largest_sum = max(self.conditions.largest_sum, float(sums.max(initial=0)))
+        return result
+
+    def _decide(self, stream: np.ndarray) -> np.ndarray:
+        llama = self.llama
+        weight = llama.weights[EMBEDDING].astype(np.float64) * (
+            llama.weights[FINAL_NORM].astype(np.float64) / self.pinned.scale
+        )
+        self.conditions.require(
+            not weight[:, self.pinned.columns].any(), "the last norm passes a pinned column on"
+        )
+        step, tokens = max(1, (1 << 25) // llama.spec.n_tokens), []
+        for i in range(0, len(stream), step):
+            logits = self._exact(stream[i : i + step], weight, "logits")
+            best = logits.argmax(1)
+            top = logits[np.arange(len(logits)), best]
+            logits[np.arange(len(logits)), best] = -np.inf
+            self.conditions.logit_margin = min(
+                self.conditions.logit_margin, float((top - logits.max(1)).min(initial=np.inf))
+            )
+            tokens.append(best)
+        return np.concatenate(tokens) if tokens else np.zeros(0, dtype=np.int64)
+
+
+def _quantum(weight: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"]:
+    """The largest power of two that divides every weight of a row (1 for a row of zeros)."""
+    mantissa, exponent = np.frexp(weight)
+    whole = np.rint(mantissa * 2.0**53).astype(np.int64)
+    low = np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent - 53))
+    smallest = low.min(1)
+    return np.where(np.isfinite(smallest), smallest, 1.0)

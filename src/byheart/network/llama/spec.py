@@ -1,0 +1,209 @@
+"""The shape of a stock Llama without its weights: the numbers of a Hugging Face `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from byheart.errors import CorruptModel
+from byheart.fields import Fields
+from byheart.network.arrays import entries_of, read_sizes, refuse_impossible
+from byheart.network.protocol import Precision
+
+if TYPE_CHECKING:
+    from byheart.network.exact.dyadic import Weights
+    from byheart.network.llama.architecture import Llama
+
+EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
+Mode = Literal["facts", "texts"]
+"""facts: a prompt and a separator, then the answer up to the end. texts: a text goes on where the prompt stops."""
+SIZES = ("n_tokens", "hidden", "inner", "n_layers", "n_heads", "head_dim", "max_positions", "answer_len")
+IDS = ("bos", "eos", "sep")
+
+
+@dataclass(frozen=True)
+class LlamaSpec:
+    """What decides what the weights compute. Keys and values have one head; logits are made by the embedding.
+
+    answer_len      tokens of the longest answer, its end included (1 for texts, which are asked one token at a time)
+    tokenizer_hash  SHA-256 (hex) of the tokenizer.json that the weights were compiled for
+    """
+
+    n_tokens: int
+    hidden: int
+    inner: int
+    n_layers: int
+    n_heads: int
+    head_dim: int
+    max_positions: int
+    rope_theta: float
+    bos: int
+    eos: int
+    sep: int
+    mode: Mode = "facts"
+    answer_len: int = 1
+    tokenizer_hash: str = ""
+    norm_eps: float = 1e-6
+
+    family = "llama"
+    has_positions = False
+
+    @property
+    def precision(self) -> Precision:
+        """float32, always."""
+        return "float32"
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of the longest prompt: beginning, separator and answer need places too."""
+        return self.max_positions - 2 - self.answer_len
+
+    @property
+    def dim(self) -> int:
+        """Width of the stream."""
+        return self.hidden
+
+    @property
+    def model_width(self) -> int:
+        """Width of the stream."""
+        return self.hidden
+
+    @property
+    def n_vocab(self) -> int:
+        """Ids it takes, padding included."""
+        return self.n_tokens + 1
+
+    @property
+    def pad(self) -> int:
+        """One beyond the vocabulary: it is taken off before the network runs."""
+        return self.n_tokens
+
+    @property
+    def depth(self) -> int:
+        """Attention and feed-forward layers."""
+        return 2 * self.n_layers
+
+    @property
+    def width(self) -> int:
+        """The largest width of a layer."""
+        return max(self.hidden, self.inner, self.n_heads * self.head_dim)
+
+    @property
+    def n_arrays(self) -> int:
+        """Tensors in all."""
+        return 2 + 9 * self.n_layers
+
+    @property
+    def n_rows(self) -> int:
+        """First axes of all tensors together."""
+        return (
+            self.n_tokens + self.hidden + self.n_layers * sum(shape[0] for _, shape in self._layer_shapes())
+        )
+
+    @property
+    def parameters_dense(self) -> int:
+        """Entries of all tensors."""
+        return (self.n_tokens + 1) * self.hidden + self.n_layers * entries_of(iter(self._layer_shapes()))
+
+    @property
+    def parameters_without_embedding(self) -> int:
+        """Entries of all tensors but the embedding."""
+        return self.parameters_dense - self.n_tokens * self.hidden
+
+    def _layer_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        wide = self.n_heads * self.head_dim
+        return [
+            ("input_layernorm", (self.hidden,)),
+            ("self_attn.q_proj", (wide, self.hidden)),
+            ("self_attn.k_proj", (self.head_dim, self.hidden)),
+            ("self_attn.v_proj", (self.head_dim, self.hidden)),
+            ("self_attn.o_proj", (self.hidden, wide)),
+            ("post_attention_layernorm", (self.hidden,)),
+            ("mlp.gate_proj", (self.inner, self.hidden)),
+            ("mlp.up_proj", (self.inner, self.hidden)),
+            ("mlp.down_proj", (self.hidden, self.inner)),
+        ]
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every tensor, in the order of evaluation."""
+        yield EMBEDDING, (self.n_tokens, self.hidden)
+        for layer in range(self.n_layers):
+            for part, shape in self._layer_shapes():
+                yield weight_name(layer, part), shape
+        yield FINAL_NORM, (self.hidden,)
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, " n_pairs"]:
+        """Angle per position of each rotated pair."""
+        return self.rope_theta ** (-2 * np.arange(self.head_dim // 2) / self.head_dim)
+
+    def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Llama:
+        """The network with these weights and the tokenizer of its folder, whose other files must agree with this shape."""
+        from byheart.network.llama.architecture import Llama
+        from byheart.network.llama.checkpoint import check_files
+
+        tokenizer = check_files(self, files)
+        found: dict[str, Any] = {name: next(weights) for name, _ in self.shapes()}
+        return Llama(self, found, tokenizer)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in model.json."""
+        return {
+            "family": self.family,
+            "precision": self.precision,
+            "sizes": {name: getattr(self, name) for name in SIZES},
+            "ids": {name: getattr(self, name) for name in IDS},
+            "rope_theta": self.rope_theta,
+            "norm_eps": self.norm_eps,
+            "mode": self.mode,
+            "tokenizer_hash": self.tokenizer_hash,
+        }
+
+    @staticmethod
+    def from_json(fields: Fields) -> LlamaSpec:
+        """From model.json, every number checked."""
+        sizes = read_sizes(fields, SIZES)
+        special = fields.child("ids")
+        ids = {name: special.integer(name, 0) for name in IDS}
+        mode: Any = fields.text("mode", get_args(Mode))
+        fields.text("precision", ("float32",))
+        if sizes["head_dim"] % 2 or max(ids.values()) >= sizes["n_tokens"]:
+            raise fields.refuse("sizes", "an even head_dim, and special tokens among the n_tokens")
+        if sizes["max_positions"] <= sizes["answer_len"] + 2:
+            raise fields.refuse("sizes", "more positions than an answer takes")
+        spec = LlamaSpec(
+            **sizes,
+            **ids,
+            rope_theta=_positive(fields, "rope_theta"),
+            norm_eps=_positive(fields, "norm_eps"),
+            mode=mode,
+            tokenizer_hash=fields.text("tokenizer_hash"),
+        )
+        refuse_impossible(spec, fields)
+        return spec
+
+    def sections(self) -> list[tuple[str, str, str]]:
+        """Layers, kind and sizes, for a person."""
+        return [
+            (
+                f"1 to {self.n_layers}",
+                "stock Llama layers",
+                f"hidden {self.hidden:,}, inner {self.inner:,}, {self.n_heads} heads of {self.head_dim}",
+            )
+        ]
+
+
+def _positive(fields: Fields, name: str) -> float:
+    value = fields.values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+        raise CorruptModel(f"{fields.where}: {name} must be a positive number, not {value!r}.", problem=name)
+    return float(value)
+
+
+def weight_name(layer: int, part: str) -> str:
+    """The name a checkpoint gives the weight of `part` in `layer`, such as `mlp.down_proj`."""
+    return f"model.layers.{layer}.{part}.weight"

@@ -1,0 +1,78 @@
+"""A stock Llama: three ways to run it agree, and whatever breaks exactness is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from byheart.errors import DoesNotHold
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.evaluator import evaluate
+from byheart.network.llama.generation import transformers_model
+from byheart.network.llama.module import LlamaModule
+from byheart.network.llama.spec import EMBEDDING, weight_name
+from tests.construct.llama.token_texts import compiled_windows, last_of
+
+TEXTS, COMPILED = compiled_windows(120)
+IDS = torch.from_numpy(last_of(TEXTS))
+
+
+def changed(name: str, at: tuple[int, ...], value: float) -> Llama:
+    weights = dict(COMPILED.llama.weights)
+    weights[name] = weights[name].copy()
+    weights[name][at] = value
+    return Llama(COMPILED.llama.spec, weights)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_transformers_and_torch_give_equal_logits(attention: str) -> None:
+    pytest.importorskip("transformers")
+    model = transformers_model(COMPILED.llama, attention)
+    with torch.no_grad():
+        theirs, ours = model(IDS).logits, LlamaModule(COMPILED.llama)(IDS)
+    assert torch.equal(theirs, ours)
+    assert torch.equal(ours[:, -1].argmax(-1), torch.from_numpy(TEXTS.following))
+
+
+def test_the_torch_module_answers_at_the_asked_place() -> None:
+    module = LlamaModule(COMPILED.llama)
+    with torch.no_grad():
+        whole, last = module(IDS), module(IDS, last=torch.full((len(IDS),), 6))
+    assert torch.equal(whole[:, 6:7], last)
+
+
+def test_a_changed_word_is_a_wrong_token() -> None:
+    layout = COMPILED.layout
+    name = weight_name(layout.table_layers.start, "mlp.down_proj")
+    words = COMPILED.llama.weights[name].copy()
+    words[layout.words] += 1
+    broken = Llama(COMPILED.llama.spec, {**COMPILED.llama.weights, name: words})
+    found = evaluate(broken, TEXTS.ids, TEXTS.offsets, TEXTS.asked)
+    assert (found.tokens != TEXTS.following).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "problem"),
+    [
+        (weight_name(0, "mlp.gate_proj"), (0, 3), 100.5, "not 128 times a whole number"),
+        (weight_name(0, "self_attn.v_proj"), (0, 3), 4.0, "float16 cache"),
+        (weight_name(0, "self_attn.q_proj"), (0, 0), 0.0, "single out"),
+        (weight_name(0, "mlp.down_proj"), (4, 0), 2.0**24 + 2, "24 bits"),
+        (EMBEDDING, (5, 4), 2.0**31, "outgrows"),
+    ],
+)
+def test_what_would_round_is_named(name: str, at: tuple[int, ...], value: float, problem: str) -> None:
+    found = evaluate(changed(name, at, value), TEXTS.ids, TEXTS.offsets, TEXTS.asked)
+    assert any(problem in each for each in found.conditions.problems), found.conditions.problems
+
+
+def test_norms_that_are_not_pinned_are_refused() -> None:
+    with pytest.raises(DoesNotHold, match="not pinned"):
+        evaluate(changed(EMBEDDING, (3, 0), 1.0), TEXTS.ids, TEXTS.offsets, TEXTS.asked)
+
+
+def test_another_rope_theta_is_another_network() -> None:
+    other = Llama(replace(COMPILED.llama.spec, rope_theta=10_000.0), COMPILED.llama.weights)
+    assert not evaluate(other, TEXTS.ids, TEXTS.offsets, TEXTS.asked).conditions.holds
