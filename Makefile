@@ -3,32 +3,44 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+RUN    := $(VENV)/.can-run
 STAMP  := $(VENV)/.installed
 FAST   := not slow and not gpu and not cluster
-MODEL  := out/capitals
 DATA   := examples/capitals.csv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all check format format-check lint types bench docs clean
+.PHONY: help setup lock run test test-all check format format-check lint types bench docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-setup: $(STAMP) ## make .venv and install byheart into it, once
+setup: $(STAMP) ## make .venv with everything for working on byheart, once
 
-# Installs anew only when the requirements change.
-$(STAMP): pyproject.toml constraints.txt
+# What running needs, and then what testing needs. Installed anew only when the requirements change.
+$(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "byheart needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ..." >&2; exit 2; }
 	@echo "Setting up $(VENV) (once; about a minute) ..." >&2
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-input -c constraints.txt -e .
+	@touch $@
+
+$(STAMP): $(RUN)
+	@echo "Adding the tools for tests and docs (once; about a minute) ..." >&2
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'
 	@touch $@
 
-run: $(STAMP) ## compile the bundled example, verify it and ask it a question
-	$(BIN)/byheart compile $(DATA) -o $(MODEL) --method kajitsuka-sato-2025 --precision exact
-	$(BIN)/byheart verify $(MODEL) $(DATA)
-	$(BIN)/byheart predict $(MODEL) "capital of France"
+lock: ## write constraints.txt anew: every package of .venv that byheart[dev] needs, by name and version
+	@$(BIN)/python .ci/lock.py > constraints.txt.new && mv constraints.txt.new constraints.txt && touch $(RUN) $(STAMP)
+
+run: $(RUN) ## compile the bundled example, ask it, then the same by the theorem, verified in exact arithmetic
+	@for arguments in \
+		"compile -q $(DATA) -o out/capitals" \
+		"predict out/capitals 'capital of France' 'capital of Atlantis'" \
+		"compile -q $(DATA) -o out/theorem --method kajitsuka-sato-2025" \
+		"verify out/theorem $(DATA)" \
+		"predict out/theorem 'capital of France'"; \
+	do echo "\$$ byheart $$arguments"; eval "$(BIN)/byheart $$arguments" || exit; done
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff format .
@@ -37,8 +49,9 @@ format: $(STAMP) ## rewrite the code in the house format
 format-check: $(STAMP) ## fail if `make format` would change anything
 	$(BIN)/ruff format --check .
 
-lint: $(STAMP) ## ruff
+lint: $(STAMP) ## ruff, and vulture for code that nothing reaches
 	$(BIN)/ruff check .
+	$(BIN)/vulture
 
 types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy

@@ -119,7 +119,7 @@ def three_sizes() -> list[dict[str, object]]:
             data, method = family.data(n_samples), get(family.method)
             options = {} if family.precision == method.precisions[0] else {"precision": family.precision}
             built = method.build(data, options, np.random.default_rng(0), None)
-            certificate = verify(built.memory, data, n_interpreted=1)
+            certificate = verify(built.memory, data, n_rechecked=1)
             assert built.statistics is not None
             size = size_of_network(built.memory.network)
             is_foretold = method.size_of(built.statistics) == size
@@ -181,7 +181,7 @@ def exponents(largest: int, n_seeds: int, check_up_to: int) -> list[dict[str, ob
                 parameters = size_of_network(built.memory.network).parameters_dense
                 points.append((n_samples * study.per_sample, study.fitted(built, parameters), parameters))
                 if n_samples <= check_up_to:
-                    certificate = verify(built.memory, data, n_interpreted=0)
+                    certificate = verify(built.memory, data, n_rechecked=0)
                     checked, wrong = checked + certificate.dataset.n_labels, wrong + certificate.wrong
         table = np.array(points, dtype=np.float64)
         exponent, error = fit(table[:, 0], table[:, 1], study)

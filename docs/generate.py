@@ -49,11 +49,10 @@ def write_all(folder: Path) -> None:
 def draw_plan(path: Path) -> None:
     """The figure of `byheart plan`."""
     from byheart.bounds import curves, plan
-    from byheart.cli.constructions import construction_sizes
+    from byheart.construct.estimates import estimates_for_shape
     from byheart.report import plan_figure
 
-    sizes = construction_sizes()
-    plans = [plan(10**power, 10, constructions=sizes) for power in range(6, 13)]
+    plans = [plan(10**power, 10, estimates=estimates_for_shape) for power in range(6, 13)]
     plan_figure.draw_plan(curves(plans), "A model for N facts of 10 bits", path)
 
 

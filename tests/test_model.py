@@ -79,16 +79,16 @@ def test_vectors_are_compiled_and_asked() -> None:
     model = compile(Dataset.from_arrays(values, labels), method=METHOD)
     assert model.predict(values) == [str(label) for label in labels]
     assert model.predict(values.tolist()) == [str(label) for label in labels]
-    with pytest.raises(UsageError, match="it takes 3 vectors of dimension 2 a sample, not text"):
+    with pytest.raises(UsageError, match="it takes 3 vectors of dimension 2 for each sample, not text"):
         model.predict(["words"])
 
 
 def test_a_model_that_does_not_verify_is_never_returned(
     data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import byheart.pipeline as pipeline
+    from byheart.construct import choice
 
-    true = pipeline.candidates
+    true = choice.candidates
 
     def choose_badly(*arguments: Any) -> Any:
         (method,) = true(*arguments)
@@ -101,7 +101,7 @@ def test_a_model_that_does_not_verify_is_never_returned(
 
         return (replace(method, plan=plan),)
 
-    monkeypatch.setattr(pipeline, "candidates", choose_badly)
+    monkeypatch.setattr(choice, "candidates", choose_badly)
     with pytest.raises(DoesNotHold, match="3 of 3 samples are answered wrongly") as caught:
         compile(data, method=METHOD)
     certificate = caught.value.facts["certificate"]
@@ -110,9 +110,9 @@ def test_a_model_that_does_not_verify_is_never_returned(
 
 
 def test_the_record_is_plain_json(data: Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import byheart.pipeline as pipeline
+    from byheart.construct import choice
 
-    true = pipeline.candidates
+    true = choice.candidates
 
     def choose_with_odd_notes(*arguments: Any) -> Any:
         (method,) = true(*arguments)
@@ -123,7 +123,7 @@ def test_the_record_is_plain_json(data: Dataset, monkeypatch: pytest.MonkeyPatch
 
         return (replace(method, plan=plan),)
 
-    monkeypatch.setattr(pipeline, "candidates", choose_with_odd_notes)
+    monkeypatch.setattr(choice, "candidates", choose_with_odd_notes)
     model = compile(data, method=METHOD)
     assert model.record["notes"] == {"n": 7, "where": "x", "pair": [1, 2]}
     model.save(tmp_path / "model")
@@ -179,7 +179,7 @@ def test_ids_are_answered_too() -> None:
     model = Model(lookup(data), {}, None)
     assert model.predict([[0, 1], [2], [9], [0, 0, 0], []]) == ["5", "6", None, None, None]
     assert model.predict(np.array([[0, 1], [1, 2]])) == ["5", "6"]
-    with pytest.raises(UsageError, match="up to 2 token ids a sample"):
+    with pytest.raises(UsageError, match="up to 2 token ids for each sample"):
         model.predict([[0.5, 1.5]])
     with pytest.raises(UsageError, match="no tokenizer"):
         model.predict(["zero"])
@@ -191,9 +191,12 @@ def test_seq_to_seq_answers_every_token() -> None:
     assert model.predict([[1, 0], [1]]) == [["4", "3"], ["4"]]
 
 
-def test_one_text_alone_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"write predict\(\[text\]\)"):
-        by_hand().predict("France")
+def test_one_text_is_answered_alone() -> None:
+    assert by_hand().predict("France") == "Paris"
+    assert by_hand().predict("Atlantis") is None
+    for wrong in (7, None, b"France", {"France": 1}):
+        with pytest.raises(UsageError, match="takes a text or a list of inputs, not a"):
+            by_hand().predict(wrong)  # type: ignore[call-overload]
     with pytest.raises(UsageError, match="not a mixture"):
         by_hand().predict(["France", 7])
 
@@ -317,20 +320,96 @@ def test_public_names_do_not_bring_torch_along(name: str) -> None:
     assert answer.stdout.strip() == "False"
 
 
-def test_auto_goes_on_to_the_next_where_the_smallest_refuses() -> None:
-    data = ADVERSARIAL["length-one"](0)
-    model = compile(data, precision="float64")
-    assert list(model.record["refused"]) == ["two-layer-relu"]
-    assert "does not fit float64" in model.record["refused"]["two-layer-relu"]
-    assert model.record["method"] != "two-layer-relu"
+def test_auto_runs_natively_and_turns_unknown_inputs_away(data: Dataset) -> None:
+    model = compile(data)
+    assert (model.record["method"], model.precision) == ("retrieval", "float64")
+    assert model.record["options"] == {"reject_bits": 16, "precision": "float64"}
+    assert 'gets "unknown", but for about one in 65,536' in model.record["choice"]["why"]
+    assert "--reject-bits 0" in model.record["choice"]["instead"]
+    # 3 unknown inputs, each answered with probability 2^-16: the false-alarm rate of this test is about 5e-5
+    unknown = ["Peru of currency", "capital of", "France capital of"]
+    assert model.predict([*unknown, PAIRS[0][0]]) == [None, None, None, "Paris"]
+    assert next(model.module.parameters()).is_floating_point()
+
+
+def test_auto_takes_fewer_reject_bits_where_floats_have_no_room(project_root: Path) -> None:
+    model = compile(project_root / "examples" / "capitals.csv", precision="float32", check=False)
+    assert (model.record["method"], model.precision) == ("retrieval", "float32")
+    assert model.record["options"]["reject_bits"] == 8
+    assert "one in 256" in model.record["choice"]["why"]
+    assert "refused" not in model.record
+
+
+def test_auto_goes_on_where_the_usual_choice_refuses() -> None:
+    data = ADVERSARIAL["neighbouring-floats"](0)
+    model = compile(data)
+    assert model.precision == "exact"  # floats cannot tell these apart
+    assert {"retrieval", "kajitsuka-sato-2023"} <= set(model.record["refused"])
+    assert "refused: " in model.record["choice"]["why"]
     assert model.certificate is not None
     assert model.certificate.holds
-    with pytest.raises(AssumptionViolated, match="does not fit float64"):
-        compile(data, method="two-layer-relu", precision="float64")
+
+
+def test_auto_in_exact_arithmetic_is_the_smallest(data: Dataset) -> None:
+    model = compile(data, precision="exact")
+    for name in ("kajitsuka-sato-2025", "kajitsuka-sato-2025-bits"):
+        assert model.size.parameters_dense <= compile(data, method=name, check=False).size.parameters_dense
 
 
 def test_auto_names_every_refusal_where_nothing_takes_the_data() -> None:
     with pytest.raises(
-        AssumptionViolated, match=r"(?s)no construction takes.*kajitsuka-sato-2023:.*retrieval:"
+        AssumptionViolated, match=r"(?s)no construction takes.*retrieval:.*kajitsuka-sato-2023:"
     ):
         compile(ADVERSARIAL["neighbouring-floats"](0), precision="float64")
+
+
+# --- whatever a user holds ------------------------------------------------------------------------------
+
+
+def test_pairs_dictionaries_frames_arrays_and_paths_are_compiled(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = tmp_path / "facts.csv"
+    table.write_text(
+        "question,reply\n" + "".join(f"{key},{value}\n" for key, value in PAIRS), encoding="utf-8"
+    )
+    frame = pandas.DataFrame(PAIRS, columns=["question", "reply"])
+    for given, options in (
+        (PAIRS, {}),
+        (dict(PAIRS), {}),
+        (frame, {}),
+        (frame.assign(other=1), {"input": "question", "label": "reply"}),
+        (table, {"input": "question", "label": "reply"}),
+        (str(table), {"input": "question", "label": "reply"}),
+    ):
+        model = compile(given, tokenizer="word", method=METHOD, check=False, **options)  # type: ignore[arg-type]
+        assert model.predict("capital of Peru") == "Lima"
+    assert (
+        Dataset.from_pandas(frame, tokenizer="word").digest
+        == Dataset.from_pairs(PAIRS, tokenizer="word").digest
+    )
+    arrays = (np.array([[0, 1], [2, 3]]), np.array([1, 0]))
+    assert compile(arrays, method=METHOD, check=False).predict([[0, 1], [2, 3]]) == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        (7, {}, "data of type int cannot be compiled"),
+        (["ab"], {}, "item 1 is 'ab', not an .input, label. pair"),
+        ("nowhere.csv", {}, "there is no file nowhere.csv"),
+    ],
+)
+def test_what_is_not_data_is_refused(given: object, options: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        compile(given, **options)  # type: ignore[arg-type]
+
+
+def test_a_frame_with_holes_or_other_columns_is_refused(data: Dataset) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"key": ["a", "b"], "value": ["1", None], "more": [1, 2]})
+    with pytest.raises(UsageError, match="row 2: `value` is missing"):
+        compile(frame)
+    with pytest.raises(UsageError, match=r"no column `keys`.*Did you mean `key`"):
+        compile(frame, input="keys")
+    with pytest.raises(UsageError, match="has been read already"):
+        compile(data, input="key")

@@ -11,11 +11,12 @@ from math import ceil
 from types import ModuleType
 from typing import Any, Literal
 
-from byheart.bounds import BoundTable, Problem, table
+from byheart.bounds import BoundTable, DataShape, table
 from byheart.bounds.orders import Order, park_2021, table_1
+from byheart.bounds.token_vectors import tokens_as_vectors
+from byheart.construct.estimates import require_offer
 from byheart.construct.registry import Method, get, names
 from byheart.data.dataset import Dataset
-from byheart.data.shape import DataShape
 from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.model import Model
 from byheart.network.size import Size
@@ -59,7 +60,7 @@ class Row:
 
     state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
                wrong: built, and not right on every sample, which is a mistake of ours.
-    planned    the size foretold before building, where the construction applies at all
+    planned    what data of this shape would probably take, where the construction applies at all
     floors     what no network of this precision that can hold every labelling goes below
     """
 
@@ -132,7 +133,7 @@ def compare(
     for number, method in enumerate(chosen, 1):
         stage = _stage(progress, f"{number}/{len(chosen)} {method.name}")
         row = _row(
-            data, method, precision or method.precisions[0], theory.problem, seed, most_parameters, stage
+            data, method, precision or method.precisions[0], theory.shape, seed, most_parameters, stage
         )
         rows.append(replace(row, floors=_floors(theory, row.precision)))
     order = {"memorised": 0, "wrong": 1, "refused": 2}
@@ -144,17 +145,17 @@ def _row(
     data: Dataset,
     method: Method,
     precision: Precision,
-    problem: Problem,
+    shape: DataShape,
     seed: int,
     most_parameters: int,
     progress: StageProgress | None,
 ) -> Row:
     """One construction, tried."""
-    row = Row(method.name, method.source, precision, "refused", formula=_order(method.name, problem))
+    row = Row(method.name, method.source, precision, "refused", formula=_order(method.name, shape))
     start = time.perf_counter()
     try:
-        _require_offer(method, data, precision)
-        row = replace(row, planned=method.estimate(DataShape.of(data), precision=precision))
+        require_offer(method, data.task, precision)
+        row = replace(row, planned=method.estimate(shape, precision=precision))
         _require_room(row.planned, most_parameters)
         model = compile(data, method=method.name, precision=precision, seed=seed, progress=progress)
     except DoesNotHold as failure:
@@ -185,13 +186,6 @@ def _require_room(planned: Size | None, most_parameters: int) -> None:
         )
 
 
-def _require_offer(method: Method, data: Dataset, precision: Precision) -> None:
-    if data.task not in method.tasks:
-        raise UsageError(f"it offers {', '.join(method.tasks)}, and the task is {data.task}.")
-    if precision not in method.precisions:
-        raise UsageError(f"it builds {', '.join(method.precisions)} weights, and {precision} is asked for.")
-
-
 def _promised(model: Model) -> Formula | None:
     """The theorem's own formula with its constants, where the paper gives them."""
     sizes = model.record.get("theorem_size")
@@ -200,24 +194,24 @@ def _promised(model: Model) -> Formula | None:
     return Formula(str(model.record["theorem"]), "with constants", int(sizes["parameters"]), is_order=False)
 
 
-def _order(method: str, problem: Problem) -> Formula | None:
+def _order(method: str, shape: DataShape) -> Formula | None:
     """The order of growth, where the paper gives no constants."""
-    orders: dict[str, Callable[[Problem], Order]] = {"park-2021": _park, "kim-2023": _kim}
+    orders: dict[str, Callable[[DataShape], Order]] = {"park-2021": _park, "kim-2023": _kim}
     if method not in orders:
         return None
-    order = orders[method](problem)
+    order = orders[method](shape)
     return Formula(order.source, order.expression, order.value, is_order=True)
 
 
-def _park(problem: Problem) -> Order:
-    vectors = problem.tokens_as_vectors()
+def _park(shape: DataShape) -> Order:
+    vectors = tokens_as_vectors(shape)
     if vectors is None:
-        return park_2021(problem.n_samples, 1, 1)
-    return park_2021(problem.n_samples, Fraction(vectors.radius), Fraction(vectors.separation))
+        return park_2021(shape.n_samples, 1, 1)
+    return park_2021(shape.n_samples, Fraction(vectors.radius), Fraction(vectors.separation))
 
 
-def _kim(problem: Problem) -> Order:
-    rows = table_1(problem.n_samples, problem.seq_len, problem.dim or 1, problem.vocab or 1)
+def _kim(shape: DataShape) -> Order:
+    rows = table_1(shape.n_samples, shape.seq_len, shape.dim or 1, shape.vocab or 1)
     return next(row for row in rows if row.name == "KKM23")
 
 

@@ -6,18 +6,14 @@ Every refusal is a `CorruptModel` that names the file, the field and what to do.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from byheart.errors import CorruptModel
 
 MAX_JSON_BYTES = 256 * 2**20
 """No document of ours comes near this; a larger one is refused before it is read."""
-
-MAX_DEPTH = 32
-"""Nesting allowed. Ours have five levels, and readers that walk a document must not run out of stack."""
 
 REMEDY = "Restore the folder from a copy you trust, or compile the data again."
 
@@ -45,82 +41,10 @@ def read_json(path: Path) -> object:
 
 
 def parse_json(raw: bytes, where: str | Path) -> object:
-    """The JSON document `raw`: UTF-8, no repeated key, no NaN or infinity, at most `MAX_DEPTH` deep."""
-    if not raw:
-        raise corrupt(where, "the file is empty")
-    try:
-        document = json.loads(
-            raw.decode("utf-8"),
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            object_pairs_hook=_distinct_keys,
-        )
-    except UnicodeDecodeError as error:
-        raise corrupt(
-            where, f"the file is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}"
-        ) from None
-    except json.JSONDecodeError as error:
-        cut = " (the file may be cut short)" if error.pos >= len(error.doc.rstrip()) else ""
-        raise corrupt(
-            where,
-            f"the file is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}",
-        ) from None
-    except RecursionError:
-        raise corrupt(where, f"the file is nested more than {MAX_DEPTH} levels deep") from None
-    except ValueError as error:
-        raise corrupt(where, f"the file is not valid JSON: {error}") from None
-    _check_values(document, where)
-    return document
+    """The JSON document `raw`, guarded by the reader: UTF-8, no repeated key, no NaN or infinity, neither deep nor many parts."""
+    from byheart import reader  # only reading files needs it, so networks run without msgspec
 
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"{digits[:40]} is too large for a number")
-    return value
-
-
-def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {repeated[:40]!r} appears twice in one object")
-    return values
-
-
-def _check_values(document: object, where: str | Path) -> None:
-    """Refuse deep nesting and text that no file could hold (lone surrogates), without recursion."""
-    level: list[Any] = [document]
-    for _ in range(MAX_DEPTH + 1):
-        for value in level:
-            if isinstance(value, str):
-                _check_text(value, where)
-        containers = [value for value in level if isinstance(value, dict | list)]
-        if not containers:
-            return
-        for value in containers:
-            if isinstance(value, dict):
-                for key in value:
-                    _check_text(key, where)
-        level = [item for value in containers for item in _items(value)]
-    raise corrupt(where, f"the file is nested more than {MAX_DEPTH} levels deep")
-
-
-def _items(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return container.values() if isinstance(container, dict) else container
-
-
-def _check_text(text: str, where: str | Path) -> None:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise corrupt(where, f"the file holds text that is not Unicode: {text[:40]!a}") from None
+    return reader.parse_json(raw, str(where), refuse=corrupt)
 
 
 class Fields:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -18,13 +18,13 @@ from byheart.network.protocol import UNKNOWN, Network
 from byheart.network.size import Size, size_of_network
 from byheart.storage.folder import save_folder
 from byheart.verify.certificate import Certificate
-from byheart.verify.encoded_inputs import questions
+from byheart.verify.encoded_inputs import encode_inputs
 
 if TYPE_CHECKING:
     from torch import nn
 
 Answer: TypeAlias = str | list[str | None] | None
-"""A label name, None for "unknown", or for seq-to-seq a list of these, one a token."""
+"""A label name, None for "unknown", or for seq-to-seq a list of these, one for each token."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,30 +35,36 @@ class Model:
     record: Mapping[str, Any]
     certificate: Certificate | None
 
-    def predict(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]:
-        """Ask the network: for each input the label name it answers, or None where it names none.
+    @overload
+    def predict(self, inputs: str) -> Answer: ...
+    @overload
+    def predict(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]: ...
+    def predict(self, inputs: str | Sequence[Any] | np.ndarray) -> Answer | list[Answer]:
+        """Ask the network: the label name it answers, or None where it names none; for many inputs, a list of these.
 
-        inputs: a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
+        inputs: one text, or a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
             (n_samples, seq_len, dim). An input the network cannot be asked, such as a text with a token it
             has never seen, is answered None.
         """
-        if isinstance(inputs, str | bytes):
-            raise UsageError("predict takes a list of inputs; write predict([text]) for one text.")
+        if isinstance(inputs, str):
+            return self.predict([inputs])[0]
+        if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping):
+            raise UsageError(f"predict takes a text or a list of inputs, not a {type(inputs).__name__}.")
         answers: list[Answer] = [None] * len(inputs)
-        places, sequences = self._sequences(inputs)
-        if not places:
+        positions, sequences = self._sequences(inputs)
+        if not positions:
             return answers
         memory = self.memory
-        asked = questions(memory, sequences, memory.tokenizer)
+        asked = encode_inputs(memory, sequences, memory.tokenizer)
         if not len(asked.asked):
             return answers
         found = memory.answer(asked.encoded)
         for sample, classes in zip(asked.asked.tolist(), found.tolist(), strict=True):
             if memory.answers_last_token_only:
-                answers[places[sample]] = self._name(classes)
+                answers[positions[sample]] = self._name(classes)
             else:
                 n_tokens = int(sequences.lengths[sample])  # filled up on the left
-                answers[places[sample]] = [self._name(number) for number in classes[-n_tokens:]]
+                answers[positions[sample]] = [self._name(number) for number in classes[-n_tokens:]]
         return answers
 
     def _name(self, number: int) -> str | None:
@@ -67,15 +73,15 @@ class Model:
     def _sequences(
         self, inputs: Sequence[Any] | np.ndarray
     ) -> tuple[list[int], TokenSequences | VectorSequences]:
-        """The inputs that can be written as ids or vectors, and the place of each among all inputs."""
+        """The inputs that can be written as ids or vectors, and the position of each among all inputs."""
         if len(inputs) and all(isinstance(item, str) for item in inputs):
             return self._texts(inputs)
         if any(isinstance(item, str) for item in inputs):
             raise UsageError("predict takes texts, token ids or vectors, but not a mixture of them.")
-        places = list(range(len(inputs)))
+        positions = list(range(len(inputs)))
         array = _as_array(inputs)
         if array is not None and array.dtype.kind == "f" and array.ndim == 3:
-            return places, VectorSequences(array)
+            return positions, VectorSequences(array)
         rows: Iterable[Any] = inputs if array is None else array
         tokens = [np.asarray(row) for row in rows]
         if any(row.ndim != 1 or (row.size and row.dtype.kind not in "iu") for row in tokens):
@@ -83,16 +89,16 @@ class Model:
                 "predict takes a list of texts, token ids (n_samples, seq_len) or vectors "
                 f"(n_samples, seq_len, dim); this model takes {self._takes}."
             )
-        return places, _token_sequences([row.tolist() for row in tokens])
+        return positions, _token_sequences([row.tolist() for row in tokens])
 
     def _texts(self, texts: Sequence[str] | np.ndarray) -> tuple[list[int], TokenSequences]:
         tokenizer = self.memory.tokenizer
         if tokenizer is None:
             raise UsageError(f"this model has no tokenizer: it takes {self._takes}, not text.")
         rows: dict[int, list[int]] = {}
-        for place, text in enumerate(texts):
+        for position, text in enumerate(texts):
             try:
-                rows[place] = tokenizer.encode(text)
+                rows[position] = tokenizer.encode(text)
             except UnknownToken:
                 continue
         return list(rows), _token_sequences(list(rows.values()), len(tokenizer.vocabulary))
@@ -101,8 +107,12 @@ class Model:
     def _takes(self) -> str:
         network = self.network
         if not network.takes_ids:
-            return f"{network.seq_len} vectors of dimension {network.dim} a sample"
-        return "texts" if self.memory.tokenizer is not None else f"up to {network.seq_len} token ids a sample"
+            return f"{network.seq_len} vectors of dimension {network.dim} for each sample"
+        return (
+            "texts"
+            if self.memory.tokenizer is not None
+            else f"up to {network.seq_len} token ids for each sample"
+        )
 
     @property
     def network(self) -> Network:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from byheart.construct.registry import candidates, get
+from byheart.construct.choice import explain, trials
+from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.data.source import Source
 from byheart.data.tokenizers import Tokenizer
-from byheart.errors import AssumptionViolated, CorruptModel, DoesNotHold, UsageError
+from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.fields import corrupt
 from byheart.model import Model
 from byheart.network.memory import Progress
@@ -24,7 +25,7 @@ from byheart.network.transformer.architecture import Precision
 from byheart.program.construction import Construction
 from byheart.reader import read_values
 from byheart.storage.folder import load_folder
-from byheart.verify.digest import weights_digest
+from byheart.verify.digest import require_certified
 from byheart.verify.verifier import dataset_json, verify
 from byheart.verify.versions import versions
 
@@ -33,7 +34,7 @@ StageProgress = Callable[[str, int, int], None]
 
 
 def compile(
-    data: Dataset,
+    data: Dataset | str | Path | Mapping[Any, Any] | Iterable[Any] | Any,
     *,
     method: str = "auto",
     precision: Precision | None = None,
@@ -45,25 +46,36 @@ def compile(
 ) -> Model:
     """Compile `data` into a Transformer that memorises it, and verify every sample.
 
-    method: a construction of the registry, or `auto` for the smallest that offers task and precision and
-        does not refuse the data; the model's record says which refused, and why.
-    precision: `exact`, `float64` or `float32`; what the method offers first unless given, `exact` for `auto`.
-    task: must be the task of `data` if given.
+    data: a `Dataset`, or what one can be made of: the path of a file, (input, label) pairs, a dictionary, a
+        data frame of pandas or polars, or a pair of arrays.
+    method: a construction of the registry, or `auto`: natively in float64 with unknown inputs turned away, by
+        `retrieval` where it takes the data (see `byheart.construct.choice`); the model's record says what was
+        chosen and why, and which constructions refused.
+    precision: `exact`, `float64` or `float32`; what the method offers first unless given.
+    task: what the labels belong to; must be the task of `data` where that is a `Dataset`.
     seed: everything random is drawn from it, so the same call gives the same weights.
     check: verify the result. A model that does not verify is never returned: `DoesNotHold` carries the
         certificate.
-    options: for the construction.
+    options: for the construction; where `data` is not a `Dataset`, also `input`, `label`, `tokenizer`, `ordered`,
+        `on_conflict` and `label_names`, which say how to read it (see `Dataset.read`).
     """
-    if task is not None and task != data.task:
+    if isinstance(data, Dataset) and task is not None and task != data.task:
         raise UsageError(f"the data set is for the task {data.task}, not {task}.", task=task)
+    reading = {name: options.pop(name) for name in READING_OPTIONS if name in options}
+    data = dataset_of(data, task=None if isinstance(data, Dataset) else task, **reading)
     data.require_finite()
     data.require_consistent()
-    wanted = precision or _usual_precision(method)
-    construction, options, refused = _built(method, data, wanted, seed, options, _stage(progress, "compile"))
-    record = _record(construction, data, seed, options) | ({"refused": refused} if refused else {})
+    construction, choice = _build(method, data, precision, seed, options, _stage(progress, "compile"))
+    record = _record(construction, data, seed, choice)
     certificate = None
     if check:
-        certificate = verify(construction.memory, data, record=record, progress=_stage(progress, "verify"))
+        certificate = verify(
+            construction.memory,
+            data,
+            record=record,
+            progress=_stage(progress, "verify"),
+            **_distribution_rule(construction),
+        )
         if not certificate.holds:
             raise DoesNotHold(
                 f"{construction.method} built a network that does not memorise these data; nothing is kept.\n"
@@ -74,21 +86,27 @@ def compile(
     return Model(construction.memory, record, certificate)
 
 
-def _built(
+def _build(
     method: str,
     data: Dataset,
-    precision: Precision,
+    precision: Precision | None,
     seed: int,
     options: dict[str, object],
     progress: Progress | None,
-) -> tuple[Construction, dict[str, object], dict[str, str]]:
-    """The first construction that takes the data, the options it was given, and why those before it refused."""
+) -> tuple[Construction, dict[str, object]]:
+    """The first construction that takes the data, and what the record says of how it was chosen."""
     refused: dict[str, str] = {}
-    for chosen in candidates(method, precision, DataShape.of(data), options):
-        given = {**options, "precision": precision} if len(chosen.precisions) > 1 else options
+    for trial in trials(method, precision, DataShape.of(data), options):
+        chosen = trial.method
+        given = (
+            {**trial.options, "precision": trial.precision} if len(chosen.precisions) > 1 else trial.options
+        )
         try:
             plan = chosen.plan(
-                data, chosen.read_options(options, precision), np.random.default_rng(seed), progress
+                data,
+                chosen.read_options(trial.options, trial.precision),
+                np.random.default_rng(seed),
+                progress,
             )
         except AssumptionViolated as error:
             if method != "auto":
@@ -96,8 +114,12 @@ def _built(
             refused[chosen.name] = str(error)
             continue
         construction = plan.emit(progress)
-        assert construction.memory.network.precision == precision, f"{chosen.name} built another precision"
-        return construction, given, refused
+        assert construction.memory.network.precision == trial.precision, (
+            f"{chosen.name} built another precision"
+        )
+        refused.pop(chosen.name, None)  # with more reject bits than fit
+        choice = {"choice": explain(trial, data.task, refused)} if method == "auto" else {}
+        return construction, {"options": dict(given), **choice, **({"refused": refused} if refused else {})}
     reasons = "\n".join(f"    {name}: {reason}" for name, reason in refused.items())
     raise AssumptionViolated(f"no construction takes these data.\n{reasons}", refused=refused)
 
@@ -105,18 +127,21 @@ def _built(
 def load(path: str | Path, *, check: bool = True) -> Model:
     """The model saved at `path`.
 
-    With `check`, the weights must be those its certificate speaks of, or `CorruptModel` is raised; without, a
-    changed model can be opened, for `verify` to say what is wrong with it.
+    With `check`, weights, labels, tokenizer, task, order and architecture must be those its certificate speaks of, or
+    `CorruptModel` is raised; without, a changed model can be opened, for `verify` to say what is wrong with it.
     """
     memory, record, certificate = load_folder(path)
-    if check and certificate is not None and weights_digest(memory.network) != certificate.weights_digest:
-        raise CorruptModel(
-            f"{path}: the weights are not those its certificate was issued for; something changed them.\n"
-            "  See what is wrong with `byheart verify DIR DATA`, restore the folder, or compile again.",
-            path=str(path),
-            certified=certificate.weights_digest,
-        )
+    if check and certificate is not None:
+        require_certified(memory, certificate, path)
     return Model(memory, record, certificate)
+
+
+def _distribution_rule(construction: Construction) -> dict[str, Any]:
+    """A caller who chose a solver that aims at the total gap is judged by it, and the certificate says so."""
+    notes = construction.notes
+    if "allowed_divergence" not in notes or notes["allowed_divergence"] is not None:
+        return {}
+    return {"rule": "total-gap", "allowed_gap": notes["allowed_gap"]}
 
 
 def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
@@ -158,10 +183,6 @@ def read_recitation(
     return replace(windows, source=replace(documents.source, recite=True))
 
 
-def _usual_precision(method: str) -> Precision:
-    return "exact" if method == "auto" else get(method).precisions[0]
-
-
 def _stage(progress: StageProgress | None, stage: str) -> Progress | None:
     if progress is None:
         return None
@@ -169,7 +190,7 @@ def _stage(progress: StageProgress | None, stage: str) -> Progress | None:
 
 
 def _record(
-    construction: Construction, data: Dataset, seed: int, options: Mapping[str, object]
+    construction: Construction, data: Dataset, seed: int, choice: Mapping[str, object]
 ) -> dict[str, Any]:
     """How the model came about. It holds no clock time, so equal calls save equal bytes."""
     theorem_size = construction.theorem_size
@@ -184,7 +205,7 @@ def _record(
         ],
         "notes": dict(construction.notes),
         "seed": seed,
-        "options": dict(options),
+        **choice,
         "dataset": dataset_json(data),
         "versions": versions("numpy"),
     }

@@ -86,7 +86,7 @@ def shatter(
             raise DoesNotHold(f"{method} gives labelling {number} another architecture than labelling 0.")
         found = size_of_network(network)
         size = found if size is None or found.total_bits > size.total_bits else size
-        n_realised += verify(memory, labelled, n_interpreted=0).holds
+        n_realised += verify(memory, labelled, n_rechecked=0).holds
         if progress is not None:
             progress(number + 1, n_labellings)
     assert isinstance(network, Transformer)

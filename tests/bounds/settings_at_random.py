@@ -6,7 +6,7 @@ import sys
 from fractions import Fraction
 from random import Random
 
-from byheart.bounds import BoundTable, Problem, for_problem
+from byheart.bounds import BoundTable, DataShape, for_shape
 
 
 def size(rng: Random, orders: float = 12) -> int:
@@ -14,17 +14,17 @@ def size(rng: Random, orders: float = 12) -> int:
     return int(10 ** rng.uniform(0, orders))
 
 
-def random_problem(rng: Random) -> Problem:
+def random_problem(rng: Random) -> DataShape:
     """A problem with N, C, ω, 1/δ over twelve orders of magnitude, n and d over six; δ sometimes far smaller."""
     task = rng.choice(["next-token", "next-token", "seq-to-seq", "set", "distribution"])
     is_ordered = task != "set" and rng.random() < 0.5
     sizes = {"n_samples": size(rng), "seq_len": size(rng, 6), "n_classes": size(rng)}
     if task == "distribution" or rng.random() < 0.4:
-        return Problem(**sizes, task=task, ordered=is_ordered, vocab=size(rng))
+        return DataShape(**sizes, task=task, ordered=is_ordered, vocab=size(rng))
     if rng.random() < 0.25:
-        return Problem(**sizes, task=task, ordered=is_ordered, dim=size(rng, 6))
+        return DataShape(**sizes, task=task, ordered=is_ordered, dim=size(rng, 6))
     separation = Fraction(1, size(rng)) if rng.random() < 0.8 else Fraction(1, 10 ** rng.randrange(1, 400))
-    return Problem(
+    return DataShape(
         **sizes,
         task=task,
         ordered=is_ordered,
@@ -58,7 +58,7 @@ def main(n_settings: int, seed: int) -> None:
     n_compared = 0
     for _ in range(n_settings):
         problem = random_problem(rng)
-        table = for_problem(problem)
+        table = for_shape(problem)
         n_compared += comparisons(table)
         if found := contradictions(table):
             sys.exit(f"{problem}: {found}")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.bounds import Bound, BoundTable, Problem, for_problem, theorem_4_2
+from byheart.bounds import Bound, BoundTable, DataShape, for_shape, theorem_4_2
 
 from .settings_at_random import comparisons, contradictions, random_problem, size
 
@@ -21,7 +21,7 @@ from .settings_at_random import comparisons, contradictions, random_problem, siz
 @given(st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None)
 def test_no_lower_bound_exceeds_an_upper_bound(seed: int) -> None:
-    table = for_problem(random_problem(Random(seed)))
+    table = for_shape(random_problem(Random(seed)))
     assert contradictions(table) == []
     assert all(bound.assumptions and bound.source and bound.sentence for bound in table.applicable)
     assert all(entry.reason for entry in table.not_applicable)
@@ -39,10 +39,10 @@ def test_ten_thousand_settings(project_root: Path) -> None:
 
 
 def test_the_rule_can_fail() -> None:
-    table = for_problem(Problem(1000, 8, 16, dim=4, radius=1, separation=Fraction(1, 100)))
+    table = for_shape(DataShape(1000, 8, 16, dim=4, radius=1, separation=Fraction(1, 100)))
     assert comparisons(table) > 10
     too_large = replace(theorem_4_2(1000), value=10**30)
-    broken = BoundTable(table.problem, (*table.applicable, too_large), table.not_applicable)
+    broken = BoundTable(table.shape, (*table.applicable, too_large), table.not_applicable)
     assert len(contradictions(broken)) >= 4
     assert "KS25 Theorem 4.2: parameters >= 10000" in contradictions(broken)[0]
 
@@ -53,7 +53,7 @@ def test_more_samples_never_lower_a_bound(seed: int) -> None:
     rng = Random(seed)
     problem = random_problem(rng)
     larger = replace(problem, n_samples=problem.n_samples + size(rng))
-    before, after = for_problem(problem), for_problem(larger)
+    before, after = for_shape(problem), for_shape(larger)
 
     def by_name(table: BoundTable) -> dict[tuple[str, str, str], Bound]:
         return {(b.name, b.quantity, b.kind): b for b in table.applicable}

@@ -24,10 +24,10 @@ def test_theorem_1_by_hand() -> None:
     assert FIGURE_1.parameters == 9_020
     assert dpc.theorem_1(FIGURE_1).value == 210
     # T = 210 sequences in dimension 10: 10 · (2 + 100 + 4·200) = 9,020 again
-    assert dpc.theorem_1_parameters(210, 50, 2, 10).value == 9_020
-    assert dpc.theorem_1_parameters(210, 50, 2, 10).quantity == "parameters at embedding dimension 10"
+    assert dpc.theorem_1_parameters(210, 50, 2, 10, 50).value == 9_020
+    assert dpc.theorem_1_parameters(210, 50, 2, 10, 50).quantity == "parameters at embedding dimension 10"
     # dimension N - 1 = 49 is exact: 49 · (2 + 100 + 4·161) = 36,554
-    exact = dpc.theorem_1_parameters(210, 50, 2, 49)
+    exact = dpc.theorem_1_parameters(210, 50, 2, 49, 50)
     assert (exact.value, exact.quantity) == (36_554, "parameters")
 
 
@@ -37,9 +37,21 @@ def test_a_head_wider_than_the_embedding_does_not_count() -> None:
     assert AttentionOnlyShape(10, 2, 2, 5, 20).rank == 42
 
 
+@checks("DPC24-T1", "DPC24-C1")
+def test_the_skip_connection_has_the_rank_of_the_last_tokens() -> None:
+    # two sequences that end alike: H = 0 would give both the same logits, so one head more than printed
+    assert dpc.corollary_1_parameters(2, 3, 2, 2).value == 2 * (2 + 2 * 3)
+    assert dpc.corollary_1_parameters(2, 3, 2, 1).value == 2 * (2 + 2 * 3 + 4)
+    assert dpc.corollary_1_parameters(2, 3, 2).value == dpc.corollary_1_parameters(2, 3, 2, 1).value
+    assert AttentionOnlyShape(3, 2, 2, 1, 0, n_last_tokens=1).rank == 1
+    # and it is so: without heads logits are a function of the last token alone
+    skip = np.random.default_rng(0).normal(size=(2, 3))
+    assert np.linalg.matrix_rank(np.repeat(skip[:1], 2, axis=0)) == 1
+
+
 @checks("DPC24-T3")
 def test_theorem_3_has_the_size_of_theorem_1() -> None:
-    bound = dpc.theorem_3_parameters(210, 50, 2, 10)
+    bound = dpc.theorem_3_parameters(210, 50, 2, 10, 50)
     assert bound.value == 9_020
     assert "O(ε log 1/ε)" in bound.quantity
 
@@ -47,7 +59,7 @@ def test_theorem_3_has_the_size_of_theorem_1() -> None:
 @checks("DPC24-C1")
 def test_corollary_1_by_hand() -> None:
     # all 2,500 bigrams over 50 tokens: 2 · (2 + 100 + 4 · 2,498) = 20,188
-    assert dpc.corollary_1_parameters(2500, 50, 2).value == 20_188
+    assert dpc.corollary_1_parameters(2500, 50, 2, 50).value == 20_188
     assert dpc.corollary_1_parameters(1, 50, 2).value == 204
 
 

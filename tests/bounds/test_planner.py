@@ -4,51 +4,63 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 
 import pytest
 
-from byheart.bounds import Problem, capacity_of, curves, plan, read_architecture
-from byheart.errors import AssumptionViolated, UsageError
+from byheart.bounds import DataShape, Estimate, NotApplicable, capacity_of, curves, plan, read_architecture
+from byheart.errors import UsageError
 
 from .architectures import BERT_BASE_UNCASED, GPT2_SMALL, MIXTRAL_8X7B, T5_SMALL
 
 
-@dataclass(frozen=True)
-class FakeSize:
-    parameters_dense: int
-    total_bits: int
+def linear(shape: DataShape) -> list[Estimate | NotApplicable]:
+    return [Estimate("linear", "float64", 2 * shape.n_samples, 128 * shape.n_samples, is_planned=False)]
 
 
-def linear(problem: Problem) -> FakeSize:
-    return FakeSize(2 * problem.n_samples, 128 * problem.n_samples)
-
-
-def too_small(problem: Problem) -> FakeSize:
-    raise AssumptionViolated(f"more than 10 facts, here {problem.n_samples}")
+def small_and_linear(shape: DataShape) -> list[Estimate | NotApplicable]:
+    return [NotApplicable("small", "", f"more than 10 facts, here {shape.n_samples}"), *linear(shape)]
 
 
 def test_a_plan_by_hand() -> None:
     # 10^9 facts of 40 bits: 4·10^10 bits; 625,000,000 words of 64 bits; 11,111,111,112 parameters at 3.6 bits
-    rows = {row.name: row for row in plan(10**9, 40, constructions={"linear": linear}).rows}
+    rows = {row.name: row for row in plan(10**9, 40, estimates=linear).rows}
     assert rows["information floor at 64 bits per parameter"].parameters == 625_000_000
     assert rows["information floor at 16 bits per parameter"].parameters == 2_500_000_000
     assert rows["Morris et al. 2025"].parameters == 11_111_111_112
     assert "extended beyond the measured range" in rows["Morris et al. 2025"].note
     assert rows["linear"].parameters == 2 * 10**9
-    assert rows["linear"].kind == "compiled"
-    assert {row.kind for row in rows.values()} == {"compiled", "theorem", "trained", "floor"}
+    assert rows["linear"].kind == "estimate"
+    assert {row.kind for row in rows.values()} == {"estimate", "theorem", "trained", "floor"}
+
+
+def test_models_of_different_precisions_are_compared_by_the_bits_they_store() -> None:
+    rows = {row.name: row for row in plan(10**9, 40, estimates=linear).rows}
+    shares = {name: (row.bits_per_stored_bit, row.precision) for name, row in rows.items()}
+    assert shares["linear"] == (40 / 128, "float64")
+    assert shares["Morris et al. 2025"] == (0.225, "bfloat16")  # 3.6 bits of 16
+    assert shares["Allen-Zhu & Li 2024"] == (
+        0.25,
+        "int8",
+    )  # 2 bits of 8: the most that training was seen to reach
+    assert shares["information floor at 16 bits per parameter"] == (1.0, "16 bits")
+
+
+def test_more_facts_than_anyone_has_are_refused_at_once() -> None:
+    start = time.perf_counter()
+    with pytest.raises(UsageError, match="more than the"):
+        plan(10**30, 10, estimates=linear)
+    assert time.perf_counter() - start < 1
 
 
 def test_a_construction_that_refuses_is_listed_with_its_reason() -> None:
-    result = plan(100, 8, constructions={"small": too_small, "linear": linear})
+    result = plan(100, 8, estimates=small_and_linear)
     assert [entry.reason for entry in result.not_applicable] == ["more than 10 facts, here 100"]
-    assert [row.name for row in result.rows if row.kind == "compiled"] == ["linear"]
+    assert [row.name for row in result.rows if row.kind == "estimate"] == ["linear"]
 
 
 def test_plans_from_a_million_to_a_million_million_are_quick_and_make_lines() -> None:
     start = time.perf_counter()
-    plans = [plan(10**k, 40, constructions={"linear": linear}) for k in range(6, 13)]
+    plans = [plan(10**k, 40, estimates=linear) for k in range(6, 13)]
     lines = curves(plans[::-1])
     assert time.perf_counter() - start < 2
     assert all(len(line.points) == 7 and line.source for line in lines)

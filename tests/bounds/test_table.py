@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from byheart.bounds import Bound, Problem, for_problem, label_bits, problem_of, table
+from byheart.bounds import (
+    Bound,
+    DataShape,
+    Estimate,
+    NotApplicable,
+    for_shape,
+    label_bits,
+    shape_of,
+    table,
+)
 from byheart.bounds.bound import spell
+from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.data import Dataset
-from byheart.errors import AssumptionViolated, NonFiniteInput, UsageError
+from byheart.errors import NonFiniteInput, UsageError
 from byheart.theorems import checks
 
-VECTORS = Problem(1000, 8, 16, dim=4, radius=1, separation=Fraction(1, 1000))
+VECTORS = DataShape(1000, 8, 16, dim=4, radius=1, separation=Fraction(1, 1000))
 
 
 def names(bounds: tuple[Bound, ...]) -> set[str]:
     return {bound.name for bound in bounds}
 
 
-def reasons(problem: Problem) -> dict[str, str]:
-    return {entry.name: entry.reason for entry in for_problem(problem).not_applicable}
+def reasons(problem: DataShape) -> dict[str, str]:
+    return {entry.name: entry.reason for entry in for_shape(problem).not_applicable}
 
 
 def test_separated_vectors() -> None:
-    result = for_problem(VECTORS)
+    result = for_shape(VECTORS)
     assert names(result.of("parameters", "lower")) == {
         "KS25 Remark 4.3",
         "KS25 Theorem 4.2",
@@ -48,19 +57,19 @@ def test_separated_vectors() -> None:
 
 
 def test_vectors_of_unknown_separation() -> None:
-    problem = Problem(1000, 8, 2, dim=4)
-    assert {"Sontag 1997", "Baum 1988"} <= names(for_problem(problem).applicable)
+    problem = DataShape(1000, 8, 2, dim=4)
+    assert {"Sontag 1997", "Baum 1988"} <= names(for_shape(problem).applicable)
     assert "nothing is known of the separation" in reasons(problem)["KS25 Theorem 4.1"]
     assert "nothing is known of the separation" in reasons(problem)["Siegel 2024"]
 
 
 def test_short_sequences_of_long_vectors() -> None:
-    assert "MLT23 Theorem 1" in names(for_problem(Problem(1000, 3, 2, dim=4)).applicable)
+    assert "MLT23 Theorem 1" in names(for_shape(DataShape(1000, 3, 2, dim=4)).applicable)
 
 
 def test_token_ids() -> None:
-    problem = Problem(1000, 8, 16, vocab=50)
-    result = for_problem(problem)
+    problem = DataShape(1000, 8, 16, vocab=50)
+    result = for_shape(problem)
     assert {"KS25 Theorem E.1", "MFT24 Theorem 5", "MFT24 Theorem 7", "DPC24 Corollary 1"} <= names(
         result.applicable
     )
@@ -70,32 +79,32 @@ def test_token_ids() -> None:
 
 
 def test_positions_void_the_argument_of_theorem_4_2() -> None:
-    problem = Problem(1000, 8, 16, vocab=50, ordered=True)
+    problem = DataShape(1000, 8, 16, vocab=50, ordered=True)
     assert "positions tell equal tokens apart" in reasons(problem)["KS25 Theorem 4.2"]
-    assert "KS25 Theorem 4.3" in names(for_problem(problem).of("parameters", "lower"))
+    assert "KS25 Theorem 4.3" in names(for_shape(problem).of("parameters", "lower"))
     # a sequence of one token has no positions to speak of
-    assert "KS25 Theorem 4.2" in names(for_problem(Problem(1000, 1, 16, vocab=50, ordered=True)).applicable)
+    assert "KS25 Theorem 4.2" in names(for_shape(DataShape(1000, 1, 16, vocab=50, ordered=True)).applicable)
 
 
 def test_the_ball_limits_the_sequences_of_equal_tokens() -> None:
     # three tokens fit on a line of length 2 at distance 1, so Theorem 4.2 speaks of three sequences only
-    crowded = Problem(10**6, 8, 2, dim=1, radius=1, separation=1)
-    assert {b.value for b in for_problem(crowded).applicable if b.name == "KS25 Theorem 4.2"} == {1}
-    view = crowded.tokens_as_vectors()
+    crowded = DataShape(10**6, 8, 2, dim=1, radius=1, separation=1)
+    assert {b.value for b in for_shape(crowded).applicable if b.name == "KS25 Theorem 4.2"} == {1}
+    view = tokens_as_vectors(crowded)
     assert view is not None
     assert view.distinct_tokens(10**6) == 3
     # in dimension 4 a cube of edge 2/√4 = 1 holds 2^4 tokens at distance 1, more than a diameter's 3
-    wide = Problem(10**6, 8, 2, dim=4, radius=1, separation=1).tokens_as_vectors()
+    wide = tokens_as_vectors(DataShape(10**6, 8, 2, dim=4, radius=1, separation=1))
     assert wide is not None
     assert wide.distinct_tokens(10**6) == 16
-    huge = Problem(10**6, 8, 2, dim=10**6, radius=1000, separation=1).tokens_as_vectors()
+    huge = tokens_as_vectors(DataShape(10**6, 8, 2, dim=10**6, radius=1000, separation=1))
     assert huge is not None
     assert huge.distinct_tokens(10**6) == 10**6
 
 
 def test_each_task_has_its_theorem() -> None:
     upper = {
-        task: names(for_problem(Problem(100, 8, 4, task=task, dim=4, radius=1, separation=1)).applicable)
+        task: names(for_shape(DataShape(100, 8, 4, task=task, dim=4, radius=1, separation=1)).applicable)
         for task in ("next-token", "seq-to-seq", "set")
     }
     assert "KS25 Theorem 4.1" in upper["next-token"]
@@ -106,8 +115,8 @@ def test_each_task_has_its_theorem() -> None:
 
 @checks("MFT24-T1", "MFT24-L1")
 def test_distributions_take_far_more() -> None:
-    problem = Problem(1000, 9, 690, task="distribution", vocab=690, n_contexts=2637, ordered=True)
-    result = for_problem(problem)
+    problem = DataShape(1000, 10, 690, task="distribution", vocab=690, n_contexts=2637, ordered=True)
+    result = for_shape(problem)
     assert {b.name: b.value for b in result.of("parameters", "lower")} == {
         "MFT24 Lemma 1": 1_816_893,
         "MFT24 Theorem 1": 907_444,
@@ -121,32 +130,69 @@ def test_distributions_take_far_more() -> None:
 
 
 def test_one_class_needs_nothing() -> None:
-    problem = Problem(1000, 8, 1, dim=4, radius=1, separation=1)
+    problem = DataShape(1000, 8, 1, dim=4, radius=1, separation=1)
     assert "nothing to tell apart" in reasons(problem)["KS25 Theorem 4.2"]
-    assert {b.value for b in for_problem(problem).of("bits", "lower")} == {0}
+    assert {b.value for b in for_shape(problem).of("bits", "lower")} == {0}
 
 
-@dataclass(frozen=True)
-class FakeSize:
-    parameters_dense: int
-    total_bits: int
-
-
-def test_constructions_stand_beside_the_theorems() -> None:
-    def refuses(problem: Problem) -> FakeSize:
-        raise AssumptionViolated(f"no room for {problem.n_classes} classes")
-
-    def builds(problem: Problem) -> FakeSize:
-        return FakeSize(problem.n_samples, 53 * problem.n_samples)
-
-    result = for_problem(VECTORS, {"ours": builds, "theirs": refuses})
-    assert {b.quantity: b.value for b in result.applicable if b.name == "ours, built"} == {
-        "parameters": 1000,
-        "bits": 53_000,
-    }
-    assert [e.reason for e in result.not_applicable if e.name == "theirs, built"] == [
-        "no room for 16 classes"
+def test_estimates_stand_beside_the_bounds_and_never_among_them() -> None:
+    ours = Estimate("ours", "float64", 1000, 64_000, is_planned=False)
+    theirs = NotApplicable("theirs", "", "no room for 16 classes")
+    result = for_shape(VECTORS, [ours, theirs])
+    assert result.estimates == (ours,)
+    assert result.applicable == for_shape(VECTORS).applicable
+    assert theirs in result.not_applicable
+    assert result.to_json()["estimates"] == [
+        {"name": "ours", "precision": "float64", "parameters": 1000, "bits": 64_000, "is_planned": False}
     ]
+
+
+def table_names(values: list[list[list[float]]], labels: list[int]) -> tuple[set[str], dict[str, str]]:
+    found = table(Dataset.from_arrays(np.array(values), np.array(labels)))
+    return names(found.applicable), {entry.name: entry.reason for entry in found.not_applicable}
+
+
+def test_general_position_is_checked_on_the_data() -> None:
+    scattered, _ = table_names([[[0.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]], [[2.0, 3.0]]], [0, 1, 0, 1])
+    assert {"Bubeck et al. 2020", "Baum 1988"} <= scattered
+    on_a_line, why = table_names([[[0.0, 0.0]], [[1.0, 1.0]], [[2.0, 2.0]], [[2.0, 3.0]]], [0, 1, 0, 1])
+    assert not {"Bubeck et al. 2020", "Baum 1988"} & on_a_line
+    assert why["Baum 1988"] == "3 samples lie on a hyperplane"
+    many = np.random.default_rng(0).standard_normal((200, 1, 3))
+    _, why = table_names(many.tolist(), [0, 1] * 100)
+    assert why["Bubeck et al. 2020"].endswith("there are 64,684,950 choices")
+
+
+def test_independence_of_tokens_is_checked_on_the_data() -> None:
+    independent = [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]]
+    assert "MLT23 Theorem 1" in table_names(independent, [0, 1])[0]
+    _, why = table_names([[[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], independent[1]], [0, 1])
+    assert why["MLT23 Theorem 1"] == "the tokens of row 1 are linearly dependent"
+
+
+def test_sequences_that_end_alike_share_the_skip_connection() -> None:
+    alike = table(Dataset.from_arrays(np.array([[0, 2], [1, 2]]), np.array([0, 1])))
+    (bound,) = (each for each in alike.applicable if each.name == "DPC24 Corollary 1")
+    # two sequences, one last token: the skip connection has rank 1, so one head is needed
+    assert bound.value == 2 * (2 + 2 * 3 + 4 * 1)
+    differ = table(Dataset.from_arrays(np.array([[0, 1], [1, 2]]), np.array([0, 1])))
+    (bound,) = (each for each in differ.applicable if each.name == "DPC24 Corollary 1")
+    assert bound.value == 2 * (2 + 2 * 3)
+
+
+def test_ragged_data_and_documents_are_outside_theorems_of_one_length() -> None:
+    ragged = table(Dataset.from_pairs([([0], "a"), ([1, 0], "b")]))
+    why = {entry.name: entry.reason for entry in ragged.not_applicable}
+    assert "one length" in why["DPC24 Corollary 1"]
+    assert "differ in length" in why["two-layer ReLU interpolation"]
+    documents = table(Dataset.from_documents(["a b c", "a b a"]))
+    why = {entry.name: entry.reason for entry in documents.not_applicable}
+    assert why["DPC24 Theorem 1"] == "contexts have 1 to 2 tokens, not one length"
+    pairs = table(Dataset.from_documents(["a b", "b a"]))
+    why = {entry.name: entry.reason for entry in pairs.not_applicable}
+    assert "never occur" in why["DPC24 Theorem 1"]
+    full = table(Dataset.from_documents(["a a", "a b", "b a", "b b"]))
+    assert "DPC24 Theorem 1" in names(full.applicable)
 
 
 # Data sets
@@ -154,7 +200,7 @@ def test_constructions_stand_beside_the_theorems() -> None:
 
 def test_a_data_set_of_vectors_is_measured_exactly() -> None:
     values = np.array([[[3.0, 4.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.5]]])
-    problem = problem_of(Dataset.from_arrays(values, np.array([0, 1])))
+    problem = shape_of(Dataset.from_arrays(values, np.array([0, 1])))
     assert (problem.n_samples, problem.seq_len, problem.n_classes, problem.dim) == (2, 2, 2, 2)
     assert problem.n_contexts == 2
     assert problem.radius is not None
@@ -191,13 +237,13 @@ def test_documents_get_their_entropy() -> None:
     result = table(data)
     entropy = [b for b in result.applicable if b.statement == "MFT24-L2"]
     assert float(entropy[0].value) == pytest.approx(2 * np.log(2))
-    assert result.problem.n_contexts == 1
+    assert result.shape.n_contexts == 1
 
 
 def test_the_facts_data_set(shared_data: Path) -> None:
     data = Dataset.from_csv(shared_data / "facts.csv")
     result = table(data)
-    assert result.problem.context_count == 1790
+    assert result.shape.context_count == 1790
     assert {b.value for b in result.of("bits", "lower")} == {label_bits(1790, 1271)} == {18_459}
     assert {"KS25 Theorem 4.1", "KS25 Theorem E.1"} <= names(result.of("parameters", "upper"))
 
@@ -218,11 +264,11 @@ def test_the_facts_data_set(shared_data: Path) -> None:
 )
 def test_impossible_problems_are_refused_in_the_users_values(sizes: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        Problem(**sizes)  # type: ignore[arg-type]
+        DataShape(**sizes)  # type: ignore[arg-type]
 
 
 def test_a_bound_refuses_what_could_mislead() -> None:
-    good = for_problem(VECTORS).applicable[0]
+    good = for_shape(VECTORS).applicable[0]
     fields = {name: getattr(good, name) for name in good.__dataclass_fields__}
     with pytest.raises((TypeError, ValueError), match="kind"):  # the run-time type check may object first
         Bound(**{**fields, "kind": "roughly"})
@@ -237,12 +283,12 @@ def test_numbers_are_spelt_for_people() -> None:
     assert spell(10**24) == "about 10^24"
     assert spell(10**9999) == "about 10^9999"
     # far more digits than Python would print: nothing breaks
-    enormous = for_problem(Problem(10**6, 8, 1 << 100_000, vocab=10**6))
+    enormous = for_shape(DataShape(10**6, 8, 1 << 100_000, vocab=10**6))
     assert "10^30103^1,000,000 labellings" in enormous.of("bits", "lower")[0].sentence
 
 
 def test_a_rational_value_is_written_as_a_fraction() -> None:
-    good = for_problem(VECTORS).applicable[0]
+    good = for_shape(VECTORS).applicable[0]
     fields = {name: getattr(good, name) for name in good.__dataclass_fields__}
     assert Bound(**{**fields, "value": Fraction(1, 3)}).to_json()["value"] == "1/3"
     assert Bound(**{**fields, "value": Fraction(6, 3)}).to_json()["value"] == 2

@@ -279,7 +279,9 @@ def test_bounds_of_a_file_of_sizes_and_of_an_architecture(
     done = byheart("bounds", "--data", table)
     assert done.status == 0
     assert "KS25 Theorem 4.1" in done.out
-    assert f"{METHOD}, built" in done.out
+    before, planned = done.out.split("Planned for these data")
+    assert METHOD not in before  # what we build is no bound
+    assert METHOD in planned
     assert "does not apply" in done.out
     sizes = (
         "--samples",
@@ -342,11 +344,11 @@ def test_plan(byheart: Byheart) -> None:
     done = byheart("plan", "--facts", "1e9")
     assert done.status == 0
     assert done.out.startswith("1,000,000,000 facts of 10 bits: 8 tokens each, vocabulary 1,000\n")
-    for word in ("built", "promised", "trained", "floor", METHOD):
+    for word in ("estimate", "promised", "trained", "floor", "bits/stored bit", "int8", "0.995", METHOD):
         assert word in done.out
     found = byheart("plan", "--facts", "1,000", "--value-bits", 4, "--json").document
     assert (found["facts"], found["value_bits"]) == (1000, 4)
-    assert {row["kind"] for row in found["rows"]} == {"compiled", "theorem", "trained", "floor"}
+    assert {row["kind"] for row in found["rows"]} == {"estimate", "theorem", "trained", "floor"}
 
 
 @pytest.mark.parametrize("facts", ["0", "-5", "1.5", "many", "nan", "1e99"])
@@ -354,6 +356,11 @@ def test_plan_wants_a_whole_number(byheart: Byheart, facts: str) -> None:
     done = byheart("plan", f"--facts={facts}")
     assert done.status == 2
     assert f"'{facts}' is not a whole number from 1 to 1e30." in done.err
+
+
+def test_plan_refuses_at_once_what_would_take_minutes(byheart: Byheart) -> None:
+    done = byheart("plan", "--facts", "1e30")
+    assert (done.status, "more than the" in done.err) == (2, True)
 
 
 def test_theorems(byheart: Byheart) -> None:

@@ -227,6 +227,15 @@ def test_unknown_methods_are_named_with_the_known_ones(byheart: Byheart, table: 
     )
 
 
+@pytest.mark.parametrize("command", [("compare", "nowhere.csv"), ("plan", "--facts", "1e9")])
+def test_a_missing_extra_is_said_before_any_work(
+    byheart: Byheart, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("byheart.errors.find_spec", lambda name: None)
+    refused(byheart(*command, "--figure", "growth.svg"), 2, "MissingExtra", "pip install 'byheart[figures]'")
+    refused(byheart(*command, "--figure", "growth.bmp"), 2, "growth.bmp ends in none of .png, .svg, .pdf")
+
+
 def test_errors_are_documents_too(byheart: Byheart, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"key,value\na,b\nx,y\na,c\n")
     done = byheart("compile", tmp_path / "t.csv", "-o", tmp_path / "out", "--json")
@@ -327,6 +336,7 @@ def test_ctrl_c_ends_compiled_code_too() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=-1, stderr=-1, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "at work\n"
+        time.sleep(1)  # into the call
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         _, error = process.communicate(timeout=60)

@@ -69,10 +69,10 @@ def test_the_sign_of_the_query_decides() -> None:
 
 
 def test_no_interpreter_is_needed_for_equal_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the interpreter was asked")
 
-    monkeypatch.setattr(evaluator, "interpret", refuse)
+    monkeypatch.setattr(evaluator, "Interpreter", refuse)
     tied = np.array([[[2.0], [2.0], [1.0]]])
     assert evaluate(one_head(), tied).all() == [2, 2, 2]
     with pytest.raises(AssertionError, match="was asked"):

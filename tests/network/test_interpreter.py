@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from byheart.network import (
     Attention,
@@ -17,8 +20,12 @@ from byheart.network import (
     SumPool,
     Transformer,
 )
-from byheart.network.transformer.interpreter import NotExact, hardmax, interpret, relu, softmax
+from byheart.network.transformer.architecture import Layer
+from byheart.network.transformer.interpreter import Interpreter, NotExact, hardmax, interpret, softmax
 from byheart.theorems import checks
+
+from .definition import define
+from .networks import exact_networks, inputs_for
 
 
 def column(*values: object) -> SparseMatrix:
@@ -43,7 +50,6 @@ def test_softmax_is_exact_only_where_scores_are_equal() -> None:
     assert softmax([Fraction(7)] * 4) == [Fraction(1, 4)] * 4
     with pytest.raises(NotExact, match="irrational"):
         softmax([Fraction(0), Fraction(1)])
-    assert relu(Fraction(-1, 2)) == 0
 
 
 @checks("KS25-eq3")
@@ -81,8 +87,45 @@ def test_embedding_positions_and_pooling() -> None:
     assert interpret(network, np.array([1, 0])) == [[110], [21]]
     pooled = Transformer(matrix((1, 100)), (SumPool(),), ONE, 2, embedding)
     assert interpret(pooled, np.array([1, 0])) == [[131]]
-    with pytest.raises(IndexError, match="row 2"):
+    with pytest.raises(IndexError, match="table of 2 rows"):
         interpret(network, np.array([2, 0]))
+
+
+@checks("KS25-eq1", "KS25-eq2", "KS25-eq12")
+@settings(max_examples=400, deadline=None)
+@given(exact_networks(bits=20), st.integers(0, 2**32), st.booleans())
+def test_what_nothing_reads_changes_nothing(network: Transformer, seed: int, is_hard: bool) -> None:
+    rng = np.random.default_rng(seed)
+    if is_hard:
+        network = replace(network, layers=tuple(_hard(layer, rng) for layer in network.layers))
+    for sequence in inputs_for(network, rng, 3):
+        expected = define(network, sequence)
+        assert interpret(network, sequence) == expected
+        assert Interpreter(network, last_only=True).outputs(sequence) == [expected[-1][0]]
+
+
+def _hard(layer: Layer, rng: np.random.Generator) -> Layer:
+    """Scores with ties in the place of a plain mean."""
+    if not isinstance(layer, Attention) or layer.pattern != "full":
+        return layer
+    heads = [
+        replace(head, key=_signs(head.value.shape, rng), query=_signs(head.value.shape, rng))
+        for head in layer.heads
+    ]
+    return Attention(tuple(heads), "hardmax")
+
+
+def _signs(shape: tuple[int, ...], rng: np.random.Generator) -> SparseMatrix:
+    return SparseMatrix.from_array(rng.integers(-1, 2, size=shape).astype(float))
+
+
+def test_time_is_linear_in_the_length() -> None:
+    """Nothing is computed for each pair of tokens: ten times the tokens, ten times the numbers."""
+    layer = Attention((Head(ONE, ONE),), "uniform")
+    for n_tokens in (10, 10_000):
+        network = Transformer(ONE, (layer, layer), ONE, n_tokens)
+        outputs = interpret(network, np.ones((n_tokens, 1)))
+        assert outputs == [[4]] * n_tokens
 
 
 def test_shapes_are_checked_when_a_network_is_made() -> None:

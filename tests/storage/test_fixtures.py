@@ -7,6 +7,7 @@ was compiled from and what it answered on the day it was saved: for texts by inp
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import byheart as bh
+from byheart.errors import ByheartError
 from byheart.pipeline import load, read_like
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -73,6 +75,32 @@ def test_a_saved_folder_is_written_again_to_the_last_byte(name: str, tmp_path: P
     load(FIXTURES / name).save(tmp_path / "again")
     for file in ("model.safetensors", "model.json"):
         assert (tmp_path / "again" / file).read_bytes() == (FIXTURES / name / file).read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    "name", ["transformer-exact", "retrieval-float64", "attention-only", "decoder-attention-float32"]
+)
+def test_no_flipped_bit_of_model_json_changes_an_answer(name: str, tmp_path: Path) -> None:
+    """Labels, vocabulary, tokenizer, task, order and architecture are under a digest that `load` checks."""
+    model = load(FIXTURES / name)
+    certificate = bh.verify(model, read_like(model, FIXTURES / "data" / SAVED[name]["data"]))
+    replace(model, certificate=certificate).save(tmp_path / "model")
+    file = tmp_path / "model" / "model.json"
+    whole = file.read_bytes()
+    asked = list(SAVED[name]["answers"])
+    answers = model.predict(asked)
+    rng = np.random.default_rng(0)
+    before_record = whole.index(b'"record"')
+    n_refused = 0
+    for _ in range(150):
+        raw = bytearray(whole)
+        raw[rng.integers(before_record)] ^= 1 << rng.integers(8)
+        file.write_bytes(raw)
+        try:
+            assert load(tmp_path / "model").predict(asked) == answers
+        except ByheartError:
+            n_refused += 1
+    assert n_refused > 100
 
 
 def test_every_fixture_is_tested() -> None:

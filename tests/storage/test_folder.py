@@ -260,3 +260,48 @@ def test_a_record_that_is_no_json_is_refused(tmp_path: Path, value: object) -> N
     with pytest.raises(UsageError, match="not plain JSON"):
         save_folder(tmp_path / "model", lookup(capitals()), {"notes": value}, None)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- after a crash ----------------------------------------------------------------------------------------
+
+GONE = 2**22 + 1  # above the largest process number of Linux
+
+
+def leave(folder: Path, memory: Memory, kind: str, *, process: int = GONE, mark: str = "0badcafe") -> Path:
+    """A folder as a save of another process would leave it beside `folder`."""
+    path = folder.with_name(f".{folder.name}.{process}-{mark}.{kind}")
+    save_folder(path, memory, RECORD, None)
+    return path
+
+
+def test_a_crash_between_two_renames_is_mended(tmp_path: Path) -> None:
+    target, data = tmp_path / "model", capitals()
+    leave(target, lookup(data), "old")
+    leave(target, lookup(data, n_layers=5), "new")
+    memory, _, _ = load_folder(target)
+    assert memory.network.spec.n_layers == 5  # type: ignore[attr-defined]  # every file of it was on disk already
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_old_model_comes_back_where_there_is_no_new_one(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    leave(target, lookup(capitals()), "old")
+    load_folder(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_leftovers_are_cleared_by_the_next_save_and_no_one_elses(tmp_path: Path) -> None:
+    target, memory = tmp_path / "model", lookup(capitals())
+    leave(target, memory, "new")
+    leave(target, memory, "old", mark="0badbeef")
+    alive = leave(target, memory, "new", process=os.getppid(), mark="deadbeef")
+    other = leave(tmp_path / "models", memory, "new")
+    save_folder(target, memory, RECORD, None)
+    assert {path.name for path in tmp_path.iterdir()} == {"model", alive.name, other.name}
+
+
+def test_an_unfinished_first_save_is_no_model(tmp_path: Path) -> None:
+    """Without the old one beside it nobody knows whether every file is on disk."""
+    leave(tmp_path / "model", lookup(capitals()), "new")
+    with pytest.raises(UsageError, match="does not exist"):
+        load_folder(tmp_path / "model")

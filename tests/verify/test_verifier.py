@@ -18,6 +18,8 @@ from byheart.network import Embedding, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
 from byheart.network.memory import Memory
 from byheart.verify import Certificate, verify, weights_digest
+from byheart.verify.digest import model_digest
+from byheart.verify.verifier import _affordable
 
 from .lookup import CAPITALS, capitals, lookup
 
@@ -234,10 +236,10 @@ def test_a_disagreement_with_the_interpreter_is_never_silent(monkeypatch: pytest
 
 def test_the_samples_asked_twice_are_the_same_every_time() -> None:
     data = capitals()
-    first, again = (verify(lookup(data), data, n_interpreted=2) for _ in range(2))
+    first, again = (verify(lookup(data), data, n_rechecked=2) for _ in range(2))
     assert replace(first, seconds=0.0) == replace(again, seconds=0.0)
-    assert verify(lookup(data), data, n_interpreted=99).rechecked_by_interpreter == 5
-    assert verify(lookup(data), data, n_interpreted=0).rechecked_by_interpreter == 0
+    assert verify(lookup(data), data, n_rechecked=99).rechecked_by_interpreter == 5
+    assert verify(lookup(data), data, n_rechecked=0).rechecked_by_interpreter == 0
 
 
 def test_another_task_or_tokenizer_is_a_usage_error() -> None:
@@ -287,3 +289,53 @@ def test_a_certificate_that_contradicts_itself_is_refused() -> None:
     document = verify(lookup(capitals()), capitals()).to_json()
     with pytest.raises(CorruptModel, match="says that it holds, and counts wrong samples"):
         Certificate.from_json({**document, "wrong": 1})
+
+
+# --- what a model says of itself --------------------------------------------------------------------------
+
+
+def test_what_the_record_says_is_repeated_and_called_unchecked() -> None:
+    data = capitals()
+    record = {
+        "method": "magic",
+        "theorem": "Theorem 0",
+        "theorem_size": {"parameters": 1},
+        "dataset": {"digest": data.digest},
+        "assumptions": [{"statement": "separation", "holds": True, "detail": "δ = 1e99, r = 0"}],
+    }
+    document = verify(lookup(data), data, record=record).to_json()
+    assert set(document["unchecked"]) == {"method", "theorem", "theorem_size", "assumptions"}
+    checked = {name: value for name, value in document.items() if name not in document["unchecked"]}
+    assert "magic" not in str(checked)
+    assert "1e99" not in str(checked)
+
+
+def test_two_equal_checks_differ_in_their_seconds_alone() -> None:
+    data = capitals()
+    one, two = (verify(lookup(data), data).to_json() for _ in range(2))
+    two["seconds"] = one["seconds"] + 1
+    assert Certificate.from_json(one) == Certificate.from_json(two)
+    assert {name for name in one if one[name] != two[name]} == {"seconds"}
+
+
+def test_labels_and_vocabulary_are_under_a_digest() -> None:
+    data = capitals()
+    memory = lookup(data)
+    expected = {"model": model_digest(memory)}
+    assert verify(memory, data, expected_digests=expected).holds
+    swapped = replace(memory, label_names=(*memory.label_names[1::-1], *memory.label_names[2:]))
+    assert weights_digest(swapped.network) == weights_digest(memory.network)
+    renamed = data.with_labels(data.labels, swapped.label_names)
+    certificate = verify(swapped, renamed, expected_digests=expected)
+    assert certificate.wrong == 0
+    assert not certificate.holds
+    assert "labels, tokenizer, task, order or architecture" in certificate.problems[0]
+
+
+def test_the_second_look_is_cheaper_than_the_first_where_samples_are_few_and_long() -> None:
+    data = capitals()
+    memory = lookup(data)
+    assert verify(memory, data).rechecked_by == "interpreter"
+    assert _affordable(memory.network, 3, 5) == 3
+    long = replace(memory.network, seq_len=2**22)
+    assert [_affordable(long, 3, n_asked) for n_asked in (1, 5, 8, 100)] == [1, 1, 2, 3]

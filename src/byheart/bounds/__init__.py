@@ -1,11 +1,11 @@
 """What theory says is possible: every theorem a number, every number with its source.
 
-`table(dataset)` and `for_problem(problem)` evaluate every bound that applies and say why the others do
+`table(dataset)` and `for_shape(shape)` evaluate every bound that applies and say why the others do
 not. Each theorem is also a function of its own in the module named after its source.
 """
 
 from byheart.bounds.architecture import Architecture, Part, read_architecture
-from byheart.bounds.bound import Bound, NotApplicable
+from byheart.bounds.bound import Bound, Estimate, NotApplicable
 from byheart.bounds.empirical import PUBLISHED_LAWS, EmpiricalLaw, law_from_runs
 from byheart.bounds.kajitsuka_sato_2025 import (
     TheoremSize,
@@ -18,9 +18,10 @@ from byheart.bounds.kajitsuka_sato_2025 import (
 from byheart.bounds.kajitsuka_sato_2025_lower import theorem_4_2, theorem_4_3
 from byheart.bounds.orders import Order, table_1
 from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
-from byheart.bounds.planner import Capacity, Curve, Plan, PlanRow, capacity_of, curves, plan
-from byheart.bounds.problem import Problem, problem_of
-from byheart.bounds.table import BoundTable, for_problem, table
+from byheart.bounds.planner import Capacity, Curve, PlanRow, SizePlan, capacity_of, curves, plan
+from byheart.bounds.table import BoundTable, for_shape, table
+from byheart.bounds.token_vectors import shape_of
+from byheart.data.shape import DataShape
 
 __all__ = [
     "PUBLISHED_LAWS",
@@ -29,26 +30,27 @@ __all__ = [
     "BoundTable",
     "Capacity",
     "Curve",
+    "DataShape",
     "EmpiricalLaw",
+    "Estimate",
     "NotApplicable",
     "Order",
     "Part",
-    "Plan",
     "PlanRow",
-    "Problem",
+    "SizePlan",
     "TheoremSize",
     "capacity_of",
     "corollary_4_1",
     "counting_next_token",
     "counting_seq_to_seq",
     "curves",
-    "for_problem",
+    "for_shape",
     "label_bits",
     "law_from_runs",
     "parameter_floor",
     "plan",
-    "problem_of",
     "read_architecture",
+    "shape_of",
     "table",
     "table_1",
     "theorem_4_1",

@@ -1,12 +1,12 @@
 """What theory says: one number with its kind, its assumptions and its source.
 
-A `Bound` is never a measurement and never a certificate: those are other types, and nothing here turns
-one into another.
+A `Bound` is never an estimate, a measurement or a certificate: those are other types, and nothing here turns one into
+another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -65,8 +65,27 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """What one of our constructions takes; not a bound.
+
+    is_planned  whether it was planned for the data themselves, so that the network built has exactly this size; otherwise
+                it is what random data of this shape would probably take
+    """
+
+    name: str
+    precision: str
+    parameters: int
+    bits: int
+    is_planned: bool
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-ready dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class NotApplicable:
-    """A bound that says nothing about a problem, and why."""
+    """A bound or a construction that says nothing about a data set, and why."""
 
     name: str
     statement: str

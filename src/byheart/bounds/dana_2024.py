@@ -29,6 +29,7 @@ class AttentionOnlyShape:
     dim: int
     head_dim: int
     n_heads: int
+    n_last_tokens: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -37,8 +38,28 @@ class AttentionOnlyShape:
 
     @property
     def rank(self) -> int:
-        """H min(d, d_h) + d. Departs: printed as H d_h + d, which a head wider than d does not reach."""
-        return self.n_heads * min(self.dim, self.head_dim) + self.dim
+        """H min(d, d_h) + min(d, L) for sequences with L distinct last tokens (d of them where L is not given).
+
+        Departs: printed as H d_h + d. A head wider than d does not reach d_h, and the skip connection sees the last token
+                 alone: sequences that end alike get the same vector from it, so its rank is at most L.
+        """
+        n_last_tokens = self.dim if self.n_last_tokens is None else self.n_last_tokens
+        return self.n_heads * min(self.dim, self.head_dim) + min(self.dim, n_last_tokens)
+
+
+def _parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None) -> int:
+    """d (S + 2N + 4 (T - min(d, L))), with heads of size 1; L = 1 where the last tokens are not known."""
+    n_heads = max(n_contexts - min(dim, n_last_tokens or 1), 0)
+    return AttentionOnlyShape(n_tokens, seq_len, dim, 1, n_heads).parameters
+
+
+def _last_tokens(shape: AttentionOnlyShape) -> str:
+    n_needed = shape.dim if shape.n_last_tokens is None else shape.n_last_tokens
+    return f"the sequences end in at least {n_needed} different tokens"
+
+
+def _ending(n_last_tokens: int | None) -> str:
+    return "" if n_last_tokens is None else f" that end in {spell(n_last_tokens)} different tokens"
 
 
 @realises("DPC24-T1")
@@ -50,7 +71,7 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
         quantity="contexts",
         kind="lower",
         value=shape.rank,
-        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support"),
+        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support"),
         source=f"{_PAPER}, Theorem 1 with ε = 0",
         sentence=(
             f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
@@ -60,9 +81,11 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
 
 
 @realises("DPC24-T1")
-def theorem_1_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int) -> Bound:
-    """Theorem 1 with heads of size 1: d (S + 2N + 4 (T - d)) parameters for T sequences."""
-    value = dim * (seq_len + 2 * n_tokens + 4 * max(n_contexts - dim, 0))
+def theorem_1_parameters(
+    n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
+) -> Bound:
+    """Theorem 1 with heads of size 1: d (S + 2N + 4 (T - min(d, L))) parameters for T sequences with L last tokens."""
+    value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= n_tokens - 1
     return Bound(
         name="DPC24 Theorem 1",
@@ -80,12 +103,14 @@ def theorem_1_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int)
 
 
 @realises("DPC24-T3")
-def theorem_3_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int) -> Bound:
+def theorem_3_parameters(
+    n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
+) -> Bound:
     """Theorem 3: the parameters of Theorem 1 without its full support, for the T_ε likeliest sequences.
 
     The excess divergence is printed as O(ε log 1/ε) without a constant, so only the size is a number.
     """
-    value = dim * (seq_len + 2 * n_tokens + 4 * max(n_contexts - dim, 0))
+    value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     return Bound(
         name="DPC24 Theorem 3",
         statement="DPC24-T3",
@@ -99,9 +124,11 @@ def theorem_3_parameters(n_contexts: int, n_tokens: int, seq_len: int, dim: int)
 
 
 @realises("DPC24-C1")
-def corollary_1_parameters(n_contexts: int, n_tokens: int, seq_len: int) -> Bound:
-    """2 (S + 2N + 4 (T₀ - 2)) parameters, in embedding dimension 2, memorise any T₀ associations."""
-    value = 2 * (seq_len + 2 * n_tokens + 4 * max(n_contexts - 2, 0))
+def corollary_1_parameters(
+    n_contexts: int, n_tokens: int, seq_len: int, n_last_tokens: int | None = None
+) -> Bound:
+    """2 (S + 2N + 4 (T₀ - min(2, L))) parameters, in dimension 2, memorise any T₀ associations with L last tokens."""
+    value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     return Bound(
         name="DPC24 Corollary 1",
         statement="DPC24-C1",
@@ -110,13 +137,14 @@ def corollary_1_parameters(n_contexts: int, n_tokens: int, seq_len: int) -> Boun
         value=value,
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)"),
         source=f"{_PAPER}, Corollary 1",
-        sentence=f"{spell(value)} parameters of attention alone memorise any {spell(n_contexts)} associations.",
+        sentence=f"{spell(value)} parameters of attention alone memorise any {spell(n_contexts)} associations"
+        f"{_ending(n_last_tokens)}.",
     )
 
 
 @realises("DPC24-C2")
 def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
-    """Accuracy at least 1/N + (1 - 1/N) (H min(d, d_h) + d) / T₀, at most 1.
+    """Accuracy at least 1/N + (1 - 1/N) (H min(d, d_h) + min(d, L)) / T₀, at most 1.
 
     Departs: it holds in expectation over uniformly random labels of the sequences not memorised, not for
              each.
@@ -130,7 +158,13 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
         quantity="accuracy",
         kind="lower",
         value=value,
-        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "in expectation over random remaining labels"),
+        assumptions=(
+            ATTENTION_ONLY,
+            ONE_LENGTH,
+            REAL,
+            _last_tokens(shape),
+            "in expectation over random remaining labels",
+        ),
         source=f"{_PAPER}, Corollary 2",
         sentence=f"Some such Transformer is right on a share of {float(value):.4g} of the sequences.",
     )

@@ -15,14 +15,25 @@ from byheart.bounds.enclosures import ceil_fraction
 
 @dataclass(frozen=True)
 class EmpiricalLaw:
-    """Memorised bits proportional to parameters, as measured between two model sizes."""
+    """Memorised bits proportional to parameters, as measured between two model sizes.
+
+    stored_bits  bits that store a parameter, in the shortest precision that was measured to hold as much
+    precision    that precision in words
+    """
 
     name: str
     bits_per_parameter: Fraction
+    stored_bits: int
+    precision: str
     smallest_parameters: int
     largest_parameters: int
     conditions: str
     source: str
+
+    @property
+    def bits_per_stored_bit(self) -> Fraction:
+        """Memorised bits for each bit that stores the model: what models of different precisions are compared by."""
+        return self.bits_per_parameter / self.stored_bits
 
     def parameters_for(self, bits: int) -> int:
         """Parameters that would hold `bits` bits if the law continued to hold there."""
@@ -41,6 +52,8 @@ class EmpiricalLaw:
         return {
             "name": self.name,
             "bits_per_parameter": float(self.bits_per_parameter),
+            "precision": self.precision,
+            "bits_per_stored_bit": float(self.bits_per_stored_bit),
             "measured_between": [self.smallest_parameters, self.largest_parameters],
             "conditions": self.conditions,
             "source": self.source,
@@ -50,25 +63,34 @@ class EmpiricalLaw:
 MORRIS_2025 = EmpiricalLaw(
     name="Morris et al. 2025",
     bits_per_parameter=Fraction(36, 10),
+    stored_bits=16,
+    precision="bfloat16",
     smallest_parameters=500_000,
     largest_parameters=1_500_000_000,
-    conditions="GPT-style models trained to saturation on random sequences, bfloat16",
+    conditions="GPT-style models trained to saturation on random sequences; as many bits a parameter in bfloat16 as in float32",
     source="Morris et al. 2025, How much do language models memorize?",
 )
 
 ALLEN_ZHU_2024 = EmpiricalLaw(
     name="Allen-Zhu & Li 2024",
     bits_per_parameter=Fraction(2),
+    stored_bits=8,
+    precision="int8",
     smallest_parameters=1_000_000,
     largest_parameters=500_000_000,
-    conditions="GPT-2-style models, synthetic biographies seen 1000 times each, float16 or int8",
+    conditions="GPT-2-style models, synthetic biographies seen 1000 times each; trained in 16 bits, then cut to int8",
     source="Allen-Zhu & Li 2024, Physics of Language Models: Part 3.3, Knowledge Capacity Scaling Laws",
 )
 
 PUBLISHED_LAWS = (MORRIS_2025, ALLEN_ZHU_2024)
 
+STATIC_FUNCTION_BITS_PER_STORED_BIT = Fraction(995, 1000)
+"""What a static function reaches outside a network (ribbon filters: Dillinger, Hübschle-Schneider, Sanders & Walzer 2022)."""
 
-def law_from_runs(name: str, runs: Sequence[tuple[int, int]], conditions: str, source: str) -> EmpiricalLaw:
+
+def law_from_runs(
+    name: str, runs: Sequence[tuple[int, int]], conditions: str, source: str, *, stored_bits: int = 32
+) -> EmpiricalLaw:
     """The law through the origin that fits measured (parameters, memorised bits) pairs by least squares."""
     if not runs or min(parameters for parameters, _ in runs) < 1:
         raise ValueError("a law needs at least one run, each with at least one parameter")
@@ -78,6 +100,8 @@ def law_from_runs(name: str, runs: Sequence[tuple[int, int]], conditions: str, s
     return EmpiricalLaw(
         name=name,
         bits_per_parameter=slope,
+        stored_bits=stored_bits,
+        precision=f"{stored_bits} bits",
         smallest_parameters=min(p for p, _ in runs),
         largest_parameters=max(p for p, _ in runs),
         conditions=conditions,

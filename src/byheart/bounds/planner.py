@@ -1,12 +1,13 @@
 """The capacity planner: what an architecture could hold, and how large a model for so many facts would be.
 
-Four kinds of rows never mix: what we can compile (`compiled`), what theorems promise (`theorem`), what
-training was measured to reach (`trained`) and what no model can go below (`floor`).
+Four kinds of rows never mix: what our constructions would probably take (`estimate`), what theorems promise (`theorem`),
+what training was measured to reach (`trained`) and what no model can go below (`floor`). Models of different precisions
+are compared by the bits they hold for each bit they store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,16 +15,18 @@ from byheart.bounds import kajitsuka_sato_2025 as ks25
 from byheart.bounds import kajitsuka_sato_2025_lower as ks25_lower
 from byheart.bounds import madden_2024
 from byheart.bounds.architecture import Architecture
-from byheart.bounds.bound import Bound, NotApplicable, spell
+from byheart.bounds.bound import Bound, Estimate, NotApplicable, spell
 from byheart.bounds.empirical import PUBLISHED_LAWS, EmpiricalLaw
 from byheart.bounds.pigeonhole import label_bits, parameter_floor
-from byheart.bounds.problem import Problem
-from byheart.bounds.table import SizeOf
-from byheart.errors import ByheartError, UsageError
+from byheart.bounds.token_vectors import tokens_as_vectors
+from byheart.data.shape import DataShape
+from byheart.errors import UsageError
 
-RowKind = Literal["compiled", "theorem", "trained", "floor"]
+RowKind = Literal["estimate", "theorem", "trained", "floor"]
 SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")
 _WORDS = (64, 32, 16)
+MOST_FACTS = 10**18
+"""More than anyone has; exact sizes of far more would take minutes of long arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ class Capacity:
 
 @dataclass(frozen=True)
 class PlanRow:
-    """One answer to "how large?": `parameters` (and `bits`, where known) with where the answer comes from."""
+    """One answer to "how large?": `parameters` (and `bits`, where known) with where the answer comes from.
+
+    precision            bits of a stored parameter, in words
+    bits_per_stored_bit  bits of facts for each bit that stores the model, where known
+    """
 
     name: str
     kind: RowKind
@@ -49,6 +56,8 @@ class PlanRow:
     bits: int | None
     source: str
     note: str = ""
+    precision: str = ""
+    bits_per_stored_bit: float | None = None
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
@@ -56,12 +65,12 @@ class PlanRow:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SizePlan:
     """Sizes for one number of facts."""
 
     n_facts: int
     value_bits: int
-    problem: Problem
+    shape: DataShape
     rows: tuple[PlanRow, ...]
     not_applicable: tuple[NotApplicable, ...]
 
@@ -89,28 +98,36 @@ def plan(
     n_facts: int,
     value_bits: int,
     *,
-    constructions: Mapping[str, SizeOf] | None = None,
+    estimates: Callable[[DataShape], Iterable[Estimate | NotApplicable]] | None = None,
     laws: Sequence[EmpiricalLaw] = PUBLISHED_LAWS,
     vocab: int = 1000,
     seq_len: int = 8,
-) -> Plan:
+) -> SizePlan:
     """How large a model for `n_facts` facts of `value_bits` bits each would be, by every answer we have.
 
     Facts are token sequences of length `seq_len` over `vocab` tokens, positions counting, each with one of
-    2^value_bits values. `constructions` maps names to functions that tell the size a construction would have.
+    2^value_bits values. `estimates` tells what constructions would probably take on data of a shape.
     """
     if n_facts < 1 or value_bits < 1:
         raise UsageError(f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.")
-    problem = Problem(
-        n_samples=n_facts, seq_len=seq_len, n_classes=1 << value_bits, vocab=vocab, ordered=True
+    if n_facts > MOST_FACTS:
+        raise UsageError(
+            f"{spell(n_facts)} facts are more than the {spell(MOST_FACTS)} that are planned for."
+        )
+    shape = DataShape(n_facts, seq_len, 1 << value_bits, vocab=vocab, ordered=True)
+    bits = label_bits(n_facts, shape.n_classes)
+    found = () if estimates is None else tuple(estimates(shape))
+    rows = (
+        *(_estimated(entry, n_facts, bits) for entry in found if isinstance(entry, Estimate)),
+        *_promised(shape, bits),
+        *_trained(n_facts, bits, laws),
+        *_floors(shape, bits),
     )
-    bits = label_bits(n_facts, problem.n_classes)
-    compiled, refused = _compiled(problem, constructions or {})
-    rows = (*compiled, *_promised(problem), *_trained(n_facts, bits, laws), *_floors(problem, bits))
-    return Plan(n_facts, value_bits, problem, rows, refused)
+    refused = tuple(entry for entry in found if isinstance(entry, NotApplicable))
+    return SizePlan(n_facts, value_bits, shape, rows, refused)
 
 
-def curves(plans: Sequence[Plan]) -> tuple[Curve, ...]:
+def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
     """The lines of the figure: one per row name, through all plans that have it, in order of facts."""
     lines: dict[str, list[PlanRow]] = {}
     for one in sorted(plans, key=lambda p: p.n_facts):
@@ -198,32 +215,39 @@ def _not_smooth(architecture: Architecture) -> str:
     return "experts are chosen by a jump" if architecture.n_experts > 1 else ""
 
 
-def _compiled(
-    problem: Problem, constructions: Mapping[str, SizeOf]
-) -> tuple[tuple[PlanRow, ...], tuple[NotApplicable, ...]]:
-    rows, refused = [], []
-    for name, size_of in constructions.items():
-        try:
-            size = size_of(problem)
-        except ByheartError as error:
-            refused.append(NotApplicable(name, "", str(error)))
-            continue
-        sizes = (problem.n_samples, int(size.parameters_dense), int(size.total_bits))
-        rows.append(PlanRow(name, "compiled", *sizes, f"this project's construction {name}"))
-    return tuple(rows), tuple(refused)
+def _estimated(entry: Estimate, n_facts: int, bits: int) -> PlanRow:
+    return PlanRow(
+        name=entry.name,
+        kind="estimate",
+        n_facts=n_facts,
+        parameters=entry.parameters,
+        bits=entry.bits,
+        source=f"this project's construction {entry.name}",
+        precision=entry.precision,
+        bits_per_stored_bit=bits / max(1, entry.bits),
+    )
 
 
-def _promised(problem: Problem) -> tuple[PlanRow, ...]:
-    assert problem.vocab is not None
-    vectors = problem.tokens_as_vectors()
+def _promised(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
+    assert shape.vocab is not None
+    vectors = tokens_as_vectors(shape)
     assert vectors is not None
-    sizes = (problem.n_samples, problem.seq_len, problem.n_classes)
+    sizes = (shape.n_samples, shape.seq_len, shape.n_classes)
     promised = (
         ks25.theorem_4_1(*sizes, vectors.dim, vectors.radius, vectors.separation),
-        ks25.theorem_e_1(*sizes, problem.vocab * problem.seq_len),
+        ks25.theorem_e_1(*sizes, shape.vocab * shape.seq_len),
     )
     return tuple(
-        PlanRow(size.name, "theorem", problem.n_samples, size.parameters, size.total_bits, size.source)
+        PlanRow(
+            name=size.name,
+            kind="theorem",
+            n_facts=shape.n_samples,
+            parameters=size.parameters,
+            bits=size.total_bits,
+            source=size.source,
+            precision=f"{spell(size.weight_bits)} bits",
+            bits_per_stored_bit=bits / size.total_bits,
+        )
         for size in promised
     )
 
@@ -233,7 +257,17 @@ def _trained(n_facts: int, bits: int, laws: Sequence[EmpiricalLaw]) -> tuple[Pla
     for law in laws:
         parameters = law.parameters_for(bits)
         rows.append(
-            PlanRow(law.name, "trained", n_facts, parameters, None, law.source, _range_note(law, parameters))
+            PlanRow(
+                name=law.name,
+                kind="trained",
+                n_facts=n_facts,
+                parameters=parameters,
+                bits=parameters * law.stored_bits,
+                source=law.source,
+                note=_range_note(law, parameters),
+                precision=law.precision,
+                bits_per_stored_bit=float(law.bits_per_stored_bit),
+            )
         )
     return tuple(rows)
 
@@ -247,18 +281,21 @@ def _range_note(law: EmpiricalLaw, parameters: int) -> str:
     )
 
 
-def _floors(problem: Problem, bits: int) -> tuple[PlanRow, ...]:
-    hard = ks25_lower.theorem_4_3(problem.n_samples, problem.seq_len, problem.n_samples)
+def _floors(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
+    hard = ks25_lower.theorem_4_3(shape.n_samples, shape.seq_len, shape.n_samples)
+    words: tuple[int | None, ...] = (*_WORDS, None)
     bounds = (*(parameter_floor(bits, word) for word in _WORDS), hard)
     return tuple(
         PlanRow(
-            bound.name,
-            "floor",
-            problem.n_samples,
-            int(bound.value),
-            bits if bound is not hard else None,
-            bound.source,
-            "; ".join(bound.assumptions),
+            name=bound.name,
+            kind="floor",
+            n_facts=shape.n_samples,
+            parameters=int(bound.value),
+            bits=None if word is None else bits,
+            source=bound.source,
+            note="; ".join(bound.assumptions),
+            precision="any" if word is None else f"{word} bits",
+            bits_per_stored_bit=None if word is None else 1.0,
         )
-        for bound in bounds
+        for bound, word in zip(bounds, words, strict=True)
     )

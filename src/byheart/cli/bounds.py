@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
@@ -11,11 +12,12 @@ import click
 
 from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import output_options, reading_choices, reading_options
-from byheart.cli.output import count, echo_json, one_line, show_pairs, show_table
+from byheart.cli.output import count, echo_json, show_pairs, show_table
+from byheart.cli.summary import show_refused
 from byheart.errors import MalformedFile, UsageError
 
 if TYPE_CHECKING:
-    from byheart.bounds import Architecture, Bound, BoundTable, Capacity, NotApplicable, Problem
+    from byheart.bounds import Architecture, Bound, BoundTable, Capacity, DataShape
 
 FIRST = ("parameters", "bits", "bits per weight")
 KINDS = {"lower": "at least", "upper": "enough", "exact": "exactly"}
@@ -54,33 +56,34 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
     if config is not None:
         _architecture(config, as_json)
         return
-    found = _measured(data, given) if data is not None else _stated(given_sizes, given)
+    found = _bounds_of_data(data, given) if data is not None else _bounds_of_sizes(given_sizes, given)
     if as_json:
-        echo_json({"problem": _problem_json(found.problem), **found.to_json()})
+        echo_json({"problem": _shape_json(found.shape), **found.to_json()})
         return
-    click.echo(f"{_described(found.problem)}\n")
+    click.echo(f"{_describe(found.shape)}\n")
     _show_bounds(found.applicable)
-    click.echo()
-    _show_refused(found.not_applicable)
+    _show_estimates(found)
+    show_refused(found.not_applicable)
 
 
-def _measured(data: Path, given: dict[str, Any]) -> BoundTable:
+def _bounds_of_data(data: Path, given: dict[str, Any]) -> BoundTable:
     from byheart.bounds import table
-    from byheart.cli.constructions import construction_sizes
+    from byheart.construct.estimates import estimates_for_data
     from byheart.data.dataset import Dataset
 
-    return table(Dataset.read(data, **reading_choices(**given)), construction_sizes())
+    dataset = Dataset.read(data, **reading_choices(**given))
+    return table(dataset, estimates_for_data(dataset))
 
 
-def _stated(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable:
-    from byheart.bounds import Problem, for_problem
-    from byheart.cli.constructions import construction_sizes
+def _bounds_of_sizes(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable:
+    from byheart.bounds import DataShape, for_shape
+    from byheart.construct.estimates import estimates_for_shape
 
     if "samples" not in sizes:
         raise UsageError("--samples N is missing: how many sequences are there?")
     task: Any = given["task"] or "next-token"
     ordered = given["ordered"]
-    problem = Problem(
+    shape = DataShape(
         n_samples=sizes["samples"],
         seq_len=sizes.get("seq_len", 1),
         n_classes=sizes.get("classes", 2),
@@ -91,7 +94,7 @@ def _stated(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable:
         separation=sizes.get("separation"),
         ordered=(task != "set" and "vocab" in sizes) if ordered is None else ordered,
     )
-    return for_problem(problem, construction_sizes())
+    return for_shape(shape, estimates_for_shape(shape))
 
 
 def _architecture(path: Path, as_json: bool) -> None:
@@ -133,8 +136,7 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
         [(row.name, count(row.n_facts), row.note) for row in capacity.trained],
         numbers=(1,),
     )
-    click.echo()
-    _show_refused(capacity.not_applicable)
+    show_refused(capacity.not_applicable)
 
 
 def _show_bounds(bounds: tuple[Bound, ...]) -> None:
@@ -154,28 +156,42 @@ def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
     return place, bound.quantity, bound.kind != "lower", bound.value
 
 
-def _show_refused(entries: tuple[NotApplicable, ...]) -> None:
-    if entries:
-        rows = [(entry.name, one_line(entry.reason)) for entry in entries]
-        show_table(("does not apply", "because"), rows)
+def _show_estimates(found: BoundTable) -> None:
+    """Apart from the bounds: what our own constructions take."""
+    from byheart.construct.estimates import MOST_PLANNED
+
+    if not found.estimates:
+        return
+    planned = all(estimate.is_planned for estimate in found.estimates)
+    what = (
+        "Planned for these data: what `compile --method` builds, to the last parameter"
+        if planned
+        else "Estimated, not bounds: what random data of this shape would probably take"
+    )
+    click.echo(f"\n  {what}\n")
+    ordered = sorted(found.estimates, key=lambda estimate: estimate.parameters)
+    show_table(
+        ("", "weights", "parameters", "bits"),
+        [(each.name, each.precision, count(each.parameters), count(each.bits)) for each in ordered],
+        numbers=(2, 3),
+    )
+    if not planned:
+        click.echo(f"\n  Data of up to {MOST_PLANNED:,} labels are planned exactly.")
 
 
-def _described(problem: Problem) -> str:
+def _describe(shape: DataShape) -> str:
     kind = (
-        f"vectors of dimension {problem.dim}"
-        if problem.vocab is None
-        else f"tokens (vocabulary {problem.vocab:,})"
+        f"vectors of dimension {shape.dim}" if shape.vocab is None else f"tokens (vocabulary {shape.vocab:,})"
     )
-    order = "positions count" if problem.has_positions else "order ignored"
+    order = "positions count" if shape.has_positions else "order ignored"
     return (
-        f"{problem.n_samples:,} sequences of up to {problem.seq_len:,} {kind}, {problem.n_classes:,} classes\n"
-        f"{problem.task}, {order}, {problem.context_count:,} contexts"
+        f"{shape.n_samples:,} sequences of up to {shape.seq_len:,} {kind}, {shape.n_classes:,} classes\n"
+        f"{shape.task}, {order}, {shape.context_count:,} contexts"
     )
 
 
-def _problem_json(problem: Problem) -> dict[str, Any]:
-    numbers = {name: getattr(problem, name) for name in problem.__dataclass_fields__}
+def _shape_json(shape: DataShape) -> dict[str, Any]:
     return {
         name: float(value) if name in ("radius", "separation") and value is not None else value
-        for name, value in numbers.items()
+        for name, value in asdict(shape).items()
     }

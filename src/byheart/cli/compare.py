@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import PRECISIONS, data_argument, output_options, reading_choices, reading_options
+from byheart.cli.options import (
+    PRECISIONS,
+    data_argument,
+    figure_option,
+    output_options,
+    reading_choices,
+    reading_options,
+)
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.progress import Report, watched
-from byheart.cli.summary import describe_data
+from byheart.cli.summary import describe_data, first_sentence
 from byheart.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -32,12 +38,7 @@ FIGURE_SECONDS = 5.0
     "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: what each offers first)."
 )
 @click.option("--seed", type=WholeNumber(0), default=0, show_default=True)
-@click.option(
-    "--figure",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Also draw how sizes grow with random data of this shape (.png, .svg or .pdf).",
-)
+@figure_option("how sizes grow with random data of this shape")
 @reading_options
 @output_options
 def command(
@@ -116,11 +117,6 @@ def _show_legend(has_orders: bool) -> None:
         f"  theorem  parameters by the paper's formula{'; ~ is an order of growth' if has_orders else ''}"
     )
     click.echo("  floor    with fewer parameters, no such network holds every labelling\n")
-
-
-def first_sentence(text: str) -> str:
-    """What is the matter, without the advice that follows; --json has both."""
-    return re.split(r"(?<=[.!?]) +(?=[A-Z])", one_line(text), maxsplit=1)[0]
 
 
 def _show_sizes(rows: tuple[Row, ...]) -> None:

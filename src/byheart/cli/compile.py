@@ -18,7 +18,7 @@ from byheart.cli.options import (
     reading_choices,
     reading_options,
 )
-from byheart.cli.output import count, echo_json, ratio, show_pairs
+from byheart.cli.output import count, echo_json, is_quiet, ratio, show_pairs
 from byheart.cli.progress import watched
 from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
 from byheart.errors import UsageError
@@ -80,8 +80,9 @@ def command(
 ) -> None:
     """Compile DATA into a Transformer that memorises it, verify every sample and save it in DIR.
 
-    DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, or an NPZ file with the arrays
-    inputs and labels. DIR is written whole or not at all; a model folder that is there is replaced.
+    DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, an NPZ file with the arrays inputs
+    and labels, or a .txt with a text a line. Unless told otherwise the model runs natively in PyTorch and answers
+    "unknown" to what it was not given. DIR is written whole or not at all; a model folder that is there is replaced.
     """
     from byheart.bounds import table
     from byheart.data.dataset import Dataset
@@ -165,10 +166,18 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     certificate = model.certificate
     assert certificate is not None
     numbers = certificate.dataset
-    click.echo(f"{data}: memorised, verified and saved in {output}\n")
+    click.echo(f"{data}: memorised, verified and saved in {output}")
+    choice = model.record.get("choice")
+    lines = [("method", f"{model.record['method']} ({model.memory.task}, {model.precision})")]
+    if choice is not None:
+        lines += [("chosen", choice["why"]), ("instead", choice["instead"])]
+    if is_quiet():
+        show_pairs(lines)
+        return
+    click.echo()
     show_pairs(
         [
-            ("method", f"{model.record['method']} ({model.memory.task}, {model.precision})"),
+            *lines,
             ("theorem", str(model.record["theorem"])),
             ("data", describe_data(numbers)),
             ("verified", describe_check(certificate)),

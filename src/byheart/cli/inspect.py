@@ -126,7 +126,10 @@ def _checked(certificate: Certificate | None) -> list[tuple[str, str]]:
         ("checked", describe_check(certificate)),
         *distribution_lines(certificate),
         *[
-            ("assumption", f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail})")
+            (
+                "assumption",
+                f"{item.statement}: {'yes' if item.holds else 'NO'} ({item.detail}; said by the model, not checked)",
+            )
             for item in certificate.assumptions
         ],
         *[("problem", problem) for problem in certificate.problems],

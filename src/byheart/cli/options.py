@@ -8,10 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
+from byheart.cli.output import QUIET
+from byheart.errors import require_extra
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 TASKS = ("next-token", "seq-to-seq", "set", "distribution")
 PRECISIONS = ("exact", "float64", "float32")
+FIGURES = (".png", ".svg", ".pdf")
 RULES = ("error", "first", "last", "majority", "drop")
 
 data_argument = click.argument("data", metavar="DATA", type=click.Path(path_type=Path))
@@ -21,7 +25,12 @@ model_argument = click.argument("folder", metavar="DIR", type=click.Path(path_ty
 def output_options(command: Command) -> Command:
     """--json, -q and --debug. The last is read where exceptions are caught, so commands never see it."""
     command = click.option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=remember_quiet, help="Show no progress."
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=remember_quiet,
+        help="Say less: no progress, short results.",
     )(command)
     command = click.option(
         "--debug", is_flag=True, expose_value=False, help="Show where a failure happened."
@@ -32,8 +41,27 @@ def output_options(command: Command) -> Command:
 
 
 def remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
-    """Keep -q where `byheart.cli.progress` looks for it."""
-    ctx.meta["byheart.quiet"] = is_quiet
+    """Keep -q where `is_quiet` looks for it."""
+    ctx.meta[QUIET] = is_quiet
+
+
+def figure_option(what: str) -> Callable[[Command], Command]:
+    """--figure FILE; that figures can be drawn at all, and as this kind, is asked before any work starts."""
+    return click.option(
+        "--figure",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=_check_figure,
+        help=f"Also draw {what}, as .png, .svg or .pdf.",
+    )
+
+
+def _check_figure(_: click.Context, __: click.Parameter, figure: Path | None) -> Path | None:
+    if figure is not None:
+        if figure.suffix.lower() not in FIGURES:
+            raise click.BadParameter(f"{figure} ends in none of {', '.join(FIGURES)}.")
+        require_extra("matplotlib", "figures", "drawing a figure")
+    return figure
 
 
 def column_options(command: Command) -> Command:

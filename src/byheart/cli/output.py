@@ -14,6 +14,7 @@ import click
 
 SCHEMA = 1
 MARGIN = 2
+QUIET = "byheart.quiet"  # where `click` keeps -q for the length of a command
 
 
 def echo_json(document: Mapping[str, Any]) -> None:
@@ -27,6 +28,12 @@ def echo_error(name: str, message: str, facts: Mapping[str, Any], as_json: bool)
     click.echo(printable(f"{name}: {message}", keep="\n\t"), err=True)
     if as_json:
         echo_json({"error": name, "message": message, "facts": dict(facts)})
+
+
+def is_quiet() -> bool:
+    """Whether the command was given -q."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
 
 
 def _plain(value: Any) -> Any:

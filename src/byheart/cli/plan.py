@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import click
 
 from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import output_options
-from byheart.cli.output import count, echo_json, one_line, show_pairs, show_table
+from byheart.cli.options import figure_option, output_options
+from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
+from byheart.cli.summary import show_refused
 
-KINDS = {"compiled": "built", "theorem": "promised", "trained": "trained", "floor": "floor"}
+KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
 
 
 @click.command()
@@ -24,49 +26,45 @@ KINDS = {"compiled": "built", "theorem": "promised", "trained": "trained", "floo
 )
 @click.option("--vocab", type=WholeNumber(), default=1000, show_default=True, help="Number of token ids.")
 @click.option("--seq-len", type=WholeNumber(), default=8, show_default=True, help="Tokens of a fact.")
-@click.option(
-    "--figure",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also draw parameters against facts, from a million to 1e12, as .png, .svg or .pdf.",
-)
+@figure_option("parameters against facts, from a million to 1e12")
 @output_options
 def command(
     facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool
 ) -> None:
-    """Show the parameters a model for N facts would have: built, promised, trained, and the floor below all.
+    """Show how large a model for N facts would be: estimated, promised, trained, and the floor below all.
 
     A fact is a sequence of tokens in order, with one of 2^value-bits values.
     """
     from byheart.bounds import plan
-    from byheart.cli.constructions import construction_sizes
+    from byheart.bounds.empirical import STATIC_FUNCTION_BITS_PER_STORED_BIT
+    from byheart.construct.estimates import estimates_for_shape
 
-    sizes = construction_sizes()
-    found = plan(facts, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len)
+    found = plan(facts, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len)
     if figure is not None:
         from byheart.bounds import curves
         from byheart.report.plan_figure import draw_plan
 
         others = {10**power for power in range(6, 13)} - {facts}
-        plans = [plan(n, value_bits, constructions=sizes, vocab=vocab, seq_len=seq_len) for n in others]
+        plans = [
+            plan(n, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len) for n in others
+        ]
         draw_plan(curves([found, *plans]), f"A model for N facts of {value_bits} bits", figure)
     if as_json:
         echo_json(found.to_json())
         return
     click.echo(f"{facts:,} facts of {value_bits} bits: {seq_len} tokens each, vocabulary {vocab:,}")
     click.echo()
-    show_table(
-        ("", "by", "parameters", "bits"),
-        [
-            (KINDS[row.kind], row.name, count(row.parameters), "" if row.bits is None else count(row.bits))
-            for row in found.rows
-        ],
-        numbers=(2, 3),
-    )
-    click.echo("\n  built: by byheart; promised: by a theorem; trained: as was measured;")
-    click.echo("  floor: no model is smaller.\n")
+    lines: list[tuple[str, ...]] = []
+    for kind, rows in groupby(found.rows, key=lambda row: row.kind):
+        lines.append((f"{KINDS[kind]}:", "", "", ""))
+        lines += [
+            (f"  {row.name}", ratio(row.bits_per_stored_bit), row.precision, count(row.parameters))
+            for row in rows
+        ]
+    show_table(("", "bits/stored bit", "weights", "parameters"), lines, numbers=(1, 3), first_width=34)
+    click.echo("\n  estimate: what byheart would probably build; promised: by a theorem;")
+    click.echo("  trained: as was measured; floor: no model is smaller.")
+    share = float(STATIC_FUNCTION_BITS_PER_STORED_BIT)
+    click.echo(f"  A static function outside a network holds {share} bits for each stored bit.\n")
     show_pairs([(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"])
-    if found.not_applicable:
-        click.echo()
-        rows = [(entry.name, one_line(entry.reason)) for entry in found.not_applicable]
-        show_table(("does not apply", "because"), rows)
+    show_refused(found.not_applicable)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
-import click
+from byheart.cli.output import is_quiet
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -42,8 +42,7 @@ def watched(stream: TextIO | None = None) -> Iterator[Report]:
     if listener is not None:
         yield listener
         return
-    context = click.get_current_context(silent=True)
-    if context is not None and context.meta.get("byheart.quiet"):
+    if is_quiet():
         yield lambda stage, done, total: None
         return
     stream = sys.stderr if stream is None else stream

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
-from byheart.cli.constructions import construction_sizes
 from byheart.cli.main import as_byheart_error, run
 from byheart.cli.progress import Report, reporting_to
+from byheart.construct.estimates import estimates_for_shape
 from byheart.errors import ByheartError, ExitStatus
 from byheart.web.worker import serve_requests
 
@@ -22,10 +22,6 @@ class Refusal(ByheartError):
 
 class InProcess:
     """Commands run here, with --json, and their documents."""
-
-    def __init__(self) -> None:
-        """The sizes are asked for often; their functions are made once."""
-        self._sizes = construction_sizes()
 
     def document(self, arguments: list[str], progress: Report) -> dict[str, Any]:
         """What the command prints. A refusal is raised, named and worded as on the terminal."""
@@ -38,9 +34,9 @@ class InProcess:
         kind = type(str(document["error"]), (Refusal,), {"exit_status": ExitStatus(status)})
         raise kind(str(document["message"]), **document["facts"])
 
-    def size_functions(self) -> dict[str, Callable[[Any], Any]]:
-        """For each construction a function from a problem to the size it would have."""
-        return self._sizes
+    def size_functions(self) -> Callable[[Any], Any]:
+        """A function from the shape of data to what each construction would take."""
+        return estimates_for_shape
 
     def explain(self, error: Exception) -> ByheartError | None:
         """The error in our own terms, where it is the user's."""

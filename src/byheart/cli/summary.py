@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from byheart.cli.output import count, show_table
+import click
+
+from byheart.cli.output import count, one_line, show_table
 
 if TYPE_CHECKING:
-    from byheart.bounds import BoundTable
+    from byheart.bounds import BoundTable, NotApplicable
     from byheart.network.size import Size
     from byheart.verify.certificate import Certificate, DatasetNumbers
 
@@ -30,11 +33,15 @@ def describe_check(certificate: Certificate) -> str:
     how = {
         "exact": "in exact arithmetic",
         "interpreter": "by the slow interpreter",
+        "equations": "by NumPy, from the equations",
         "module": "natively in PyTorch",
     }[certificate.backend]
     what = "samples" if certificate.distribution is None else "contexts"
     again = certificate.rechecked_by_interpreter
-    twice = f"; {again} again by the slow interpreter" if again else ""
+    second = (
+        "NumPy, from the equations" if certificate.rechecked_by == "equations" else "the slow interpreter"
+    )
+    twice = f"; {again} again by {second}" if again else ""
     return (
         f"{certificate.checked - certificate.wrong:,} of {certificate.checked:,} {what} right, {how}{twice}"
     )
@@ -65,6 +72,23 @@ def show_sizes(size: Size, theorem: Mapping[str, int] | None, theory: BoundTable
     headers = ("", "this model", "theorem", "at least", "by")
     n_columns = len(headers) if theory is not None else 3
     show_table(headers[:n_columns], [row[:n_columns] for row in table], numbers=(1, 2, 3))
+
+
+def show_refused(entries: Iterable[NotApplicable]) -> None:
+    """What does not apply: one line for each reason, with the names it goes for."""
+    reasons: dict[str, list[str]] = {}
+    for entry in entries:
+        reason = first_sentence(entry.reason).removeprefix(f"{entry.name} ")
+        reasons.setdefault(reason, []).append(entry.name)
+    if reasons:
+        click.echo()
+        rows = [(", ".join(who), why) for why, who in reasons.items()]
+        show_table(("does not apply", "because"), rows, first_width=28)
+
+
+def first_sentence(text: str) -> str:
+    """What is the matter, without the advice that follows; --json has both."""
+    return re.split(r"(?<=[.!?]) +(?=[A-Z])", one_line(text), maxsplit=1)[0]
 
 
 def _floor(theory: BoundTable | None, quantity: str | None) -> tuple[str, str]:

@@ -22,14 +22,25 @@ if TYPE_CHECKING:
 @data_argument
 @column_options
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option(
+    "--rule",
+    type=click.Choice(["contexts", "total-gap"]),
+    help="How distributions are judged: each context by itself, or the loss over all of them (default: as the certificate says).",
+)
 @output_options
 def command(
-    folder: Path, data: Path, input: str | None, label: str | None, device: str, as_json: bool
+    folder: Path,
+    data: Path,
+    input: str | None,
+    label: str | None,
+    device: str,
+    rule: str | None,
+    as_json: bool,
 ) -> int:
     """Check every sample of DATA on the model in DIR, without trusting whoever made it.
 
     DATA is read as the data of the model were: the same columns, task and tokenizer. The answer is false
-    (exit status 3) if a sample is wrong, or if data or weights are not those the certificate of DIR speaks of.
+    (exit status 3) if a sample is wrong, or if data, weights or labels are not those the certificate of DIR speaks of.
     """
     from byheart.pipeline import load, read_like
     from byheart.verify.verifier import verify_model
@@ -39,7 +50,11 @@ def command(
     dataset = read_like(model, data, **columns)
     with watched() as progress:
         certificate = verify_model(
-            model, dataset, device=device, progress=lambda done, total: progress("verify", done, total)
+            model,
+            dataset,
+            device=device,
+            progress=lambda done, total: progress("verify", done, total),
+            **({} if rule is None else {"rule": rule}),
         )
     if as_json:
         echo_json({"digest": certificate.dataset.digest, **certificate.to_json()})
@@ -48,13 +63,16 @@ def command(
     return ExitStatus.HOLDS if certificate.holds else ExitStatus.FALSE
 
 
+SAID = "said by the model, not checked"
+
+
 def _show(certificate: Certificate, folder: Path, data: Path) -> None:
     verdict = "holds" if certificate.holds else "DOES NOT HOLD"
     click.echo(f"{folder} on {data}: {verdict}\n")
     show_pairs(
         [
-            ("method", f"{certificate.method or 'unknown'}"),
-            ("theorem", f"{certificate.theorem or 'none'}"),
+            ("method", f"{certificate.method or 'unknown'} ({SAID})"),
+            ("theorem", f"{certificate.theorem or 'none'} ({SAID})"),
             ("data", describe_data(certificate.dataset)),
             ("checked", describe_check(certificate)),
             *distribution_lines(certificate),

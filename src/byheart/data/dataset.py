@@ -17,6 +17,7 @@ from byheart.data.check import DataReport, find_duplicates
 from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
+from byheart.data.frames import frame_pairs
 from byheart.data.options import OnConflict, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
@@ -337,6 +338,16 @@ class Dataset:
             pairs, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
         )
         return cls._of(content).resolved(on_conflict)
+
+    @classmethod
+    def from_pandas(
+        cls, frame: Any, *, input: str | None = None, label: str | None = None, **options: Any
+    ) -> Dataset:
+        """Make a data set of a data frame of pandas or polars: columns `key` and `value`, or the only two there are.
+
+        input, label: name other columns. options: as for `from_pairs`.
+        """
+        return cls.from_pairs(frame_pairs(frame, input, label), **options)
 
     @classmethod
     def from_documents(

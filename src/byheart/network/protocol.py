@@ -16,6 +16,8 @@ from byheart.network.exact.dyadic import Weights
 if TYPE_CHECKING:
     from torch import nn
 
+    from byheart.network.balls import Ball
+
 Precision = Literal["exact", "float64", "float32"]
 
 Backend = Literal["exact", "interpreter", "equations", "module", "transformers"]
@@ -179,6 +181,9 @@ class Network(Protocol):
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
         """Logits (n_samples, n_classes) at the last token; `UsageError` if it answers otherwise."""
+
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
+        """Logits by the backend `equations`, and how far rounding may take the native ones from the true ones."""
 
     def files(self) -> Mapping[str, bytes]:
         """Files that stand beside the weights in a saved folder, by name; the family's entry in `families` lists them."""

@@ -9,12 +9,12 @@ from byheart.bounds import Curve
 from byheart.errors import MissingExtra, UsageError
 
 STYLES = {
-    "compiled": {"linestyle": "-", "linewidth": 2.0},
+    "estimate": {"linestyle": "-", "linewidth": 2.0},
     "theorem": {"linestyle": "--", "linewidth": 1.2},
     "trained": {"linestyle": "-.", "linewidth": 1.6},
     "floor": {"linestyle": ":", "linewidth": 1.6},
 }
-MEANING = {"compiled": "built", "theorem": "promised", "trained": "trained", "floor": "floor"}
+MEANING = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
 SUFFIXES = (".png", ".svg", ".pdf")
 
 

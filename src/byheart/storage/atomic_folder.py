@@ -1,10 +1,18 @@
-"""Writing a folder whole or not at all."""
+"""Writing a folder whole or not at all, and mending what a crash left behind.
+
+A save writes `.NAME.PID-MARK.new` beside the target, puts every file of it on disk, moves a model that is there to
+`.NAME.PID-MARK.old`, moves the new one into place and removes the old one. A crash between the two moves leaves no model at
+the target, though both lie beside it: `mend` finishes the second move. Whatever else a process that is gone left behind is
+removed.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +23,9 @@ from byheart.network.families import FAMILIES
 WEIGHTS, MODEL, CERTIFICATE = "model.safetensors", "model.json", "certificate.json"
 FILES = {WEIGHTS, MODEL, CERTIFICATE, *(name for family in FAMILIES.values() for name in family.files)}
 """Every file a model folder may hold."""
+
+
+ABANDONED_SECONDS = 3600
 
 
 def check_target(path: Path) -> None:
@@ -48,8 +59,9 @@ def replaced_folder(target: Path) -> Iterator[Path]:
     before that, the target stays as it was. A model folder already there is moved aside first, removed last.
     """
     target = Path(os.path.realpath(target))
+    mend(target)
     check_target(target)
-    mark = secrets.token_hex(4)
+    mark = f"{os.getpid()}-{secrets.token_hex(4)}"
     fresh = target.with_name(f".{target.name}.{mark}.new")
     aside = target.with_name(f".{target.name}.{mark}.old")
     try:
@@ -68,6 +80,51 @@ def replaced_folder(target: Path) -> Iterator[Path]:
             f"cannot write {target}: {error.strerror or error}.\n  Nothing was changed there.",
             path=str(target),
         ) from error
+
+
+def mend(target: Path) -> None:
+    """Finish or clear away what saves that were cut short left beside `target`; what cannot be written is left as it is."""
+    target = Path(os.path.realpath(target))
+    try:
+        leftovers = _leftovers(target)
+        for mark in sorted({mark for mark, _ in leftovers}):
+            fresh, aside = leftovers.get((mark, "new")), leftovers.get((mark, "old"))
+            # the old model is moved aside only when every file of the new one is on disk
+            if aside is not None and not target.exists():
+                (fresh or aside).rename(target)
+            for path in (fresh, aside):
+                if path is not None and target.exists():
+                    shutil.rmtree(path, ignore_errors=True)
+            if fresh is not None and aside is None:
+                shutil.rmtree(fresh, ignore_errors=True)
+    except OSError:
+        return
+
+
+def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
+    """Folders that saves of processes no longer alive left behind, by mark and kind."""
+    pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d+)-)?([0-9a-f]{8})\.(new|old)")
+    found = {}
+    for path in target.parent.iterdir() if target.parent.is_dir() else ():
+        match = pattern.fullmatch(path.name)
+        if match is not None and path.is_dir() and not _may_be_alive(match[1], path):
+            found[match[2], match[3]] = path
+    return found
+
+
+def _may_be_alive(process: str | None, path: Path) -> bool:
+    """Whether the process that writes this folder may still run; folders of older versions name none, so their age decides."""
+    if process is None:
+        return time.time() - path.stat().st_mtime < ABANDONED_SECONDS
+    if int(process) == os.getpid():
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _swap(fresh: Path, target: Path, aside: Path) -> None:

@@ -23,7 +23,7 @@ from byheart.network.families import FAMILIES, Family, read_spec
 from byheart.network.memory import Memory
 from byheart.network.protocol import Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch
-from byheart.storage.atomic_folder import CERTIFICATE, MODEL, WEIGHTS, replaced_folder
+from byheart.storage.atomic_folder import CERTIFICATE, MODEL, WEIGHTS, mend, replaced_folder
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
 from byheart.storage.tensor_file import StoredTensor, read_header, read_tensor, write_tensors
@@ -103,6 +103,8 @@ def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate |
     that is not what `save_folder` writes. Sizes are checked before memory is taken.
     """
     folder = Path(path)
+    if not (folder / MODEL).exists():
+        mend(folder)  # a save may have been cut short between moving the old model away and the new one in
     if not (folder / MODEL).exists():
         what = "does not exist"
         if folder.exists():

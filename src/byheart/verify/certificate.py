@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from byheart.fields import Fields, corrupt
 from byheart.network.size import Size
 from byheart.verify.origin import Assumption, optional_text, read_assumptions, read_theorem_size
 
 SCHEMA = 1
+
+DistributionRule = Literal["contexts", "total-gap"]
+"""contexts: each context must be right by itself. total-gap: the loss over all of them must be near the entropy (MFT24's own)."""
+
+
+UNCHECKED = ("method", "theorem", "theorem_size", "assumptions")
+"""Fields of a certificate that the model says of itself. The verifier computed none of them."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +62,16 @@ class DatasetNumbers:
 
 @dataclass(frozen=True)
 class Distributional:
-    """How far next-token distributions are from the empirical ones, in nats.
+    """How far next-token distributions are from the empirical ones, in nats, and by which rule they were judged.
 
     max_divergence       the largest KL(π̂ ‖ model) of a context
     mean_divergence      per predicted token, so contexts count as often as they occur
     gap_nats             loss minus entropy, a total; `gap_percent` is its share of the entropy, None if that is 0
-    allowed_divergence   what a context may diverge; None where the gap is judged, by `allowed_gap_percent`
+    allowed_divergence   what a context may diverge to be right
+    allowed_gap_percent  None where every context must be right; else the rule was the total gap, which says nothing of a
+                         single context
+    wrong_tokens         contexts with one certain successor for which another token is the most likely one; None in
+                         certificates of older versions
     """
 
     n_contexts: int
@@ -72,13 +83,25 @@ class Distributional:
     gap_percent: float | None
     allowed_divergence: float | None
     allowed_gap_percent: float | None
+    wrong_tokens: int | None = None
+
+    @property
+    def rule(self) -> DistributionRule:
+        """The rule, as the caller gave it."""
+        return "contexts" if self.allowed_gap_percent is None else "total-gap"
 
     def __str__(self) -> str:
         """One line for a person."""
         share = "" if self.gap_percent is None else f" ({self.gap_percent:.3g}% of the entropy)"
+        judged = ""
+        if self.rule == "total-gap":
+            judged = (
+                f"; judged by the total gap alone (at most {self.allowed_gap_percent:g}% of the entropy), which single contexts "
+                "may miss by any amount"
+            )
         return (
             f"{self.n_contexts:,} contexts diverge by at most {self.max_divergence:.3g} nats, {self.mean_divergence:.3g} on "
-            f"average; the loss is {self.gap_nats:.3g} nats above the entropy of {self.entropy_nats:,.6g}{share}"
+            f"average; the loss is {self.gap_nats:.3g} nats above the entropy of {self.entropy_nats:,.6g}{share}{judged}"
         )
 
     @staticmethod
@@ -98,6 +121,7 @@ class Distributional:
             gap_percent=optional("gap_percent"),
             allowed_divergence=optional("allowed_divergence"),
             allowed_gap_percent=optional("allowed_gap_percent"),
+            wrong_tokens=found.integer("wrong_tokens") if found.has("wrong_tokens") else None,
         )
 
 
@@ -105,9 +129,11 @@ class Distributional:
 class Certificate:
     """What one run of the verifier found.
 
-    It holds if every sample was checked, none was wrong, the slow interpreter agreed wherever it was asked,
-    and the data and weights are those an earlier certificate speaks of, if there is one. `problems` says in
-    words what does not hold. `theorem_size` is what the theorem itself promises, beside the true `size`.
+    It holds if every sample was checked, none was wrong, the second evaluator agreed wherever it was asked, and the data, weights
+    and model are those an earlier certificate speaks of, if there is one. `problems` says in words what does not hold.
+    Distributions may be judged by their total gap instead (`distribution.rule`); then wrong contexts are counted all the same.
+
+    Four fields are `UNCHECKED`: they repeat what the record of the model says.
     """
 
     holds: bool
@@ -120,7 +146,7 @@ class Certificate:
     problems: tuple[str, ...]
     backend: str
     rechecked_by_interpreter: int
-    seconds: float
+    seconds: float = field(compare=False)  # the one thing in which two equal checks differ
     method: str | None = None
     theorem: str | None = None
     assumptions: tuple[Assumption, ...] = ()
@@ -128,6 +154,10 @@ class Certificate:
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
     distribution: Distributional | None = None  # for the task `distribution`, whose samples are contexts
+    model_digest: str | None = (
+        None  # of labels, tokenizer, task, order and architecture; None in older certificates
+    )
+    rechecked_by: str | None = None  # the second evaluator; None if there was none
 
     @property
     def label_bits(self) -> float:
@@ -148,13 +178,17 @@ class Certificate:
         """A few lines for a person."""
         verdict = "holds" if self.holds else "DOES NOT HOLD"
         n_right = self.checked - self.wrong
-        first = f"{verdict}: {n_right:,} of {self.checked:,} samples right ({self.backend})"
+        samples = "samples" if self.distribution is None else "contexts"
+        rule = ""
+        if self.distribution is not None and self.distribution.rule == "total-gap":
+            rule = " by the total gap alone"
+        first = f"{verdict}{rule}: {n_right:,} of {self.checked:,} {samples} right ({self.backend})"
         return "\n".join([first, *self.problems, *map(str, self.wrong_samples)])
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in certificate.json."""
         values = asdict(self)
-        return {"schema": values.pop("schema"), **values}
+        return {"schema": values.pop("schema"), **values, "unchecked": list(UNCHECKED)}
 
     @staticmethod
     def from_json(document: object, where: str | Path = "certificate.json") -> Certificate:
@@ -188,8 +222,12 @@ class Certificate:
             distribution=Distributional.from_json(found.child("distribution"))
             if found.has("distribution")
             else None,
+            model_digest=optional_text(found, "model_digest"),
+            rechecked_by=optional_text(found, "rechecked_by"),
         )
-        if certificate.holds and (certificate.wrong or certificate.problems):
+        judged = certificate.distribution
+        may_be_wrong = judged is not None and judged.rule == "total-gap"
+        if certificate.holds and ((certificate.wrong and not may_be_wrong) or certificate.problems):
             raise corrupt(where, "the file says that it holds, and counts wrong samples or names a problem")
         return certificate
 

@@ -1,13 +1,18 @@
-"""The digest of a network: a SHA-256 over what it is, not over how a file lays it out."""
+"""Digests of a network and of the model around it: a SHA-256 over what they are, not over how a file lays them out."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from pathlib import Path
 
 import numpy as np
 
+from byheart.errors import CorruptModel
 from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.memory import Memory
 from byheart.network.protocol import Network
+from byheart.verify.certificate import Certificate
 
 
 def weights_digest(network: Network) -> str:
@@ -25,6 +30,44 @@ def weights_digest(network: Network) -> str:
         digest.update(f"{name} {'x'.join(map(str, weights.shape))}\n".encode())
         digest.update(_content(weights))
     return digest.hexdigest()
+
+
+def model_digest(memory: Memory) -> str:
+    """SHA-256, in hexadecimal, of everything but the weights that an answer depends on.
+
+    That is the task, whether order matters, the label names, the tokenizer with its vocabulary, the shape of the network, and the
+    files of its family. A changed label would otherwise be another answer under the same certificate.
+    """
+    tokenizer = None if memory.tokenizer is None else memory.tokenizer.to_json()
+    content = {
+        "task": memory.task,
+        "ordered": memory.ordered,
+        "labels": list(memory.label_names),
+        "tokenizer": tokenizer,
+        "architecture": memory.network.spec.to_json(),
+        "files": {name: hashlib.sha256(raw).hexdigest() for name, raw in memory.network.files().items()},
+    }
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(b"byheart model 1\n" + text.encode()).hexdigest()
+
+
+def require_certified(memory: Memory, certificate: Certificate, where: str | Path) -> None:
+    """`CorruptModel` unless `memory` is what the certificate was issued for. Older certificates speak of the weights alone."""
+    found = {
+        "weights are": (weights_digest(memory.network), certificate.weights_digest),
+        "labels, tokenizer, task, order or architecture are": (
+            model_digest(memory),
+            certificate.model_digest,
+        ),
+    }
+    for what, (digest, certified) in found.items():
+        if certified is not None and digest != certified:
+            raise CorruptModel(
+                f"{where}: the {what} not those its certificate was issued for; something changed them.\n"
+                "  See what is wrong with `byheart verify DIR DATA`, restore the folder, or compile again.",
+                path=str(where),
+                certified=certified,
+            )
 
 
 def _content(weights: Weights) -> bytes:

@@ -16,7 +16,7 @@ UNKNOWN_TOKEN = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
+class EncodedInputs:
     """The samples that can be asked, as the network takes them, and the reason why each other one cannot."""
 
     asked: Int[np.ndarray, " n_asked"]
@@ -24,51 +24,51 @@ class Questions:
     refused: dict[int, str]
 
 
-def questions(
+def encode_inputs(
     memory: Memory, inputs: TokenSequences | VectorSequences, tokenizer: Tokenizer | None
-) -> Questions:
+) -> EncodedInputs:
     """Fit every input to `memory`; one that does not fit is refused with a reason.
 
     `tokenizer` is the one that made the ids. Texts are matched by their tokens, so a data set whose
     vocabulary was counted anew from another file is asked correctly, and its unknown tokens are named.
     """
     if isinstance(inputs, VectorSequences):
-        return _vector_questions(memory, inputs)
-    return _token_questions(memory, inputs, tokenizer)
+        return _encode_vectors(memory, inputs)
+    return _encode_tokens(memory, inputs, tokenizer)
 
 
-def _vector_questions(memory: Memory, inputs: VectorSequences) -> Questions:
+def _encode_vectors(memory: Memory, inputs: VectorSequences) -> EncodedInputs:
     network = memory.network
     given = f"{inputs.seq_len} vectors of dimension {inputs.dim}"
     takes = f"{network.seq_len} vectors of dimension {network.dim}"
     if network.takes_ids or given != takes:
         takes = takes if not network.takes_ids else "token ids"
-        return _none_asked(memory, len(inputs), f"the sample is {given}; this model takes {takes}")
+        return _refuse_all(memory, len(inputs), f"the sample is {given}; this model takes {takes}")
     finite = np.isfinite(inputs.values).all(axis=(1, 2))
     asked = np.flatnonzero(finite)
     reason = "the sample holds a value that is not finite"
     refused = {int(sample): reason for sample in np.flatnonzero(~finite)}
-    return Questions(asked, memory.encode(VectorSequences(inputs.values[asked])), refused)
+    return EncodedInputs(asked, memory.encode(VectorSequences(inputs.values[asked])), refused)
 
 
-def _none_asked(memory: Memory, n_samples: int, reason: str) -> Questions:
+def _refuse_all(memory: Memory, n_samples: int, reason: str) -> EncodedInputs:
     shape = (0, memory.network.seq_len)
-    return Questions(np.zeros(0, np.int64), np.zeros(shape), dict.fromkeys(range(n_samples), reason))
+    return EncodedInputs(np.zeros(0, np.int64), np.zeros(shape), dict.fromkeys(range(n_samples), reason))
 
 
-def _token_questions(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer | None) -> Questions:
+def _encode_tokens(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer | None) -> EncodedInputs:
     network = memory.network
     if not network.takes_ids or network.n_vocab is None:
         takes = f"{network.seq_len} vectors of dimension {network.dim}"
-        return _none_asked(memory, len(inputs), f"the sample is token ids; this model takes {takes}")
+        return _refuse_all(memory, len(inputs), f"the sample is token ids; this model takes {takes}")
     table = _translation(memory, tokenizer, inputs.n_vocab)
     ids = table[inputs.ids]
     refused: dict[int, str] = {}
     sample_of = np.repeat(np.arange(len(inputs)), inputs.lengths)
-    for place in np.flatnonzero(ids == UNKNOWN_TOKEN):
-        token = int(inputs.ids[place])
+    for at in np.flatnonzero(ids == UNKNOWN_TOKEN):
+        token = int(inputs.ids[at])
         shown = f"id {token}" if tokenizer is None else repr(tokenizer.vocabulary[token])
-        refused.setdefault(int(sample_of[place]), f"the model does not know the token {shown}")
+        refused.setdefault(int(sample_of[at]), f"the model does not know the token {shown}")
     least, takes = (network.seq_len, "exactly") if network.pad is None else (1, "at most")
     for sample in np.flatnonzero((inputs.lengths < least) | (inputs.lengths > network.seq_len)):
         n_tokens = int(inputs.lengths[sample])
@@ -76,7 +76,7 @@ def _token_questions(memory: Memory, inputs: TokenSequences, tokenizer: Tokenize
         refused.setdefault(int(sample), reason)
     asked = np.array([sample for sample in range(len(inputs)) if sample not in refused], dtype=np.int64)
     known = TokenSequences(np.where(ids == UNKNOWN_TOKEN, 0, ids), inputs.offsets, network.n_vocab)
-    return Questions(asked, memory.encode(known.take(asked)), refused)
+    return EncodedInputs(asked, memory.encode(known.take(asked)), refused)
 
 
 def _translation(memory: Memory, theirs: Tokenizer | None, n_vocab: int) -> Int[np.ndarray, " n_vocab"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,17 +12,36 @@ from jaxtyping import Int
 
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
-from byheart.network.memory import UNKNOWN, Backend, Memory, Progress
+from byheart.network.memory import Memory
+from byheart.network.protocol import UNKNOWN, Backend, Network, Progress
 from byheart.network.size import size_of_network
-from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
-from byheart.verify.digest import weights_digest
-from byheart.verify.distributions import check_distributions
-from byheart.verify.encoded_inputs import Questions, questions
+from byheart.verify.certificate import (
+    Certificate,
+    DatasetNumbers,
+    Distributional,
+    DistributionRule,
+    WrongSample,
+)
+from byheart.verify.digest import model_digest, weights_digest
+from byheart.verify.distributions import ALLOWED_GAP, check_distributions
+from byheart.verify.encoded_inputs import EncodedInputs, encode_inputs
 from byheart.verify.origin import origin_of
+from byheart.verify.sample import draw_samples
 from byheart.verify.versions import versions
 
 MAX_WRONG_SHOWN = 5
 """Wrong samples a certificate shows in full; all are counted."""
+
+N_RECHECKED = 3
+"""Samples that the second evaluator is asked."""
+
+MANY_PRODUCTS = 2**22
+"""Tokens times parameters of a sample that takes the second evaluator seconds."""
+
+WORDS: dict[str | None, str] = {
+    "interpreter": "the slow interpreter",
+    "equations": "NumPy, from the equations,",
+}
 
 PACKAGES = {
     "exact": ("numpy", "numba"),
@@ -41,18 +60,21 @@ def verify(
     expected_digests: Mapping[str, str] | None = None,
     backend: Backend | None = None,
     device: str = "cpu",
-    n_interpreted: int = 3,
+    n_rechecked: int = N_RECHECKED,
+    rule: DistributionRule = "contexts",
+    allowed_gap: float = ALLOWED_GAP,
     progress: Progress | None = None,
 ) -> Certificate:
     """Ask `memory` every sample of `dataset` and compare its answers with the labels, by name.
 
     backend: `exact` unless given for exact networks (no rounding anywhere), `module` for float networks.
     device: where PyTorch runs float networks.
-    n_interpreted: samples asked once more of the slow interpreter, which shares no code with the exact
-        evaluator. They are drawn with a fixed seed. A disagreement is a problem of the certificate.
+    n_rechecked: samples asked once more of the family's second evaluator, which shares no code with the first one. They are
+        drawn with a fixed seed. A disagreement is a problem of the certificate.
+    rule, allowed_gap: how distributions are judged, see `check_distributions`. Never taken from the model.
     record: how the model came about: `method`, `theorem`, `theorem_size`, `assumptions` and the `dataset`
-        these were checked on.
-    expected_digests: `dataset` and `weights` as an earlier certificate has them. A difference is a problem.
+        these were found on. The certificate repeats it and vouches for none of it.
+    expected_digests: `dataset`, `weights` and `model` as an earlier certificate has them. A difference is a problem.
 
     What does not hold is reported, never raised. `UsageError` only where the comparison makes no sense:
     another task or another kind of tokenizer.
@@ -64,21 +86,92 @@ def verify(
             model=memory.task,
             data=dataset.task,
         )
-    if dataset.task == "distribution":
-        return _verify_distributions(memory, dataset, record or {}, expected_digests or {}, device, progress)
     start = time.perf_counter()
-    origin = origin_of(record or {})
     backend = backend or memory.network.backend
-    asked = questions(memory, dataset.inputs, dataset.tokenizer)
     _check_device(backend, device)
+    if dataset.task == "distribution":
+        found = _check_contexts(memory, dataset, rule, allowed_gap, device, progress)
+    else:
+        found = _check_labels(memory, dataset, backend, device, n_rechecked, progress)
+    digests = {
+        "dataset": dataset.digest,
+        "weights": weights_digest(memory.network),
+        "model": model_digest(memory),
+    }
+    problems = (*_digest_problems(digests, expected_digests or {}), *found.problems)
+    origin = origin_of(record or {})
+    return Certificate(
+        holds=not problems,
+        dataset=dataset_numbers(dataset),
+        weights_digest=digests["weights"],
+        size=size_of_network(memory.network),
+        checked=found.checked,
+        wrong=found.wrong,
+        wrong_samples=found.shown,
+        problems=problems,
+        backend=backend,
+        rechecked_by_interpreter=found.n_rechecked,
+        seconds=round(time.perf_counter() - start, 3),
+        method=origin.method,
+        theorem=origin.theorem,
+        assumptions=origin.assumptions if origin.dataset_digest == digests["dataset"] else (),
+        theorem_size=origin.theorem_size,
+        versions=versions(*PACKAGES[backend]),
+        distribution=found.distribution,
+        model_digest=digests["model"],
+        rechecked_by=memory.network.second_backend if found.n_rechecked else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """What one way of checking found."""
+
+    checked: int
+    wrong: int
+    shown: tuple[WrongSample, ...]
+    problems: tuple[str, ...]
+    n_rechecked: int
+    distribution: Distributional | None = None
+
+
+def _check_contexts(
+    memory: Memory,
+    dataset: Dataset,
+    rule: DistributionRule,
+    allowed_gap: float,
+    device: str,
+    progress: Progress | None,
+) -> _Findings:
+    """Next-token distributions: what is checked are the distinct contexts of the documents."""
+    found = check_distributions(
+        memory,
+        dataset,
+        rule=rule,
+        allowed_gap=allowed_gap,
+        n_shown=MAX_WRONG_SHOWN,
+        device=device,
+        progress=progress,
+    )
+    n_contexts = found.numbers.n_contexts
+    return _Findings(
+        n_contexts, len(found.wrong), found.shown, found.problems, found.n_rechecked, found.numbers
+    )
+
+
+def _check_labels(
+    memory: Memory,
+    dataset: Dataset,
+    backend: Backend,
+    device: str,
+    n_rechecked: int,
+    progress: Progress | None,
+) -> _Findings:
+    """One label for each sample, or for each token."""
+    asked = encode_inputs(memory, dataset.inputs, dataset.tokenizer)
     answers = memory.answer(asked.encoded, backend=backend, device=device, progress=_part(progress, 0, 2))
-    n_rechecked = n_interpreted if memory.network.second_backend is not None else 0
-    rechecked = _drawn(len(asked.asked), n_rechecked)
-    digests = {"dataset": dataset.digest, "weights": weights_digest(memory.network)}
-    problems = [
-        *_digest_problems(digests, expected_digests or {}),
-        *_disagreements(memory, dataset, asked, answers, rechecked, backend, _part(progress, 1, 2)),
-    ]
+    rechecked = draw_samples(len(asked.asked), _affordable(memory.network, n_rechecked, len(asked.asked)))
+    problems = _disagreements(memory, dataset, asked, answers, rechecked, backend, _part(progress, 1, 2))
     got = _flat_answers(memory, dataset, asked, answers)
     expected = memory.expected(dataset)
     wrong_labels = np.flatnonzero((got != expected) | (expected == UNKNOWN))
@@ -90,62 +183,15 @@ def verify(
         _wrong_sample(memory, dataset, asked, int(wrong_labels[at]), int(got[wrong_labels[at]]), owners)
         for at in first[:MAX_WRONG_SHOWN]
     ]
-    return Certificate(
-        holds=not problems,
-        dataset=dataset_numbers(dataset),
-        weights_digest=digests["weights"],
-        size=size_of_network(memory.network),
-        checked=dataset.n_samples,
-        wrong=len(wrong_samples),
-        wrong_samples=tuple(shown),
-        problems=tuple(problems),
-        backend=backend,
-        rechecked_by_interpreter=len(rechecked),
-        seconds=round(time.perf_counter() - start, 3),
-        method=origin.method,
-        theorem=origin.theorem,
-        assumptions=origin.assumptions if origin.dataset_digest == digests["dataset"] else (),
-        theorem_size=origin.theorem_size,
-        versions=versions(*PACKAGES[backend]),
-    )
+    return _Findings(dataset.n_samples, len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
 
 
-def _verify_distributions(
-    memory: Memory,
-    dataset: Dataset,
-    record: Mapping[str, Any],
-    expected_digests: Mapping[str, str],
-    device: str,
-    progress: Progress | None,
-) -> Certificate:
-    """The same for next-token distributions: what is checked are the distinct contexts of the documents."""
-    start = time.perf_counter()
-    origin = origin_of(record)
-    _check_device("module", device)
-    checked = check_distributions(
-        memory, dataset, record, n_shown=MAX_WRONG_SHOWN, device=device, progress=progress
-    )
-    digests = {"dataset": dataset.digest, "weights": weights_digest(memory.network)}
-    problems = (*_digest_problems(digests, expected_digests), *checked.problems)
-    return Certificate(
-        holds=not problems,
-        dataset=dataset_numbers(dataset),
-        weights_digest=digests["weights"],
-        size=size_of_network(memory.network),
-        checked=checked.numbers.n_contexts,
-        wrong=len(checked.wrong),
-        wrong_samples=checked.shown,
-        problems=problems,
-        backend="module",
-        rechecked_by_interpreter=0,
-        seconds=round(time.perf_counter() - start, 3),
-        method=origin.method,
-        theorem=origin.theorem,
-        assumptions=origin.assumptions if origin.dataset_digest == digests["dataset"] else (),
-        theorem_size=origin.theorem_size,
-        versions=versions(*PACKAGES["module"]),
-        distribution=checked.numbers,
-    )
+def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
+    """How many samples to ask again: one in four where one takes many products, so that this never costs more than the check."""
+    if network.second_backend is None:
+        return 0
+    is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
+    return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))
 
 
 @runtime_checkable
@@ -168,13 +214,25 @@ class Checkable(Protocol):
 def verify_model(model: Checkable, data: Dataset, **options: Any) -> Certificate:
     """Check every sample of `data` on `model`; the options are those of `verify`.
 
-    The new certificate does not hold if data or weights are not those of the model's own certificate.
+    The new certificate does not hold if data, weights or labels are not those of the model's own certificate. Distributions are
+    judged by the rule of that certificate unless `rule` is given.
     """
     earlier = model.certificate
     expected = {}
     if earlier is not None:
         expected = {"dataset": earlier.dataset.digest, "weights": earlier.weights_digest}
+        if earlier.model_digest is not None:
+            expected["model"] = earlier.model_digest
+        options = _rule_of(earlier) | options
     return verify(model.memory, data, record=model.record, expected_digests=expected, **options)
+
+
+def _rule_of(certificate: Certificate) -> dict[str, Any]:
+    """The rule by which distributions were judged when the certificate was issued."""
+    judged = certificate.distribution
+    if judged is None or judged.allowed_gap_percent is None:
+        return {}
+    return {"rule": judged.rule, "allowed_gap": judged.allowed_gap_percent / 100}
 
 
 def dataset_numbers(dataset: Dataset) -> DatasetNumbers:
@@ -195,11 +253,6 @@ def dataset_numbers(dataset: Dataset) -> DatasetNumbers:
 def dataset_json(dataset: Dataset) -> dict[str, Any]:
     """The same numbers, ready for JSON."""
     return asdict(dataset_numbers(dataset))
-
-
-def _drawn(n_asked: int, n_wanted: int) -> Int[np.ndarray, " n_drawn"]:
-    """Places of samples to ask again; the seed is fixed so that a certificate can be made again."""
-    return np.sort(np.random.default_rng(0).permutation(n_asked)[:n_wanted])
 
 
 def _part(progress: Progress | None, part: int, n_parts: int) -> Progress | None:
@@ -224,6 +277,7 @@ def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> l
     words = {
         "dataset": "the data set is not the one the stored certificate speaks of",
         "weights": "the weights are not the ones the stored certificate speaks of",
+        "model": "labels, tokenizer, task, order or architecture are not those the stored certificate speaks of",
     }
     return [
         f"{words[name]}: its digest is {found[name][:16]}…, the certificate has {digest[:16]}…."
@@ -235,26 +289,24 @@ def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> l
 def _disagreements(
     memory: Memory,
     dataset: Dataset,
-    asked: Questions,
+    asked: EncodedInputs,
     answers: np.ndarray,
     rechecked: Int[np.ndarray, " n_drawn"],
     backend: Backend,
     progress: Progress | None,
 ) -> list[str]:
-    """Ask some samples again, one at a time because each may take seconds."""
-    problems = []
-    for done, place in enumerate(rechecked, start=1):
-        again = memory.answer(asked.encoded[[place]], backend=memory.network.second_backend)
-        if not np.array_equal(again[0], answers[place]):
-            row = dataset.row(int(asked.asked[place]))
-            problems.append(f"the slow interpreter and the {backend} evaluator disagree on sample {row}.")
-        if progress is not None:
-            progress(done, len(rechecked))
-    return problems
+    """Ask some samples again, by the second evaluator."""
+    second = memory.network.second_backend
+    again = memory.answer(asked.encoded[rechecked], backend=second, progress=progress)
+    return [
+        f"{WORDS[second]} and the {backend} evaluator disagree on sample {dataset.row(int(asked.asked[at]))}."
+        for at, answer in zip(rechecked, again, strict=True)
+        if second is not None and not np.array_equal(answer, answers[at])
+    ]
 
 
 def _flat_answers(
-    memory: Memory, dataset: Dataset, asked: Questions, answers: np.ndarray
+    memory: Memory, dataset: Dataset, asked: EncodedInputs, answers: np.ndarray
 ) -> Int[np.ndarray, " n_labels"]:
     """The answered class of every label of `dataset`, `UNKNOWN` for samples that could not be asked."""
     if memory.answers_last_token_only:
@@ -283,7 +335,7 @@ def _owners(dataset: Dataset) -> Int[np.ndarray, " n_labels"]:
 def _wrong_sample(
     memory: Memory,
     dataset: Dataset,
-    asked: Questions,
+    asked: EncodedInputs,
     label: int,
     got: int,
     owners: Int[np.ndarray, " n_labels"],

@@ -22,8 +22,8 @@ class CommandLine(Protocol):
     def document(self, arguments: list[str], progress: Progress) -> Document:
         """What a command prints with --json; its refusal is raised under its own name."""
 
-    def size_functions(self) -> dict[str, Callable[[Any], Any]]:
-        """For each construction a function from a problem to the size it would have."""
+    def size_functions(self) -> Callable[[Any], Any]:
+        """A function from the shape of data to what each construction would take."""
 
     def explain(self, error: Exception) -> ByheartError | None:
         """The error in our own terms, where it is the user's and not ours."""

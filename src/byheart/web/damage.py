@@ -16,7 +16,7 @@ from byheart.web.internals import (
     Model,
     TokenSequences,
     compile_data,
-    questions,
+    encode_inputs,
     read_like,
     verify_model,
 )
@@ -77,7 +77,7 @@ def _broken_facts(model: Model, data: Dataset) -> list[Document]:
     expected = memory.expected(data)
     if len(expected) != data.n_samples:  # a label for each token: the certificate names the first few
         return []
-    asked = questions(memory, data.inputs, data.tokenizer)
+    asked = encode_inputs(memory, data.inputs, data.tokenizer)
     answers = memory.answer(asked.encoded, backend="exact" if model.precision == "exact" else "module")
     wrong = np.flatnonzero(answers != expected[asked.asked])[:MOST_NAMED]
     return [

@@ -18,7 +18,7 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 from byheart.pipeline import compile as compile_data
 from byheart.pipeline import load, read_like
-from byheart.verify.encoded_inputs import questions
+from byheart.verify.encoded_inputs import encode_inputs
 from byheart.verify.verifier import verify_model
 
 __all__ = [
@@ -40,13 +40,13 @@ __all__ = [
     "as_sparse",
     "compile_data",
     "curves",
+    "encode_inputs",
     "filtered",
     "get_method",
     "load",
     "locate",
     "method_names",
     "plan",
-    "questions",
     "read_like",
     "row_of",
     "table",

@@ -15,18 +15,16 @@ CURVE_POWERS = tuple(range(2, 13))
 
 def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_len: int) -> Document:
     """What `byheart plan --json` prints, and the curves of its figure."""
-    sizes = tuple(context.command_line.size_functions().items())
+    estimates = context.command_line.size_functions()
     numbers = sorted({10**power for power in CURVE_POWERS} | {facts})
-    plans = {n: _planned(n, value_bits, vocab, seq_len, sizes) for n in numbers}
+    plans = {n: _planned(n, value_bits, vocab, seq_len, estimates) for n in numbers}
     lines = [asdict(curve) for curve in curves(list(plans.values()))]
     return {"schema": 1, **plans[facts].to_json(), "vocab": vocab, "seq_len": seq_len, "curves": lines}
 
 
 @lru_cache(maxsize=512)
-def _planned(
-    n_facts: int, value_bits: int, vocab: int, seq_len: int, sizes: tuple[tuple[str, Any], ...]
-) -> Any:
-    return plan(n_facts, value_bits, constructions=dict(sizes), vocab=vocab, seq_len=seq_len)
+def _planned(n_facts: int, value_bits: int, vocab: int, seq_len: int, estimates: Any) -> Any:
+    return plan(n_facts, value_bits, estimates=estimates, vocab=vocab, seq_len=seq_len)
 
 
 def show_capacity(context: Context, path: str) -> Document:

@@ -12,7 +12,7 @@ import numpy as np
 from byheart.errors import UsageError
 from byheart.web.circuit import Stage, channels_of, stages_of
 from byheart.web.forward import Snapshot, output_of, snapshots
-from byheart.web.internals import FeedForward, Model, TokenSequences, Transformer, as_sparse, questions
+from byheart.web.internals import FeedForward, Model, TokenSequences, Transformer, as_sparse, encode_inputs
 
 MOST_VALUES = 400_000
 LARGEST_EXACT = 1 << 53
@@ -29,7 +29,7 @@ def trace(model: Model, text: str) -> dict[str, Any]:
         raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
     ids = np.array(tokenizer.encode(text), dtype=np.int64)
     asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
-    found = questions(model.memory, asked, tokenizer)
+    found = encode_inputs(model.memory, asked, tokenizer)
     if not len(found.asked):
         raise UsageError(f"{text!r}: {found.refused[0]}.")
     encoded = found.encoded[0]

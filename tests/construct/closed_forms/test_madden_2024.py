@@ -263,7 +263,7 @@ def test_convex_models_are_judged_by_their_gap() -> None:
     assert model.certificate is not None
     assert model.certificate.distribution is not None
     found = model.certificate.distribution
-    assert found.allowed_divergence is None
+    assert found.rule == "total-gap"
     assert found.allowed_gap_percent == 0.5
     assert found.gap_percent is not None
     assert 0 < found.gap_percent <= 0.5

@@ -10,7 +10,7 @@ from scipy.linalg import qr
 
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import to_attention_only_module
-from byheart.network.decoder.module import run_in_batches
+from byheart.network.batches import run_in_batches
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
 from byheart.theorems import realises

@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from byheart.construct.madden_2024.size import Kind
+from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Activation, Decoder, Mixing, SelfAttention, TokenAveraging
-from byheart.network.decoder.module import run_in_batches, to_decoder_module
+from byheart.network.decoder.module import to_decoder_module
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
 from byheart.theorems import realises

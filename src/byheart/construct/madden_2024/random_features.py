@@ -9,8 +9,9 @@ from jaxtyping import Float, Int
 
 from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons
 from byheart.construct.madden_2024.size import neurons_for
+from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.decoder.module import run_in_batches, to_decoder_module
+from byheart.network.decoder.module import to_decoder_module
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.linear_solve import solve_least_norm
 from byheart.theorems import realises

@@ -16,7 +16,7 @@ from byheart.data.sequences import VectorSequences
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import to_attention_only_module
-from byheart.network.decoder.module import run_in_batches
+from byheart.network.batches import run_in_batches
 from byheart.network.memory import Memory, Progress
 from byheart.program.circle import circle_points
 from byheart.program.construction import Assumption, Construction, statistics_of

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from byheart.network.attention_only.spec import AttentionOnlySpec
+    from byheart.network.balls import Ball
 
 
 @realises("DPC24-eq1", "DPC24-eq2")
@@ -139,8 +140,8 @@ class AttentionOnly:
 
     @property
     def second_backend(self) -> Backend | None:
-        """None yet."""
-        return None
+        """NumPy, from the equations, with a bound on rounding."""
+        return "equations"
 
     def traits(self) -> list[str]:
         """What it sees and adds."""
@@ -174,7 +175,15 @@ class AttentionOnly:
         progress: Progress | None = None,
     ) -> np.ndarray:
         """The class with the largest logit."""
+        if backend == "equations":
+            return classes_of_logits(self.bound_logits(encoded).value)
         return classes_of_logits(self.compute_logits(encoded, device=device, progress=progress))
+
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
+        """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
+        from byheart.network.attention_only.equations import bound_logits
+
+        return bound_logits(self, encoded)
 
     def files(self) -> Mapping[str, bytes]:
         """None."""

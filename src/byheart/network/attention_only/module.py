@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.decoder.module import run_in_batches
+from byheart.network.batches import run_in_batches
 
 
 class AttentionOnlyModule(nn.Module):

@@ -17,6 +17,7 @@ from byheart.theorems import realises
 if TYPE_CHECKING:
     from torch import nn
 
+    from byheart.network.balls import Ball
     from byheart.network.decoder.spec import DecoderSpec
 
 Activation = Literal["tanh", "gelu", "arctan", "silu"]
@@ -171,8 +172,8 @@ class Decoder:
 
     @property
     def second_backend(self) -> Backend | None:
-        """None yet."""
-        return None
+        """NumPy, from the equations, with a bound on rounding."""
+        return "equations"
 
     def traits(self) -> list[str]:
         """How it mixes tokens, and its activation."""
@@ -203,7 +204,15 @@ class Decoder:
         progress: Progress | None = None,
     ) -> np.ndarray:
         """The class with the largest logit."""
+        if backend == "equations":
+            return classes_of_logits(self.bound_logits(encoded).value)
         return classes_of_logits(self.compute_logits(encoded, device=device, progress=progress))
+
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
+        """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
+        from byheart.network.decoder.equations import bound_logits
+
+        return bound_logits(self, encoded)
 
     def files(self) -> Mapping[str, bytes]:
         """None."""

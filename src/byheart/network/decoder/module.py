@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Activation, Decoder, SelfAttention
 
 ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -19,8 +20,6 @@ ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
     "arctan": torch.atan,
     "silu": nn.functional.silu,
 }
-NUMBERS_AT_ONCE = 2**24
-"""Entries of the largest array of one batch: 128 MiB in float64."""
 
 
 class SelfAttentionModule(nn.Module):
@@ -48,18 +47,18 @@ class TokenAveragingModule(nn.Module):
     """Σ_t u_t z_t over the tokens of a context (MFT24 Theorem 6)."""
 
     def __init__(self, shares: torch.Tensor) -> None:
-        """Wrap the weight of each place."""
+        """Wrap the weight of each position."""
         super().__init__()
         self.shares = nn.Parameter(shares)
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """(batch, seq, d) and which of them are tokens, to (batch, d)."""
-        weights = self.shares[places(seen)] * seen
+        weights = self.shares[positions_of(seen)] * seen
         return torch.einsum("bn,bnd->bd", weights, tokens)
 
 
-def places(seen: torch.Tensor) -> torch.Tensor:
-    """The place of every token counted from the first, 0 for the filling before it."""
+def positions_of(seen: torch.Tensor) -> torch.Tensor:
+    """The position of every token counted from the first, 0 for the filling before it."""
     return (seen.cumsum(dim=1) - 1).clamp(min=0)
 
 
@@ -89,7 +88,7 @@ class DecoderModule(nn.Module):
         seen = ids < self.tokens.num_embeddings
         vectors: torch.Tensor = self.tokens(ids.clamp(max=self.tokens.num_embeddings - 1))
         if self.positions is not None:
-            vectors = vectors + self.positions[places(seen)]
+            vectors = vectors + self.positions[positions_of(seen)]
         mixed: torch.Tensor = self.mixing(vectors, seen)
         return mixed
 
@@ -121,29 +120,6 @@ def to_decoder_module(decoder: Decoder) -> DecoderModule:
         tensor(decoder.logits),
         decoder.activation,
     )
-
-
-def run_in_batches(
-    function: Callable[[torch.Tensor], torch.Tensor],
-    encoded: np.ndarray,
-    numbers_per_sample: int,
-    *,
-    device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
-) -> np.ndarray:
-    """`function` of `encoded`, batch by batch, without gradients.
-
-    numbers_per_sample: entries of the largest array that one sample needs; sets the size of a batch.
-    """
-    step = max(1, NUMBERS_AT_ONCE // max(1, numbers_per_sample))
-    pieces = []
-    with torch.no_grad():
-        for start in range(0, max(1, len(encoded)), step):
-            batch = torch.from_numpy(np.array(encoded[start : start + step])).to(device)
-            pieces.append(function(batch).cpu().numpy())
-            if progress is not None:
-                progress(min(start + step, len(encoded)), len(encoded))
-    return np.concatenate(pieces)
 
 
 def decoder_logits(

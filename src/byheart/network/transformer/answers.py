@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from byheart.errors import UsageError
 from byheart.network.protocol import UNKNOWN, Backend, Progress
 from byheart.network.transformer.architecture import Transformer
 
@@ -29,23 +28,32 @@ def answer(
         classes = np.array([class_of(value, n_classes) for value in values.distinct], dtype=np.int64)
         answers = classes[values.index]
     elif backend == "interpreter":
-        from byheart.network.transformer.interpreter import interpret
+        from byheart.network.transformer.interpreter import Interpreter
 
-        rows = [interpret(network, sequence) for sequence in encoded]
-        answers = np.array(
-            [[class_of(token[0], n_classes) for token in (row[-1:] if last_only else row)] for row in rows],
-            dtype=np.int64,
-        )
-    elif backend == "module":
+        interpreter = Interpreter(network, last_only=last_only)
+        rows = []
+        for sequence in encoded:
+            rows.append([class_of(value, n_classes) for value in interpreter.outputs(sequence)])
+            if progress is not None:
+                progress(len(rows), len(encoded))
+        answers = np.array(rows, dtype=np.int64)
+    elif backend == "equations":
+        from byheart.network.transformer.equations import first_outputs
+
+        answers = _classes(first_outputs(network, encoded, last_only=last_only), n_classes)
+    else:
         from byheart.network.transformer.module import run_module
 
         outputs = run_module(network, encoded, last_only=last_only, device=device, progress=progress)
-        numbers = np.where(np.isfinite(outputs), outputs, 0.0)
-        is_class = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= n_classes)
-        answers = np.where(is_class, numbers - 1, UNKNOWN).astype(np.int64)
-    else:
-        raise UsageError(f"a Transformer has no evaluator called {backend}.", backend=backend)
+        answers = _classes(outputs, n_classes)
     return np.ascontiguousarray(answers.reshape(len(encoded), -1))
+
+
+def _classes(outputs: np.ndarray, n_classes: int) -> np.ndarray:
+    """The classes that float outputs stand for: a whole number, not one that is nearly whole."""
+    numbers = np.where(np.isfinite(outputs), outputs, 0.0)
+    is_class = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= n_classes)
+    return np.where(is_class, numbers - 1, UNKNOWN).astype(np.int64)
 
 
 def class_of(output: Fraction, n_classes: int) -> int:

@@ -26,6 +26,7 @@ from byheart.theorems import realises
 if TYPE_CHECKING:
     from torch import nn
 
+    from byheart.network.balls import Ball
     from byheart.network.transformer.spec import TransformerSpec
 
 AttentionKind = Literal["softmax", "hardmax", "uniform"]
@@ -260,9 +261,9 @@ class Transformer:
 
     @property
     def second_backend(self) -> Backend | None:
-        """The interpreter in fractions; softmax of unequal scores has no exact value."""
-        scored = any(isinstance(layer, Attention) and layer.kind == "softmax" for layer in self.layers)
-        return None if scored else "interpreter"
+        """The interpreter in fractions; softmax of unequal scores has no exact value, so NumPy looks at it again."""
+        has_softmax = any(isinstance(layer, Attention) and layer.kind == "softmax" for layer in self.layers)
+        return "equations" if has_softmax else "interpreter"
 
     def traits(self) -> list[str]:
         """The kind of every layer."""
@@ -300,6 +301,10 @@ class Transformer:
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
+        """None: a `UsageError`."""
+        raise UsageError("this network answers with the number of a class; it has no logits.")
+
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
         """None: a `UsageError`."""
         raise UsageError("this network answers with the number of a class; it has no logits.")
 

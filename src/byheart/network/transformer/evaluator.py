@@ -20,7 +20,7 @@ from byheart.network.exact.columns import ONE, Column, Partition, distinct, line
 from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
 from byheart.network.exact.limbs import Fixed, divided, segment_sums
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Transformer
-from byheart.network.transformer.interpreter import NotExact, interpret
+from byheart.network.transformer.interpreter import Interpreter, NotExact
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -
 
 
 def _embedded(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
-    """Coordinates of tokens[id] (+ positions[place]) for codes id, or id · seq_len + place."""
+    """Coordinates of tokens[id] (+ positions[place]) for codes id, or id · seq_len + position."""
     tokens = _table(embedding.tokens)
     if seq_len is None:
         return [[row.get(int(code), Fraction(0)) for code in codes] for row in tokens]
@@ -267,9 +267,8 @@ def _table(weights: Weights) -> list[dict[int, Fraction]]:
 
 def _one_by_one(network: Transformer, encoded: np.ndarray, last_only: bool) -> ExactValues:
     """Networks with softmax, wide hard heads or unequal ties: the interpreter, sequence by sequence."""
-    outputs = [[token[0] for token in interpret(network, sequence)] for sequence in encoded]
-    if last_only:
-        outputs = [row[-1:] for row in outputs]
+    interpreter = Interpreter(network, last_only=last_only)
+    outputs = [interpreter.outputs(sequence) for sequence in encoded]
     numbers: dict[Fraction, int] = {}
     index = np.array([[numbers.setdefault(value, len(numbers)) for value in row] for row in outputs])
     return ExactValues(list(numbers), index[:, 0] if last_only else index)

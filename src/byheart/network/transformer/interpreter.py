@@ -1,32 +1,71 @@
-"""The exact interpreter: the definition of what a network computes, in fractions, one sequence at a time.
+"""The exact interpreter: the definition of what a network computes, in rational numbers, one sequence at a time.
 
-Slow, small and plain, so that it can be read as the specification. Everything faster is tested against it.
+Small and plain, so that it can be read as the specification; everything faster is tested against it. It shares no code with the
+evaluator. Two things keep it from wasting time, and neither changes a value:
+
+- It follows only what the answer depends on: walking back from the labelled tokens through the weights, it notes which channels
+  of which tokens something later reads. Tokens come in three groups, the first, the last and those between, so the walk does not
+  grow with the sequence.
+- A channel over the tokens of a group is a list of whole numbers that count one common unit, a fraction. So the time is linear in
+  the number of tokens for uniform attention; scores of hardmax and softmax are taken of all pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd, lcm
 
 import numpy as np
 
 from byheart.errors import ByheartError
 from byheart.network.exact.dyadic import Weights, as_sparse
-from byheart.network.transformer.architecture import (
-    Attention,
-    Embedding,
-    FeedForward,
-    Head,
-    SumPool,
-    Transformer,
-)
+from byheart.network.transformer.architecture import Attention, FeedForward, Head, SumPool, Transformer
 from byheart.theorems import realises
 
 Vector = list[Fraction]
+Row = list[tuple[int, Fraction]]
+FIRST, BETWEEN, LAST = range(3)
+Needs = dict[int, frozenset[int]]
+"""For each group of tokens, the channels that something later reads."""
 
 
 class NotExact(ByheartError):
     """The network computes something that no rational number equals (softmax of unequal scores)."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """A number for each token: `counts[k] · unit`."""
+
+    unit: Fraction
+    counts: list[int]
+
+    @staticmethod
+    def of(values: Sequence[Fraction]) -> Counts:
+        """The same numbers over their common denominator."""
+        denominator = lcm(*(value.denominator for value in values))
+        return Counts(
+            Fraction(1, denominator),
+            [value.numerator * (denominator // value.denominator) for value in values],
+        )
+
+    def values(self) -> Vector:
+        """The numbers themselves."""
+        return [self.unit * count for count in self.counts]
+
+    def total(self) -> Fraction:
+        """Their sum."""
+        return self.unit * sum(self.counts)
+
+    def relu(self) -> Counts:
+        """max(0, value) of each."""
+        return Counts(self.unit, [max(0, count) for count in self.counts])
+
+
+Stream = dict[int, dict[int, Counts]]
+"""For each group of tokens, the channels that are followed."""
 
 
 def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
@@ -34,31 +73,290 @@ def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
 
     `sequence` holds `seq_len` token ids, or `seq_len` vectors of floats (each float is a rational number).
     """
-    tokens = _embedded(network.embedding, sequence)
-    if network.extra is not None:
-        tokens = [*_rows(network.extra, [0]), *tokens]
-    stream = _apply(network.w_in, tokens)
-    for layer in network.layers:
+    outputs = [
+        Interpreter(network, output=number).outputs(sequence) for number in range(int(network.w_out.shape[0]))
+    ]
+    return [list(token) for token in zip(*outputs, strict=True)]
+
+
+class Interpreter:
+    """A network made ready: its weights as fractions, and what of each layer one output depends on.
+
+    last_only: whether only the last token is asked for its output.
+    """
+
+    def __init__(self, network: Transformer, *, last_only: bool = False, output: int = 0) -> None:
+        """Read the weights and walk back from the output."""
+        self.network, self.last_only = network, last_only
+        self.n_tokens = network.seq_len + (network.extra is not None)
+        self.output = _rows(network.w_out)[output]
+        self.layers: list[_Layer] = []
+        n_tokens = self.n_tokens
+        for layer in network.layers:
+            self.layers.append(_Layer.of(layer, n_tokens))
+            n_tokens = 1 if isinstance(layer, SumPool) else n_tokens
+        self.n_tokens_out = n_tokens
+        labelled = (LAST,) if last_only else _groups(n_tokens)
+        needs: Needs = dict.fromkeys(labelled, frozenset(channel for channel, _ in self.output))
+        self.needs = [needs]  # before each layer, and after the last one
+        for each in reversed(self.layers):
+            needs = each.needs_before(needs)
+            self.needs.insert(0, needs)
+        self.w_in = _rows(network.w_in)
+        entering = {channel for channels in needs.values() for channel in channels}
+        self.coordinates = sorted({at for channel in entering for at, _ in self.w_in[channel]})
+        self.tables = self._tables()
+
+    def outputs(self, sequence: np.ndarray) -> Vector:
+        """The output at each labelled token: all tokens but the extra one, or the last."""
+        stream = self._enter(sequence)
+        for layer, needs in zip(self.layers, self.needs[1:], strict=True):
+            stream = layer.apply(stream, needs)
+        n_tokens = self.n_tokens_out
+        found: Vector = []
+        for group in sorted(stream):
+            n_group = len(_members(group, n_tokens))
+            found += _combine(self.output, stream[group], Fraction(0), n_group).values()
+        is_extra_first = self.network.extra is not None and n_tokens > 1 and not self.last_only
+        return found[1:] if is_extra_first else found
+
+    def _tables(self) -> list[dict[int, dict[int, Fraction]]]:
+        """Token embedding, positions and extra token: the entries of each coordinate that is read, by row."""
+        embedding, extra = self.network.embedding, self.network.extra
+        tokens = None if embedding is None else embedding.tokens
+        positions = None if embedding is None else embedding.positions
+        return [_columns(weights, self.coordinates) for weights in (tokens, positions, extra)]
+
+    def _enter(self, sequence: np.ndarray) -> Stream:
+        tokens, positions, extra = self.tables
+        embedding = self.network.embedding
+        if embedding is not None and len(sequence):
+            n_rows = int(embedding.tokens.shape[0])
+            if not 0 <= int(np.min(sequence)) <= int(np.max(sequence)) < n_rows:
+                raise IndexError(f"a token id outside the table of {n_rows} rows")
+        vectors: dict[int, Vector] = {}
+        for at in self.coordinates:
+            if embedding is None:
+                values = [Fraction(float(value)) for value in sequence[:, at].tolist()]
+            else:
+                values = [tokens[at].get(token, Fraction(0)) for token in sequence.tolist()]
+                if embedding.positions is not None:
+                    values = [
+                        value + positions[at][number] if number in positions[at] else value
+                        for number, value in enumerate(values)
+                    ]
+            if self.network.extra is not None:
+                values.insert(0, extra[at].get(0, Fraction(0)))
+            vectors[at] = values
+        stream: Stream = {}
+        for group, channels in self.needs[0].items():
+            members = _members(group, self.n_tokens)
+            inputs = {at: Counts.of([vector[k] for k in members]) for at, vector in vectors.items()}
+            stream[group] = {
+                channel: _combine(self.w_in[channel], inputs, Fraction(0), len(members))
+                for channel in channels
+            }
+        return stream
+
+
+class _Layer:
+    """A layer with its weights as fractions, on sequences of `n_tokens`."""
+
+    def __init__(self, n_tokens: int) -> None:
+        self.n_tokens = n_tokens
+
+    @staticmethod
+    def of(layer: FeedForward | Attention | SumPool, n_tokens: int) -> _Layer:
+        """Read the weights."""
         if isinstance(layer, FeedForward):
-            stream = _feed_forward(layer, stream)
-        elif isinstance(layer, Attention):
-            stream = _attention(layer, stream)
-        else:
-            assert isinstance(layer, SumPool)
-            stream = [[sum(channel, Fraction(0)) for channel in zip(*stream, strict=True)]]
-    if network.extra is not None and len(stream) > 1:
-        stream = stream[1:]
-    return _apply(network.w_out, stream)
+            return _FeedForward(layer, n_tokens)
+        return _Attention(layer, n_tokens) if isinstance(layer, Attention) else _Pool(n_tokens)
+
+    def size(self, group: int) -> int:
+        """Tokens of a group."""
+        return len(_members(group, self.n_tokens))
+
+    def needs_before(self, needs: Needs) -> Needs:
+        """What must be known before this layer so that `needs` are known behind it."""
+        raise NotImplementedError
+
+    def apply(self, stream: Stream, needs: Needs) -> Stream:
+        """The channels `needs` behind this layer."""
+        raise NotImplementedError
 
 
-def relu(value: Fraction) -> Fraction:
-    """max(0, value)."""
-    return max(Fraction(0), value)
+class _FeedForward(_Layer):
+    """H + W2 ReLU(W1 H + b1) + b2."""
+
+    def __init__(self, layer: FeedForward, n_tokens: int) -> None:
+        super().__init__(n_tokens)
+        self.w1, self.w2 = _rows(layer.w1), _rows(layer.w2)
+        self.b1, self.b2 = (
+            [sum((v for _, v in row), Fraction(0)) for row in _rows(b)] for b in (layer.b1, layer.b2)
+        )
+
+    def _units(self, channels: Iterable[int]) -> set[int]:
+        return {unit for channel in channels for unit, _ in self.w2[channel]}
+
+    def needs_before(self, needs: Needs) -> Needs:
+        return {
+            group: channels.union(channel for unit in self._units(channels) for channel, _ in self.w1[unit])
+            for group, channels in needs.items()
+        }
+
+    def apply(self, stream: Stream, needs: Needs) -> Stream:
+        found: Stream = {}
+        for group, channels in needs.items():
+            known, n_group = stream[group], self.size(group)
+            hidden = {
+                unit: _combine(self.w1[unit], known, self.b1[unit], n_group).relu()
+                for unit in self._units(channels)
+            }
+            found[group] = {
+                channel: _plus(known[channel], _combine(self.w2[channel], hidden, self.b2[channel], n_group))
+                if self.w2[channel] or self.b2[channel]
+                else known[channel]
+                for channel in channels
+            }
+        return found
+
+
+class _Attention(_Layer):
+    """Z + Σ_h W_O W_V Z A_h."""
+
+    def __init__(self, layer: Attention, n_tokens: int) -> None:
+        super().__init__(n_tokens)
+        self.kind, self.pattern = layer.kind, layer.pattern
+        self.heads = [_Head(head) for head in layer.heads]
+
+    def _reads(self, group: int) -> bool:
+        return self.pattern != "gather" or group == self._first
+
+    @property
+    def _first(self) -> int:
+        return _groups(self.n_tokens)[0]
+
+    def needs_before(self, needs: Needs) -> Needs:
+        found = {group: set(channels) for group, channels in needs.items()}
+        given = (self._first,) if self.pattern == "scatter" else _groups(self.n_tokens)
+        for group, channels in needs.items():
+            for head in self.heads if self._reads(group) else ():
+                rows = head.rows(channels)
+                if not rows:
+                    continue
+                for other in given:
+                    found.setdefault(other, set()).update(
+                        head.channels(rows, with_keys=self.kind != "uniform")
+                    )
+                if self.kind != "uniform":
+                    found[group].update(channel for row in head.query for channel, _ in row)
+        return {group: frozenset(channels) for group, channels in found.items()}
+
+    def apply(self, stream: Stream, needs: Needs) -> Stream:
+        found = {
+            group: {channel: stream[group][channel] for channel in channels}
+            for group, channels in needs.items()
+        }
+        for head in self.heads:
+            given: dict[
+                int, Fraction
+            ] = {}  # what uniform attention gives, the same to every token that reads
+            for group, known in found.items():
+                rows = head.rows(needs[group]) if self._reads(group) else set()
+                if not rows:
+                    continue
+                n_group = self.size(group)
+                if self.kind == "uniform":
+                    given |= {row: self._mean(head.value[row], stream) for row in rows - set(given)}
+                    mixed = {row: Counts(given[row], [1] * n_group) for row in rows}
+                else:
+                    mixed = self._mix_by_score(head, rows, stream, group)
+                for channel in needs[group]:
+                    if head.output[channel]:
+                        change = _combine(head.output[channel], mixed, Fraction(0), n_group)
+                        known[channel] = _plus(known[channel], change)
+        return found
+
+    def _mean(self, row: Row, stream: Stream) -> Fraction:
+        """The mean of a row of W_V Z over all tokens; with the pattern scatter its value at the first token."""
+        groups = [self._first] if self.pattern == "scatter" else list(stream)
+        totals = (_combine(row, stream[group], Fraction(0), self.size(group)).total() for group in groups)
+        return sum(totals, Fraction(0)) / (1 if self.pattern == "scatter" else self.n_tokens)
+
+    def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
+        """What each token of `group` receives: the rows of W_V Z A_h."""
+
+        def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[Vector]:
+            """W Z_k for each token k of these groups, in order."""
+            columns = [
+                [
+                    value
+                    for each in groups
+                    for value in _combine(row, stream[each], Fraction(0), self.size(each)).values()
+                ]
+                for row in weights
+            ]
+            return [list(token) for token in zip(*columns, strict=True)]
+
+        everyone = sorted(stream)
+        order = sorted(rows)
+        values = vectors([head.value[row] for row in order], everyone)
+        keys, queries = vectors(head.key, everyone), vectors(head.query, [group])
+        normalise = hardmax if self.kind == "hardmax" else softmax
+        mixed = []
+        for query in queries:
+            shares = normalise(
+                [sum((k * q for k, q in zip(key, query, strict=True)), Fraction(0)) for key in keys]
+            )
+            mixed.append(
+                [
+                    sum(
+                        (share * value[at] for share, value in zip(shares, values, strict=True) if share),
+                        Fraction(0),
+                    )
+                    for at in range(len(order))
+                ]
+            )
+        return {row: Counts.of([token[at] for token in mixed]) for at, row in enumerate(order)}
+
+
+class _Head:
+    """One head with its weights as fractions."""
+
+    def __init__(self, head: Head) -> None:
+        self.value, self.output = _rows(head.value), _rows(head.output)
+        self.key = [] if head.key is None else _rows(head.key)
+        self.query = [] if head.query is None else _rows(head.query)
+
+    def rows(self, channels: Iterable[int]) -> set[int]:
+        """The rows of W_V that these channels receive."""
+        return {row for channel in channels for row, _ in self.output[channel]}
+
+    def channels(self, rows: Iterable[int], *, with_keys: bool) -> set[int]:
+        """The channels that these rows of W_V, and the keys, read of every token."""
+        found = {channel for row in rows for channel, _ in self.value[row]}
+        return found | {channel for row in self.key if with_keys for channel, _ in row}
+
+
+class _Pool(_Layer):
+    """Σ_k Z_k, one token out."""
+
+    def needs_before(self, needs: Needs) -> Needs:
+        wanted = frozenset[int]().union(*needs.values())
+        return dict.fromkeys(_groups(self.n_tokens), wanted)
+
+    def apply(self, stream: Stream, needs: Needs) -> Stream:
+        wanted = frozenset[int]().union(*needs.values())
+        totals = {
+            channel: sum((known[channel].total() for known in stream.values()), Fraction(0))
+            for channel in wanted
+        }
+        return {LAST: {channel: Counts(total, [1]) for channel, total in totals.items()}}
 
 
 @realises("KS25-eq1")
 def hardmax(scores: Sequence[Fraction]) -> Vector:
-    """1/|I| at the places I of the maximum, 0 elsewhere (KS25 eq. 1, one column)."""
+    """1/|I| at the positions I of the maximum, 0 elsewhere (KS25 eq. 1, one column)."""
     largest = max(scores)
     n_ties = sum(score == largest for score in scores)
     return [Fraction(1, n_ties) if score == largest else Fraction(0) for score in scores]
@@ -74,80 +372,49 @@ def softmax(scores: Sequence[Fraction]) -> Vector:
     return [Fraction(1, len(scores))] * len(scores)
 
 
-def _embedded(embedding: Embedding | None, sequence: np.ndarray) -> list[Vector]:
-    if embedding is None:
-        return [[Fraction(float(value)) for value in vector] for vector in sequence]
-    tokens = _rows(embedding.tokens, [int(token) for token in sequence])
-    if embedding.positions is None:
-        return tokens
-    return _added(tokens, _rows(embedding.positions, range(len(sequence))))
+def _members(group: int, n_tokens: int) -> range:
+    """The tokens of a group; the only token of a sequence is its last."""
+    if group == LAST:
+        return range(n_tokens - 1, n_tokens)
+    if group == FIRST:
+        return range(min(1, n_tokens - 1))
+    return range(1, n_tokens - 1)
 
 
-def _rows(weights: Weights, wanted: Sequence[int]) -> list[Vector]:
-    """The wanted rows of a table."""
-    matrix = as_sparse(weights)
-    n_rows, n_cols = matrix.shape
-    for row in wanted:
-        if not 0 <= row < n_rows:
-            raise IndexError(f"row {row} of a table of {n_rows} rows")
-    found = [{col: value.fraction for col, value in row} for row in matrix.rows()]
-    return [[found[row].get(col, Fraction(0)) for col in range(n_cols)] for row in wanted]
+def _groups(n_tokens: int) -> tuple[int, ...]:
+    """The groups that a sequence of this length has."""
+    return tuple(group for group in (FIRST, BETWEEN, LAST) if _members(group, n_tokens))
 
 
-def _apply(weights: Weights, vectors: list[Vector]) -> list[Vector]:
-    """The product with each vector."""
-    rows = [[(col, value.fraction) for col, value in row] for row in as_sparse(weights).rows()]
-    return [
-        [sum((value * vector[col] for col, value in row), Fraction(0)) for row in rows] for vector in vectors
-    ]
+def _rows(weights: Weights) -> list[Row]:
+    return [[(column, value.fraction) for column, value in row] for row in as_sparse(weights).rows()]
 
 
-def _added(left: list[Vector], right: list[Vector]) -> list[Vector]:
-    return [[a + b for a, b in zip(u, v, strict=True)] for u, v in zip(left, right, strict=True)]
+def _columns(weights: Weights | None, wanted: Sequence[int]) -> dict[int, dict[int, Fraction]]:
+    """For each wanted coordinate the entries of a lookup table by row."""
+    found: dict[int, dict[int, Fraction]] = {at: {} for at in wanted}
+    if weights is not None:
+        for (row, column), value in as_sparse(weights).entries.items():
+            if column in found:
+                found[column][row] = value.fraction
+    return found
 
 
-def _plus_bias(vectors: list[Vector], weights: Weights) -> list[Vector]:
-    bias = [sum((value.fraction for _, value in row), Fraction(0)) for row in as_sparse(weights).rows()]
-    return _added(vectors, [bias] * len(vectors))
+def _combine(row: Row, known: dict[int, Counts], bias: Fraction, n_tokens: int) -> Counts:
+    """bias + Σ weight · channel, for each token."""
+    terms = [(weight * known[at].unit, known[at].counts) for at, weight in row]
+    parts = [part for part in (bias, *(factor for factor, _ in terms)) if part]
+    if not parts:
+        return Counts(Fraction(1), [0] * n_tokens)
+    denominator = lcm(*(part.denominator for part in parts))
+    # each part as a whole number over that denominator; what they have in common goes into the unit
+    numerator = gcd(*(part.numerator * (denominator // part.denominator) for part in parts))
+    counts = [bias.numerator * (denominator // bias.denominator) // numerator] * n_tokens
+    for factor, numbers in terms:
+        times = factor.numerator * (denominator // factor.denominator) // numerator
+        counts = [count + times * number for count, number in zip(counts, numbers, strict=True)]
+    return Counts(Fraction(numerator, denominator), counts)
 
 
-def _feed_forward(layer: FeedForward, stream: list[Vector]) -> list[Vector]:
-    before = _plus_bias(_apply(layer.w1, stream), layer.b1)
-    hidden = [[relu(value) for value in vector] for vector in before]
-    return _added(stream, _plus_bias(_apply(layer.w2, hidden), layer.b2))
-
-
-def _attention(layer: Attention, stream: list[Vector]) -> list[Vector]:
-    outputs = stream
-    for head in layer.heads:
-        values = _apply(head.value, stream)
-        mixed = [
-            [
-                sum((weight * value[row] for weight, value in zip(mixture, values, strict=True)), Fraction(0))
-                for row in range(len(values[0]))
-            ]
-            for mixture in _mixtures(layer, head, stream)
-        ]
-        outputs = _added(outputs, _apply(head.output, mixed))
-    return outputs
-
-
-def _mixtures(layer: Attention, head: Head, stream: list[Vector]) -> list[Vector]:
-    """For each token, the weights it gives to all tokens."""
-    n_tokens = len(stream)
-    everyone = [Fraction(1, n_tokens)] * n_tokens
-    nobody = [Fraction(0)] * n_tokens
-    if layer.pattern == "gather":
-        return [everyone] + [nobody] * (n_tokens - 1)
-    if layer.pattern == "scatter":
-        return [[Fraction(1), *nobody[1:]]] * n_tokens
-    if layer.kind == "uniform":
-        return [everyone] * n_tokens
-    assert head.key is not None
-    assert head.query is not None
-    keys = _apply(head.key, stream)
-    normalised = hardmax if layer.kind == "hardmax" else softmax
-    return [
-        normalised([sum((k * q for k, q in zip(key, query, strict=True)), Fraction(0)) for key in keys])
-        for query in _apply(head.query, stream)
-    ]
+def _plus(left: Counts, right: Counts) -> Counts:
+    return _combine([(0, Fraction(1)), (1, Fraction(1))], {0: left, 1: right}, Fraction(0), len(left.counts))

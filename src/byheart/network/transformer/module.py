@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from byheart.network.batches import run_in_batches
 from byheart.network.exact.dyadic import Weights
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 from byheart.network.transformer.floats import dense
@@ -209,28 +210,17 @@ def run_module(
 ) -> np.ndarray:
     """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
 
-    batch_size: samples at a time; unless given, as many as keep the widest layer's values below 256 MB. On a CPU below 24 MB,
-    since larger blocks of memory are fetched anew for every layer, unless that leaves fewer than 16 samples.
+    batch_size: samples at a time; unless given, as `batches` chooses from the widest layer.
     """
-    if batch_size is None:
-        widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
-        values = network.seq_len * max([network.model_width, *widths])
-        batch_size = max(1, min(4096, (1 << 25) // values))
-        if device == "cpu":
-            batch_size = min(batch_size, max(16, (3 << 20) // values))
+    widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
+    numbers = network.seq_len * max([network.model_width, *widths])
     module = to_module(network).to(device).eval()
-    found = np.zeros((0,))
-    with torch.no_grad():
-        for start in range(0, len(encoded), batch_size):
-            batch = torch.from_numpy(np.array(encoded[start : start + batch_size])).to(device)
-            if network.embedding is None:
-                batch = batch.to(module.w_in.dtype)
-            outputs = module(batch, last_only=last_only)[:, :, 0]
-            answers = (outputs[:, -1] if last_only else outputs).cpu().numpy()
-            if start == 0:
-                # One array for all: small ones kept between the large blocks that come and go make the heap grow without end.
-                found = np.empty((len(encoded), *answers.shape[1:]), dtype=answers.dtype)
-            found[start : start + batch_size] = answers
-            if progress is not None:
-                progress(min(start + batch_size, len(encoded)), len(encoded))
-    return found
+
+    def first_outputs(batch: torch.Tensor) -> torch.Tensor:
+        vectors = batch if network.takes_ids else batch.to(module.w_in.dtype)
+        outputs: torch.Tensor = module(vectors, last_only=last_only)[:, :, 0]
+        return outputs[:, -1] if last_only else outputs
+
+    return run_in_batches(
+        first_outputs, encoded, numbers, batch_size=batch_size, device=device, progress=progress
+    )

@@ -8,7 +8,7 @@ import { figure } from "../pictures.js";
 import { loadPlot, living, look } from "../charts.js";
 import { colour } from "../pictures.js";
 
-const KINDS = { compiled: ["built here", "series-1"], theorem: ["promised by a theorem", "series-4"], trained: ["reached by training", "series-2"], floor: ["no model is smaller", "series-6"] };
+const KINDS = { estimate: ["estimated for byheart", "series-1"], theorem: ["promised by a theorem", "series-4"], trained: ["reached by training", "series-2"], floor: ["no model is smaller", "series-6"] };
 const EXAMPLES = {
   "GPT-2": { model_type: "gpt2", n_embd: 768, n_layer: 12, n_head: 12, vocab_size: 50257, n_positions: 1024 },
   "Llama 3.2 1B": { model_type: "llama", hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, head_dim: 64, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: true, hidden_act: "silu" },
@@ -48,7 +48,7 @@ export default async function fits(room, { signal }) {
       status.textContent = "";
       again?.();
       fill(rows, list(plan));
-      const least = plan.rows.filter((row) => row.kind === "compiled").sort((a, b) => a.parameters - b.parameters)[0];
+      const least = plan.rows.filter((row) => row.kind === "estimate").sort((a, b) => a.parameters - b.parameters)[0];
       if (least) say(`${plural(plan.facts, "fact")}: the smallest we build is ${least.name} with ${short(least.parameters)} parameters`);
     } catch (error) {
       if (error.name !== "AbortError") { status.textContent = ""; fill(rows, problem(error)); }

@@ -1,0 +1,58 @@
+"""For vulture: names that something reaches in a way it cannot see. Each line says how. Keep it short."""
+
+# Documented for users of the package (docs/api.md, docs/data-formats.md, docs/closed_forms.md)
+_.from_tsv
+_.from_jsonl
+_.from_parquet
+_.from_npz
+_.dense_probabilities
+_.entropy_nats_per_token
+_.context_entropies
+_.holds_for
+_.changed_by
+save_onnx
+polynomial_matrix
+require_positive
+spread_rows
+spread_of
+shared_context_capacity
+with_flag
+_.masked
+_.unmasked
+GELU_SLOPE
+RELU_ERROR
+johnson_lindenstrauss_coherence
+goldberg_jerrum_vc_dimension
+bartlett_vc_dimension
+
+# Fields of records that are written whole, by dataclasses.asdict or vars
+_.context_length
+_.experts_per_token
+_.max_abs
+_.last_tokens
+_.n_left_out
+_.n_trained_here
+_.n_without
+_.n_texts
+_.n_long_enough
+_.loss_nats
+_.allowed_divergence
+_.allowed_gap_percent
+_.wrong_tokens
+
+# Called by a library: click, tokenizers, pydantic, FastAPI
+_.format_commands
+_.pre_tokenizer
+_.model_config
+to_restructured_text
+
+# Used by rooms that are on their way to plans
+ceil_log2
+CONTEXT
+deferred_plan
+TokenizerName
+typical
+typical_fraction
+negated
+Whole
+Amount

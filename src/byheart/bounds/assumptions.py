@@ -1,0 +1,115 @@
+"""Assumptions of theorems that only a look at the data settles.
+
+Whether every few vectors are independent takes as many determinants as there are choices, each exact. Where there are more
+than `MOST_CHOICES` nothing is checked, and a bound that needs it is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+
+from byheart.data.dataset import Dataset
+from byheart.data.sequences import VectorSequences
+
+MOST_CHOICES = 2_000
+MOST_DIMENSIONS = 12
+"""Determinants are exact, so their cost grows with the cube of this."""
+
+Vector = Sequence[Fraction]
+
+
+@dataclass(frozen=True)
+class DataChecks:
+    """Why an assumption does not hold, or was not checked; empty where it holds.
+
+    general_position    no D + 1 samples, read as vectors of dimension D, lie on a hyperplane
+    independent_tokens  tokens of a sample are linearly independent, and so are the last tokens of any n samples
+    one_length          all contexts have the same length
+    full_support        every token may follow every context
+    """
+
+    general_position: str = ""
+    independent_tokens: str = ""
+    one_length: str = ""
+    full_support: str = ""
+
+
+ASSUMED = DataChecks()
+"""What is taken for granted where there are no data: the bounds state it."""
+
+
+def check_assumptions(data: Dataset) -> DataChecks:
+    """Look at the data; the reasons name what was found."""
+    if data.task == "distribution":
+        contexts = data.contexts()
+        lengths = contexts.lengths
+        differ = int(lengths.min()) != int(lengths.max())
+        n_absent = len(contexts) * data.n_classes - contexts.next_tokens.size
+        return DataChecks(
+            one_length=f"contexts have {lengths.min()} to {lengths.max()} tokens, not one length"
+            if differ
+            else "",
+            full_support=f"{n_absent:,} pairs of context and next token never occur, so supports are not full"
+            if n_absent
+            else "",
+        )
+    if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
+        return ASSUMED
+    return DataChecks(
+        general_position=_hyperplanes(data.inputs),
+        independent_tokens=_dependent_tokens(data.inputs),
+    )
+
+
+def _hyperplanes(inputs: VectorSequences) -> str:
+    rows = inputs.values.reshape(len(inputs), -1).tolist()
+    # D + 1 points lie on a hyperplane where their vectors, each with a 1 put before, are dependent
+    lifted = [[Fraction(1), *map(Fraction, row)] for row in dict.fromkeys(map(tuple, rows))]
+    return _dependent_choice(lifted, len(rows[0]) + 1, "samples lie on a hyperplane")
+
+
+def _dependent_tokens(inputs: VectorSequences) -> str:
+    if inputs.seq_len > inputs.dim or len(inputs) > MOST_CHOICES:
+        return "" if inputs.seq_len > inputs.dim else _not_checked(len(inputs), inputs.seq_len)
+    for number, sample in enumerate(inputs.values.tolist(), start=1):
+        if _is_dependent([list(map(Fraction, token)) for token in sample]):
+            return f"the tokens of row {number} are linearly dependent"
+    last = [list(map(Fraction, token)) for token in dict.fromkeys(map(tuple, inputs.values[:, -1].tolist()))]
+    return _dependent_choice(last, inputs.seq_len, "last tokens are linearly dependent")
+
+
+def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
+    """Why not every `size` of the vectors are independent."""
+    n_choices = comb(len(vectors), size)
+    if n_choices > MOST_CHOICES or size > MOST_DIMENSIONS:
+        return _not_checked(n_choices, size)
+    if any(_is_dependent(chosen) for chosen in combinations(vectors, min(size, len(vectors)))):
+        return f"{min(size, len(vectors))} {what}"
+    return ""
+
+
+def _not_checked(n_choices: int, size: int) -> str:
+    return f"it was not checked that every {size} vectors are independent: there are {n_choices:,} choices"
+
+
+def _is_dependent(vectors: Sequence[Vector]) -> bool:
+    """Whether one vector is a combination of the others, by elimination over the rationals."""
+    rows = [list(vector) for vector in vectors]
+    for step in range(len(rows)):
+        pivot = next(
+            ((i, j) for i in range(step, len(rows)) for j in range(len(rows[i])) if rows[i][j] != 0), None
+        )
+        if pivot is None:
+            return True
+        i, column = pivot
+        rows[step], rows[i] = rows[i], rows[step]
+        head = rows[step]
+        for row in rows[step + 1 :]:
+            factor = row[column] / head[column]
+            if factor:
+                row[:] = [value - factor * other for value, other in zip(row, head, strict=True)]
+    return False

@@ -1,0 +1,62 @@
+"""Tokens as the theorems see them: vectors of bounded norm, a distance apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import isqrt
+
+from byheart.bounds.enclosures import sqrt
+from byheart.data.dataset import Dataset
+from byheart.data.shape import DataShape
+
+
+@dataclass(frozen=True)
+class VectorView:
+    """How token-wise theorems see the tokens: vectors of `dim` with norm <= `radius`, `separation` apart."""
+
+    dim: int
+    radius: Fraction
+    separation: Fraction
+
+    def distinct_tokens(self, at_most: int) -> int:
+        """Tokens that certainly fit, on a diameter or a grid in the ball, counted up to a limit."""
+        on_diameter = (2 * self.radius / self.separation).__floor__() + 1
+        # the cube has side 2r/√d: floor(√(4r² / (d δ²))) + 1 places along each edge
+        per_edge = isqrt((4 * self.radius**2 / (self.dim * self.separation**2)).__floor__()) + 1
+        full = per_edge > 1 and self.dim >= at_most.bit_length()
+        in_cube = at_most if full else per_edge ** min(self.dim, at_most.bit_length())
+        return min(at_most, max(on_diameter, in_cube))
+
+
+def tokens_as_vectors(shape: DataShape) -> VectorView | None:
+    """The tokens as vectors, or None when their separation is unknown.
+
+    Token ids are the numbers 0 to ω - 1, a distance of 1 apart, and the one that fills up shorter sequences is ω; where
+    positions matter one more coordinate holds the position, from 0.
+    """
+    last = shape.context_len - 1 if shape.has_positions else 0
+    if shape.vocab is not None:
+        largest = Fraction(shape.vocab - 1 + last if shape.radius is None else shape.radius)
+        separation = Fraction(1 if shape.separation is None else shape.separation)
+        if shape.ragged:
+            largest, separation = max(largest, Fraction(shape.vocab + last)), min(separation, Fraction(1))
+        return VectorView(2 if shape.has_positions else 1, largest, separation)
+    if shape.dim is None or shape.radius is None or shape.separation is None:
+        return None
+    separation = Fraction(shape.separation)
+    if not shape.has_positions:
+        return VectorView(shape.dim, Fraction(shape.radius), separation)
+    return VectorView(shape.dim + 1, Fraction(shape.radius) + last, min(separation, Fraction(1)))
+
+
+def shape_of(dataset: Dataset) -> DataShape:
+    """The numbers of a data set, with the norm and distance of its tokens measured exactly."""
+    separation = dataset.check().separation
+    if separation is None:
+        dataset.require_finite()
+    assert separation is not None
+    delta_square = Fraction(1) if separation.delta_squared is None else separation.delta_squared
+    return replace(
+        DataShape.of(dataset), radius=sqrt(separation.r_squared).high, separation=sqrt(delta_square).low
+    )

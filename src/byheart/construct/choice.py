@@ -1,0 +1,90 @@
+"""What `auto` tries, in which order, and how it says what it chose.
+
+An ordinary user wants a model that runs natively in PyTorch and says "unknown" where it has nothing to say. So `auto` begins with
+`retrieval` in floats, turning unknown inputs away with as many bits as fit; then come the other constructions of that
+precision, the smallest first; then exact arithmetic. With precision `exact` it takes the smallest there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from byheart.construct.registry import Method, candidates, get, names
+from byheart.data.options import Task
+from byheart.data.shape import DataShape
+from byheart.errors import UsageError
+from byheart.network.transformer.architecture import Precision
+
+USUAL = "retrieval"
+REJECT_BITS = (16, 12, 8, 4)
+"""Bits that turn unknown inputs away, the most first; fewer where the numbers of the precision have no room."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One construction to try, with a precision and options."""
+
+    method: Method
+    precision: Precision
+    options: Mapping[str, object]
+
+
+def trials(
+    name: str, precision: Precision | None, shape: DataShape, options: Mapping[str, object]
+) -> Iterator[Trial]:
+    """What to try, the best first: the method `name` alone, or what `auto` stands for."""
+    if name != "auto":
+        wanted = precision or get(name).precisions[0]
+        yield from (Trial(method, wanted, options) for method in candidates(name, wanted, shape, options))
+        return
+    wanted_precisions: tuple[Precision, ...] = ("float64", "exact") if precision is None else (precision,)
+    n_tried = 0
+    for each in wanted_precisions:
+        try:
+            methods = candidates("auto", each, shape, options)
+        except UsageError:  # none offers this precision for the task; the next one may be offered
+            if each == wanted_precisions[-1] and not n_tried:
+                raise
+            continue
+        for trial in _in_order(methods, each, options):
+            n_tried += 1
+            yield trial
+
+
+def _in_order(
+    methods: tuple[Method, ...], precision: Precision, options: Mapping[str, object]
+) -> Iterator[Trial]:
+    if precision != "exact":
+        for method in methods:
+            if method.name == USUAL:
+                for bits in () if "reject_bits" in options else REJECT_BITS:
+                    yield Trial(method, precision, {**options, "reject_bits": bits})
+                yield Trial(method, precision, options)
+        methods = tuple(method for method in methods if method.name != USUAL)
+    yield from (Trial(method, precision, options) for method in methods)
+
+
+def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, str]:
+    """Why `auto` chose this, and what else there is, in a line each."""
+    native = trial.precision != "exact"
+    bits = trial.options.get("reject_bits", 0)
+    why = "runs natively in PyTorch" if native else "the smallest that takes these data, in exact arithmetic"
+    if trial.method.name == USUAL:
+        why += f"; {unknown_input(bits if isinstance(bits, int) else 0)}"
+    if refused:
+        why += f" (refused: {', '.join(refused)})"
+    instead = []
+    if bits:
+        instead.append("--reject-bits 0 for fewer parameters")
+    if native and any("exact" in method.precisions and task in method.tasks for method in map(get, names())):
+        instead.append("--precision exact for the smallest")
+    instead.append("`byheart compare DATA` for all side by side")
+    return {"why": why, "instead": "; ".join(instead)}
+
+
+def unknown_input(reject_bits: int) -> str:
+    """What an input gets that was not among the data."""
+    if not reject_bits:
+        return "an unknown input gets some label"
+    return f'an unknown input gets "unknown", but for about one in {2**reject_bits:,}'

@@ -1,0 +1,38 @@
+"""The rows of a data frame of pandas or polars, or of a table of pyarrow, as pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from byheart.errors import UsageError, did_you_mean
+
+LIBRARIES = ("pandas", "polars", "pyarrow")
+
+
+def is_frame(given: Any) -> bool:
+    """Whether this is a data frame; none of the libraries is imported to find out."""
+    return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "columns")
+
+
+def frame_pairs(frame: Any, input: str | None, label: str | None) -> Iterator[tuple[Any, Any]]:
+    """The pairs of two columns: those named, or `key` and `value`, or the only two there are."""
+    names = [str(name) for name in getattr(frame, "column_names", frame.columns)]
+    usual = names if len(names) == 2 and not {"key", "value"} <= set(names) else ["key", "value"]
+    chosen = (input or usual[0], label or usual[1])
+    for name in chosen:
+        if name not in names:
+            raise UsageError(
+                f"the frame has no column `{name}`; its columns are {', '.join(map(repr, names))}."
+                f"{did_you_mean(name, names)}\n  Name the columns with input=... and label=...",
+                column=name,
+            )
+    return zip(*(_cells(frame[name], name) for name in chosen), strict=True)
+
+
+def _cells(column: Any, name: str) -> list[Any]:
+    cells: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+    for row, cell in enumerate(cells, start=1):
+        if cell is None or cell != cell:  # NaN is what pandas calls a missing cell
+            raise UsageError(f"row {row}: `{name}` is missing.\n  Fill it in, or drop the row.", row=row)
+    return cells

@@ -1,0 +1,100 @@
+"""Running a module over many samples: batches side by side, each on one thread.
+
+A compiled network is many small layers. Splitting each of them between threads makes the threads wait for one another, and changes
+the order of sums; whole batches side by side do neither. So answers are the same bits for any number of cores, and a second
+core never makes them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+Progress = Callable[[int, int], None]
+
+NUMBERS_AT_ONCE = 2**24
+"""Entries of the largest array of one batch: 128 MiB in float64."""
+
+IN_CACHE = 3 << 20
+"""The same on a CPU, 24 MiB, since larger blocks of memory are fetched anew for every layer."""
+
+
+def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
+    """Samples at a time, from the entries of the largest array that one sample needs.
+
+    On a CPU few enough to stay in cache, unless that leaves fewer than 16.
+    """
+    most = max(1, NUMBERS_AT_ONCE // max(1, numbers_per_sample))
+    return most if device != "cpu" else min(most, max(16, IN_CACHE // max(1, numbers_per_sample)))
+
+
+def run_in_batches(
+    function: Callable[[torch.Tensor], torch.Tensor],
+    encoded: np.ndarray,
+    numbers_per_sample: int,
+    *,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """`function` of `encoded`, batch by batch, without gradients.
+
+    numbers_per_sample: entries of the largest array that one sample needs; sets the size of a batch unless it is given.
+    """
+    step = batch_size or batch_size_for(numbers_per_sample, device)
+
+    def run(start: int) -> np.ndarray:
+        with torch.no_grad():
+            batch = torch.from_numpy(np.array(encoded[start : start + step])).to(device)
+            return np.asarray(function(batch).cpu().numpy())
+
+    starts = range(0, max(1, len(encoded)), step)
+    n_threads = min(torch.get_num_threads(), len(starts)) if device == "cpu" else 1
+    found = np.zeros((0,))
+    with one_thread_each() if device == "cpu" else _nothing():
+        for start, outputs in _run_side_by_side(run, starts, n_threads):
+            if start == 0:
+                # One array for all: small ones kept between the large blocks that come and go make the heap grow without end.
+                found = np.empty((len(encoded), *outputs.shape[1:]), dtype=outputs.dtype)
+            found[start : start + step] = outputs
+            if progress is not None:
+                progress(min(start + step, len(encoded)), len(encoded))
+    return found
+
+
+def _run_side_by_side(
+    run: Callable[[int], np.ndarray], starts: range, n_threads: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Each start with what `run` gives, in order; no more batches are in memory than there are threads."""
+    if n_threads == 1:
+        yield from ((start, run(start)) for start in starts)
+        return
+    with ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        waiting: list[tuple[int, Future[np.ndarray]]] = []
+        for start in starts:
+            if len(waiting) == n_threads:
+                first, future = waiting.pop(0)
+                yield first, future.result()
+            waiting.append((start, pool.submit(run, start)))
+        for first, future in waiting:
+            yield first, future.result()
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Run the operations of torch on one thread inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

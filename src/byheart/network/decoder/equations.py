@@ -1,0 +1,40 @@
+"""MFT24's decoder once more, one context at a time, written from equation 2 with NumPy: a second opinion on the module."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from byheart.network.balls import Ball, Rounding
+from byheart.network.decoder.architecture import Decoder, SelfAttention
+
+
+def bound_logits(decoder: Decoder, encoded: np.ndarray) -> Ball:
+    """Logits (n_samples, n_outputs), and how far rounding may take the module from the true ones."""
+    found = [_logits(decoder, sample[sample < decoder.pad]) for sample in encoded]
+    return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
+
+
+def _logits(decoder: Decoder, context: np.ndarray) -> Ball:
+    """Vᵀ ψ(Wᵀ mixed + b) of one context without its padding."""
+    arithmetic = Rounding(decoder.precision)
+    mixed = _mix(decoder, arithmetic, context)
+    before = arithmetic.add(arithmetic.matmul(decoder.hidden.T, mixed), arithmetic.exact(decoder.bias))
+    return arithmetic.matmul(decoder.logits.T, arithmetic.activate(decoder.activation, before))
+
+
+def _mix(decoder: Decoder, arithmetic: Rounding, context: np.ndarray) -> Ball:
+    x = arithmetic.exact(decoder.tokens[context])  # (τ, d)
+    mixing = decoder.mixing
+    if not isinstance(mixing, SelfAttention):  # Σ_t u_t z_t
+        return arithmetic.dot(arithmetic.exact(mixing.shares[: len(context)]), x)
+    assert decoder.positions is not None
+    x = arithmetic.add(x, arithmetic.exact(decoder.positions[: len(context)]))
+    last, columns = Ball(x.value[-1], x.radius[-1]), Ball(x.value.T, x.radius.T)
+    total = arithmetic.exact(np.zeros(decoder.dim))
+    for key, query, value, output in zip(mixing.key, mixing.query, mixing.value, mixing.output, strict=True):
+        # W_0ᵀ W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ); keys (d1, τ), the query (d1,)
+        keys = arithmetic.matmul(key.T, columns)
+        scores = arithmetic.dot(Ball(keys.value.T, keys.radius.T), arithmetic.matmul(query.T, last))
+        attended = arithmetic.dot(arithmetic.softmax(scores), x)
+        total = arithmetic.add(total, arithmetic.matmul(output.T, arithmetic.matmul(value.T, attended)))
+    return total

@@ -1,0 +1,67 @@
+"""What holds the project together: pins for every requirement, notebooks that run, commands that exist."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_INSTALLED = ("ray", "hub")  # extras that `make setup` leaves out
+
+
+def pins(text: str) -> dict[str, Version]:
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    return {
+        canonicalize_name(name): Version(version)
+        for name, _, version in (line.partition("==") for line in lines if line)
+    }
+
+
+def unpinned(project: dict[str, object], pinned: dict[str, Version]) -> list[str]:
+    """Requirements of pyproject.toml that constraints.txt does not pin to a version they accept."""
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    asked: list[str] = list(project["dependencies"])  # type: ignore[call-overload]
+    for name, requirements in extras.items():
+        if name not in NOT_INSTALLED:
+            asked += requirements
+    wrong = []
+    for text in asked:
+        requirement = Requirement(text)
+        version = pinned.get(canonicalize_name(requirement.name))
+        if requirement.name != "byheart" and (version is None or version not in requirement.specifier):
+            wrong.append(text)
+    return wrong
+
+
+@pytest.fixture
+def project() -> dict[str, object]:
+    found: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
+def test_every_requirement_is_pinned(project: dict[str, object]) -> None:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert unpinned(project, pins(text)) == [], "run `make lock`"
+    assert not re.search(
+        r"https?:|/", "".join(line.partition("#")[0] for line in text.splitlines())
+    )  # names alone
+
+
+def test_a_missing_or_wrong_pin_is_noticed(project: dict[str, object]) -> None:
+    pinned = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
+    assert unpinned(project, {**pinned, "numpy": Version("1.0")}) == ["numpy>=1.26"]
+    del pinned["torch"]
+    assert unpinned(project, pinned) == ["torch>=2.6"]
+
+
+def test_the_workflow_runs_the_same_command() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE) == [".ci/run"]
+    for version in ("3.11", "3.12", "3.13", "3.14"):
+        assert f'"{version}"' in workflow
