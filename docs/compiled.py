@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2025 import METHOD
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping, contextual_mapping
-from byheart.construct.kajitsuka_sato_2025.registers import REGISTERS
+from byheart.construct.kajitsuka_sato_2025.network_program import REGISTERS
+from byheart.construct.kajitsuka_sato_2025.theorem import METHOD
 from byheart.data.dataset import Dataset, TokenSequences
 from byheart.network import Attention, FeedForward, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import as_sparse
@@ -40,7 +40,7 @@ class Compiled:
     @staticmethod
     def of(data: Dataset) -> Compiled:
         mapping = contextual_mapping(data, np.random.default_rng(0))
-        return Compiled(data, mapping, METHOD.build(data, {}, np.random.default_rng(0), None))
+        return Compiled(data, mapping, METHOD.plan(data, METHOD.options(), np.random.default_rng(0)).emit())
 
     @property
     def network(self) -> Transformer:
@@ -71,8 +71,12 @@ class Compiled:
     def place(self, sample: int) -> Fraction:
         """Where the context of a sample lies on the line."""
         mapping = self.mapping
-        last = int(mapping.words.sequences[sample, -1])
-        context = (mapping.weights.get(last, 0), mapping.word_line.values[last], mapping.sequence_ids[sample])
+        last = int(mapping.tokens.sequences[sample, -1])
+        context = (
+            mapping.weights.get(last, 0),
+            mapping.token_line.values[last],
+            mapping.sequence_ids[sample],
+        )
         line = mapping.context_line
         terms = (c * v for c, v in zip(line.coefficients, context, strict=True))
         return sum(terms, line.offset)

@@ -34,7 +34,7 @@ def contextual_mapping() -> Figure:
     """Every token of every sequence with its φ, and the sum of each row."""
     model = sums()
     figure, axes = plt.subplots(figsize=(7.2, 4.4))
-    for row, numbers in enumerate(model.mapping.words.sequences.tolist()):
+    for row, numbers in enumerate(model.mapping.tokens.sequences.tolist()):
         for column, (word, number) in enumerate(zip(model.text(row).split(), numbers, strict=True)):
             weight = model.mapping.weights.get(number, 0)
             fill, color, font = ("#cfe0f5", BLUE, "bold") if weight else ("#f2f2f2", "#999999", "normal")

@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from byheart.construct.registry import get
 from byheart.data import Dataset, TokenSequences, VectorSequences
 from byheart.data.options import Task
-from byheart.program.construction import Construction
+from byheart.program.construction import Construction, Plan
+
+
+def planned(method: str, data: Dataset, seed: int = 0, **options: object) -> Plan:
+    chosen = get(method)
+    return chosen.plan(data, chosen.read_options(options), np.random.default_rng(seed), None)
 
 
 def compiled(method: str, data: Dataset, seed: int = 0, **options: object) -> Construction:
-    return get(method).build(data, options, np.random.default_rng(seed), None)
+    return planned(method, data, seed, **options).emit()
 
 
 def answers(construction: Construction, data: Dataset, backend: str | None = None) -> np.ndarray:

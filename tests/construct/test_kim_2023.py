@@ -24,7 +24,7 @@ def test_sorted_counts_are_what_the_rounds_see() -> None:
     assert sorted_counts([two, five, two], 3) == ((five, 1), (two, 2), (Fraction(0), 3))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 6), min_size=3, max_size=3), min_size=1, max_size=8), st.integers(0, 99)
 )
@@ -39,7 +39,7 @@ def test_ids_differ_where_multisets_differ(rows: list[list[int]], seed: int) -> 
 
 
 @checks("KS25-eq12")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(token_sequences(), vector_sequences()), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)

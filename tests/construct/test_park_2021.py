@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 from byheart.construct.park_2021.arrangement import arrange, bucket_starts, fold, overlay
 from byheart.construct.park_2021.program import (
     ANSWER,
+    PACKED,
     PLACE,
-    bucket_steps,
-    extraction_steps,
-    fold_steps,
-    lookup_program,
-    segment_steps,
+    bucket_blocks,
+    costs_of,
+    extraction_blocks,
+    fold_blocks,
+    lookup_blocks,
+    segment_blocks,
 )
-from byheart.construct.park_2021.theorem import costs_of
+from byheart.construct.park_2021.theorem import pack_buckets
 from byheart.data import Dataset, VectorSequences
-from tests.program.programs import run
 
+from ..program.programs import run, run_all
 from .rival_data import answers, compiled, single_vectors
 
 METHOD = "park-2021"
@@ -32,7 +34,7 @@ def places(largest: int = 2**40) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, largest), min_size=1, max_size=30, unique=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(places(), st.integers(0, 2**32))
 def test_folding_keeps_points_apart(line: list[int], seed: int) -> None:
     mirrors, folded = fold(line, np.random.default_rng(seed))
@@ -45,7 +47,7 @@ def test_folding_keeps_points_apart(line: list[int], seed: int) -> None:
     assert followed == folded
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(places(20_000), st.integers(1, 6))
 def test_overlaid_segments_keep_points_apart(line: list[int], per_segment: int) -> None:
     segments, moved = overlay(line, per_segment)
@@ -58,7 +60,7 @@ def test_overlaid_segments_keep_points_apart(line: list[int], per_segment: int) 
         assert new == x - segment.start + segment.target
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(places(20_000), st.integers(1, 50))
 def test_buckets_cover_all_points_and_do_not_overlap(line: list[int], width: int) -> None:
     starts = bucket_starts(line, width)
@@ -74,32 +76,29 @@ def test_the_program_finds_the_field_of_every_point(
     costs = costs_of(field_bits)
     arrangement = arrange(line, np.random.default_rng(seed), costs.move, costs.move, costs.field)
     fields = {x: data.draw(st.integers(0, 2**field_bits - 1)) for x in line}
-    words = [0] * len(arrangement.starts)
-    for x, place in zip(line, arrangement.places, strict=True):
-        bucket = max(k for k, start in enumerate(arrangement.starts) if start <= place)
-        words[bucket] += fields[x] << (field_bits * (place - arrangement.starts[bucket]))
-    program = lookup_program(arrangement, words, field_bits, 0)
-    for x in line[:4]:
-        assert run(program, {PLACE: x})[ANSWER] == fields[x] + 1
+    packed = pack_buckets(arrangement, [fields[x] + 1 for x in line], field_bits)
+    blocks = lookup_blocks(arrangement, packed, field_bits, 0)
+    found = run_all(blocks, [{PLACE: x} for x in line[:4]])
+    assert [after[ANSWER] for after in found] == [fields[x] + 1 for x in line[:4]]
 
 
 def test_each_phase_by_itself() -> None:
-    assert run(fold_steps([10], 0), {PLACE: 8})[PLACE] == 2
-    assert run(fold_steps([10], 3), {PLACE: 1})[PLACE] == 4
+    assert run(fold_blocks([10], 0), {PLACE: 8})[PLACE] == 2
+    assert run(fold_blocks([10], 3), {PLACE: 1})[PLACE] == 4
     segments, moved = overlay([1, 5, 100, 103], 2)
     extent = max(moved) + 1
     for x, new in zip([1, 5, 100, 103], moved, strict=True):
-        assert run(segment_steps(segments, extent), {PLACE: x})[PLACE] == new - extent
-    starts, words = [2, 9], [5, 6]
-    program = bucket_steps(starts, words, 4, 20, 0)
-    assert run(program, {PLACE: 4}) == {PLACE: 4 - 2 - 4, "word": 5}
-    assert run(program, {PLACE: 9}) == {PLACE: 0 - 4, "word": 6}
-    reading = extraction_steps(3, 2, 0)
-    word = 0b011011  # fields 3, 2, 1 from the lowest
-    assert [run(reading, {PLACE: q - 3, "word": word})[ANSWER] for q in range(3)] == [4, 3, 2]
+        assert run(segment_blocks(segments, extent), {PLACE: x})[PLACE] == new - extent
+    starts, packed = [2, 9], [5, 6]
+    blocks = bucket_blocks(starts, packed, 4, 0)
+    assert run(blocks, {PLACE: 4}) == {PLACE: 4 - 2 - 4, PACKED: 5}
+    assert run(blocks, {PLACE: 9}) == {PLACE: 0 - 4, PACKED: 6}
+    reading = extraction_blocks(3, 2, 0)
+    fields = 0b011011  # fields 3, 2, 1 from the lowest
+    assert [run(reading, {PLACE: q - 3, PACKED: fields})[ANSWER] for q in range(3)] == [4, 3, 2]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(single_vectors(), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert (answers(compiled(METHOD, data, seed), data) == data.labels).all()

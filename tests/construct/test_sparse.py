@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.kajitsuka_sato_2025.assembly import measured_statistics
-from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
-from byheart.construct.kajitsuka_sato_2025.sparse import METHOD, size_of
 from byheart.data import Dataset
 from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.errors import UsageError
@@ -17,23 +13,25 @@ from byheart.network import size_of_network
 from byheart.storage.folder import load_folder, save_folder
 from byheart.theorems import checks
 
+from .rival_data import planned
 from .test_theorem import answers, token_data, vector_data
+
+METHOD = "kajitsuka-sato-2025-sparse"
 
 
 @checks("KS25-R4.5")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(token_data(), vector_data()))
 def test_every_label_through_the_extra_token(data: Dataset) -> None:
     assume(data.task == "seq-to-seq")
-    construction = METHOD.build(data, {}, np.random.default_rng(0), None)
+    plan = planned(METHOD, data)
+    construction = plan.emit()
     assert (answers(construction, data) == data.labels).all()
     assert construction.notes["connections"] == 2 * (data.seq_len + 1)
     memory = construction.memory
     one = memory.encode(data.inputs)[:1]
     assert (memory.answer(one, backend="interpreter") == memory.answer(one)).all()
-    mapping = contextual_mapping(data, np.random.default_rng(0))
-    planned, built = size_of(measured_statistics(data, mapping)), size_of_network(memory.network)
-    assert planned == built
+    assert plan.size == size_of_network(memory.network)
 
 
 @checks("KS25-R4.5")
@@ -42,15 +40,13 @@ def test_larger_data_and_saving(tmp_path) -> None:  # type: ignore[no-untyped-de
         uniform_vectors(100, seed=0, task="seq-to-seq"),
         random_tokens(100, seed=0, task="seq-to-seq"),
     ):
-        construction = METHOD.build(data, {}, np.random.default_rng(0), None)
+        construction = planned(METHOD, data).emit()
         assert (answers(construction, data) == data.labels).all()
-        save_folder(tmp_path / "model", construction.memory, {"method": METHOD.name}, None)
+        save_folder(tmp_path / "model", construction.memory, {"method": METHOD}, None)
         memory, _, _ = load_folder(tmp_path / "model")
         assert (memory.answer(memory.encode(data.inputs)) == data.labels.reshape(100, -1)).all()
 
 
 def test_no_options() -> None:
     with pytest.raises(UsageError, match="colour"):
-        METHOD.build(
-            random_tokens(5, seed=0, task="seq-to-seq"), {"colour": 1}, np.random.default_rng(0), None
-        )
+        planned(METHOD, random_tokens(5, seed=0, task="seq-to-seq"), colour=1)

@@ -11,10 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.kajitsuka_sato_2025.assembly import measured_statistics
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
-from byheart.construct.kajitsuka_sato_2025.sizes import size_of
-from byheart.construct.kajitsuka_sato_2025.theorem import METHOD
 from byheart.data import Dataset, TokenSequences, VectorSequences
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
@@ -23,9 +20,12 @@ from byheart.network import size_of_network
 from byheart.program.construction import Construction
 from byheart.theorems import checks
 
+from .rival_data import compiled as compiled_by
+from .rival_data import planned
 
-def compiled(data: Dataset, seed: int = 0) -> Construction:
-    return METHOD.build(data, {}, np.random.default_rng(seed), None)
+
+def compiled(data: Dataset, seed: int = 0, **options: object) -> Construction:
+    return compiled_by("kajitsuka-sato-2025", data, seed, **options)
 
 
 def answers(construction: Construction, data: Dataset, backend: str = "exact") -> np.ndarray:
@@ -99,7 +99,7 @@ def vector_data(draw: st.DrawFn) -> Dataset:
 
 
 @checks("KS25-T4.1", "KS25-T B.1", "KS25-C4.1", "KS25-T D.1", "KS25-T E.1", "KS25-eq39")
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
@@ -108,7 +108,7 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert size.width == 10  # the theorem: 14
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_the_interpreter_agrees(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
@@ -118,25 +118,23 @@ def test_the_interpreter_agrees(data: Dataset, seed: int) -> None:
 
 
 @checks("KS25-D4.1")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_context_ids_differ_by_two_exactly_where_contexts_differ(data: Dataset, seed: int) -> None:
     mapping = contextual_mapping(data, np.random.default_rng(seed))
     line = sorted(mapping.labels)
     assert all(after - before >= 2 for before, after in pairwise(line))
     assert len(line) == len(np.unique(data.context_ids))
-    rows = [tuple(sorted(row)) for row in mapping.words.sequences.tolist()]
+    rows = [tuple(sorted(row)) for row in mapping.tokens.sequences.tolist()]
     assert len(set(mapping.sequence_ids)) == len(set(rows))
 
 
 @checks("KS25-T4.1")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.one_of(token_data(), vector_data()))
 def test_the_size_is_known_before_building(data: Dataset) -> None:
-    mapping = contextual_mapping(data, np.random.default_rng(0))
-    planned = size_of(measured_statistics(data, mapping))
-    built = size_of_network(compiled(data).memory.network)
-    assert planned == built
+    plan = planned("kajitsuka-sato-2025", data)
+    assert plan.size == size_of_network(plan.emit().memory.network)
 
 
 @pytest.mark.parametrize("n_samples", [1, 2, 100, 1000])
@@ -213,7 +211,7 @@ def test_ordered_vectors_are_refused_with_a_way_out() -> None:
 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(UsageError, match="colour"):
-        METHOD.build(uniform_vectors(5, seed=0), {"colour": 1}, np.random.default_rng(0), None)
+        compiled(uniform_vectors(5, seed=0), colour=1)
 
 
 def test_the_same_seed_gives_the_same_weights() -> None:

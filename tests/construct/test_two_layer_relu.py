@@ -26,7 +26,7 @@ dyadics = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(dyadics, st.integers(1, 50), min_size=1, max_size=12), st.integers(-2, 2))
 def test_knots_lead_through_every_point(labels: dict[Fraction, int], slope: int) -> None:
     points = sorted(labels.items())
@@ -42,7 +42,7 @@ def test_knots_lead_through_every_point(labels: dict[Fraction, int], slope: int)
         assert (power.numerator & (power.numerator - 1)) == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(single_vectors(), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)

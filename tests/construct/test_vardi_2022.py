@@ -18,7 +18,7 @@ METHOD = "vardi-2022"
 
 
 @checks("KS25-L C.1")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(single_vectors(), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)

@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.program.gadgets import (
+    KeyedExtraction,
+    PackedRegister,
     Scratch,
-    Word,
     extract_bits,
     interval_bump,
-    keyed_extraction,
     subset_lookup,
     unit_bump,
 )
 from byheart.theorems import checks
 
-from .programs import run
+from .programs import run, run_all
 
 quarters = st.integers(-400, 400).map(lambda k: Fraction(k, 4))
 
@@ -50,7 +50,7 @@ def spaced_numbers(draw: st.DrawFn, max_size: int = 9) -> list[Fraction]:
 
 
 @checks("KS25-L G.3")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(spaced_numbers(), st.integers(1, 4), st.data())
 def test_subset_lookup(numbers: list[Fraction], group_size: int, data: st.DataObject) -> None:
     groups = [numbers[at : at + group_size] for at in range(0, len(numbers), group_size)]
@@ -58,12 +58,11 @@ def test_subset_lookup(numbers: list[Fraction], group_size: int, data: st.DataOb
     program = subset_lookup("x", groups, words)
     assert len(program) == len(groups)
     for j, group in enumerate(groups):
-        for x in group:
-            after = run(program, {"x": x})
+        for after in run_all(program, [{"x": x} for x in group]):
             assert (after["w"], after["u"]) == (10 + j, 2**90 + j)
-    stranger = data.draw(st.integers(0, int(4 * numbers[-1]) + 40).map(lambda k: Fraction(k, 4)))
-    if all(abs(stranger - x) >= 2 for x in numbers):
-        after = run(program, {"x": stranger})
+    unknown = data.draw(st.integers(0, int(4 * numbers[-1]) + 40).map(lambda k: Fraction(k, 4)))
+    if all(abs(unknown - x) >= 2 for x in numbers):
+        after = run(program, {"x": unknown})
         assert (after["w"], after["u"]) in [(0, 0), *((w["w"], w["u"]) for w in words)]
 
 
@@ -74,17 +73,17 @@ def triangle(z: Fraction) -> Fraction:
 
 
 @checks("KS25-L G.4")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 24), st.data())
 def test_extract_bits(n_bits: int, data: st.DataObject) -> None:
     x = data.draw(st.integers(0, 2**n_bits - 1))
     first = data.draw(st.integers(1, n_bits))
     last = data.draw(st.integers(first, n_bits))
-    word = Word("a", "b", n_bits)
+    packed = PackedRegister("a", "b", n_bits)
     high, low = (Fraction(x, 2**n_bits) + Fraction(1, 2 ** (n_bits + shift)) for shift in (1, 2))
     for _ in range(first - 1):
         high, low = triangle(high), triangle(low)
-    after = run(extract_bits(word, first, last, "out"), {"a": high, "b": low, "out": 3})
+    after = run(extract_bits(packed, first, last, "out"), {"a": high, "b": low, "out": 3})
     for _ in range(last - first + 1):
         high, low = triangle(high), triangle(low)
     assert (after["a"], after["b"]) == (high, low)
@@ -92,7 +91,7 @@ def test_extract_bits(n_bits: int, data: st.DataObject) -> None:
 
 
 @checks("KS25-L G.5")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(quarters, st.integers(0, 60))
 def test_unit_bump(x: Fraction, y: int) -> None:
     after = run([unit_bump("x", "y", {"hit": 1})], {"x": x, "y": y})
@@ -105,7 +104,7 @@ def test_unit_bump(x: Fraction, y: int) -> None:
 
 
 @checks("KS25-L G.6")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(spaced_numbers(max_size=5), st.integers(1, 9), st.integers(0, 2), st.data())
 def test_keyed_extraction(
     numbers: list[Fraction], value_bits: int, n_empty: int, data: st.DataObject
@@ -116,18 +115,19 @@ def test_keyed_extraction(
     n = len(keys)
     packed_keys = int("".join(format(key, f"0{key_bits}b") for key in keys), 2)
     packed_values = int("".join(format(value, f"0{value_bits}b") for value in values), 2)
-    program = keyed_extraction("x", Word("u", "u2", n * key_bits), Word("w", "w2", n * value_bits), n, "y")
+    program = KeyedExtraction(
+        "x", PackedRegister("u", "u2", n * key_bits), PackedRegister("w", "w2", n * value_bits), n, "y"
+    ).blocks()
     assert len(program) == n * (max(key_bits, value_bits) + 2) + 1
     start = {
         "u": Fraction(packed_keys, 2 ** (n * key_bits)),
         "w": Fraction(packed_values, 2 ** (n * value_bits)),
         "y": 0,
     }
-    for x in numbers:
-        after = run(program, {**start, "x": x})
+    for x, after in zip(numbers, run_all(program, [{**start, "x": x} for x in numbers]), strict=True):
         assert after["y"] == values[keys.index(int(x // 1))]
         scratch = Scratch()
         assert all(after[name] == 0 for name in (scratch.key, scratch.value, scratch.hit))
-    stranger = data.draw(st.integers(8, int(4 * numbers[-1]) + 40).map(lambda k: Fraction(k, 4)))
-    if all(abs(stranger - Fraction(1, 2) - key) > 1 for key in keys):
-        assert run(program, {**start, "x": stranger})["y"] == 0
+    unknown = data.draw(st.integers(8, int(4 * numbers[-1]) + 40).map(lambda k: Fraction(k, 4)))
+    if all(abs(unknown - Fraction(1, 2) - key) > 1 for key in keys):
+        assert run(program, {**start, "x": unknown})["y"] == 0

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import Rational, as_fraction, ceil_fraction, floor_log2, log2
+from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalised
 from byheart.bounds.vc_dimension import log2_e_times, smallest
 from byheart.theorems import realises
@@ -111,13 +112,52 @@ def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
     )
 
 
+def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
+    """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that tells them apart."""
+    return TheoremSize(
+        name="two-layer ReLU interpolation",
+        statement="",
+        width=max(input_dim, n_samples),
+        depth=2,
+        parameters=n_samples * (input_dim + 2) + 1,
+        weight_bits=0,
+        assumptions=("distinct inputs", FLAT, REAL),
+        source="folklore: piecewise linear interpolation along a generic direction",
+    )
+
+
 def two_layer_relu(n_samples: int, input_dim: int) -> Bound:
     """N ReLU units fit any labels of N distinct points, along a direction that tells them apart."""
-    return _sufficient(
-        "two-layer ReLU interpolation",
-        n_samples * (input_dim + 2) + 1,
-        ("distinct inputs", FLAT, REAL),
-        "folklore: piecewise linear interpolation along a generic direction",
+    return _sufficient_size(two_layer_relu_size(n_samples, input_dim))
+
+
+def vardi_2022_size(
+    n_samples: int,
+    n_classes: int,
+    input_dim: int,
+    radius_square: Rational | float,
+    separation: Rational | float,
+) -> TheoremSize:
+    """Õ(√N) parameters of a ReLU network of width 12, with the constants of KS25 Lemma C.1 for V = N.
+
+    `radius_square` bounds the squared norm of a sample read as one vector.
+    """
+    r2 = max(as_fraction(radius_square), Fraction(1))
+    _, delta = normalised(1, separation)
+    size = lookup_size(Points(n_samples, input_dim, r2, 0, delta), n_samples, n_classes)
+    return TheoremSize(
+        name="VYS22 Theorem 3.1",
+        statement="KS25-L C.1",
+        width=12,
+        depth=size.depth,
+        parameters=dense_parameters(12, size.depth, input_dim),
+        weight_bits=size.weight_bits,
+        assumptions=(
+            "samples have bounded norm and differ by at least δ",
+            "weights of unlimited precision",
+            FLAT,
+        ),
+        source="Vardi, Yehudai & Shamir 2022, Theorem 3.1, counted as in KS25 Lemma C.1",
     )
 
 
@@ -128,19 +168,22 @@ def vardi_2022(
     radius_square: Rational | float,
     separation: Rational | float,
 ) -> Bound:
-    """Õ(√N) parameters of a ReLU network of width 12, with the constants of KS25 Lemma C.1 for V = N.
+    """The parameters of `vardi_2022_size`, as a bound."""
+    return _sufficient_size(vardi_2022_size(n_samples, n_classes, input_dim, radius_square, separation))
 
-    `radius_square` bounds the squared norm of a sample read as one vector.
-    """
-    r2 = max(as_fraction(radius_square), Fraction(1))
-    _, delta = normalised(1, separation)
-    size = lookup_size(Points(n_samples, input_dim, r2, 0, delta), n_samples, n_classes)
-    return _sufficient(
-        "VYS22 Theorem 3.1",
-        dense_parameters(12, size.depth, input_dim),
-        ("samples have bounded norm and differ by at least δ", "weights of unlimited precision", FLAT),
-        "Vardi, Yehudai & Shamir 2022, Theorem 3.1, counted as in KS25 Lemma C.1",
-        statement="KS25-L C.1",
+
+def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
+    """Corollary 1: 4(s + d) + d(2nN + d) parameters for one layer with one softmax head."""
+    n_tokens = n_samples * seq_len
+    return TheoremSize(
+        name="KS23 Corollary 1",
+        statement="",
+        width=2 * n_tokens,
+        depth=1,
+        parameters=4 * (head_size + dim) + dim * (2 * n_tokens + dim),
+        weight_bits=0,
+        assumptions=("no token occurs twice in a sequence", "tokens are separated", REAL),
+        source="Kajitsuka & Sato 2023, Corollary 1",
     )
 
 
@@ -197,6 +240,10 @@ _LINEARLY_INDEPENDENT = (
     "n <= d, each context has n linearly independent tokens and queries have Kruskal rank n",
     "one layer of attention, queries apart from contexts",
 )
+
+
+def _sufficient_size(size: TheoremSize) -> Bound:
+    return _sufficient(size.name, size.parameters, size.assumptions, size.source, size.statement)
 
 
 def _sufficient(

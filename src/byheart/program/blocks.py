@@ -11,7 +11,7 @@ counted may stand for data nobody has seen: `Repeat` says how often blocks occur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TypeAlias
@@ -156,6 +156,16 @@ class Program:
         """m, the width of the residual stream."""
         return len(self.registers)
 
+    @property
+    def dim(self) -> int:
+        """d, the dimension of the vectors that enter."""
+        return max(length(numbers) for numbers in self.inputs.values())
+
+
+def length(numbers: Numbers) -> int:
+    """How many there are, zeros included."""
+    return numbers.length if isinstance(numbers, (Progression, Repeated)) else len(numbers)
+
 
 def flat_steps(steps: Iterable[Step]) -> Iterator[Block | TableBlock | RegisterAttention | SumPool]:
     """One step for every layer: repeats written out."""
@@ -175,6 +185,17 @@ def typical(bits: int) -> Dyadic:
 def typical_fraction(bits: int) -> Dyadic:
     """A number below 1 with `bits` bits after the point, which stands for any other."""
     return Dyadic(1, -bits)
+
+
+def evenly_changing(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
+    """For counting: steps_of(first), …, steps_of(last), whose weights change by as many bits from each to the next.
+
+    Their mean is that of the two ends, so half of them are counted as the first, and half as the last.
+    """
+    n_steps = abs(last - first) + 1
+    if n_steps < 2:
+        return steps_of(first)
+    return Repeat(n_steps - n_steps // 2, steps_of(first)), Repeat(n_steps // 2, steps_of(last))
 
 
 def negated(form: Form) -> dict[str, Number]:

@@ -22,6 +22,7 @@ from byheart.program.blocks import (
     Repeated,
     Step,
     TokenTable,
+    length,
 )
 
 
@@ -72,13 +73,13 @@ class StepCount:
 def count(program: Program, precision: Precision = "exact") -> Size:
     """The size of the network that `emit` makes of `program`."""
     steps = count_steps(program.steps, program.model_width, precision)
-    dim = max(_length(numbers) for numbers in program.inputs.values())
+    dim = program.dim
     columns = [*program.inputs.values(), *_columns(program.table)]
     if program.extra is not None:
         columns.append(program.extra)
     weights = steps.weights + _total(count_numbers(column, precision) for column in columns)
     weights += WeightCount(1, 1, 1)  # E_out copies one register
-    n_outside = (dim + 1) * program.model_width + sum(map(_length, _columns(program.table)))
+    n_outside = (dim + 1) * program.model_width + sum(map(length, _columns(program.table)))
     n_outside += 0 if program.extra is None else dim
     n_dense, width = n_outside + steps.dense, max(program.model_width, steps.width)
     if precision == "exact":
@@ -137,10 +138,6 @@ def _columns(table: TokenTable | None) -> list[Numbers]:
     return [] if table is None else [*table.tokens, *(table.positions or ())]
 
 
-def _length(numbers: Numbers) -> int:
-    return numbers.length if isinstance(numbers, (Progression, Repeated)) else len(numbers)
-
-
 def count_numbers(numbers: Numbers, precision: Precision = "exact") -> WeightCount:
     """Count numbers that are not zero, and their bits where weights are stored by their bits."""
     if isinstance(numbers, Progression):
@@ -148,15 +145,12 @@ def count_numbers(numbers: Numbers, precision: Precision = "exact") -> WeightCou
     if isinstance(numbers, Repeated):
         return count_numbers([numbers.number], precision).times(numbers.times)
     if precision == "exact":
-        bits = [exact.bits for exact in map(Dyadic.of, _plain(numbers)) if exact.mantissa]
+        plain: Iterable[Number] = numbers.ravel().tolist() if isinstance(numbers, np.ndarray) else numbers
+        bits = [exact.bits for exact in map(Dyadic.of, plain) if exact.mantissa]
         return WeightCount(len(bits), sum(bits), max(bits, default=0))
     if isinstance(numbers, np.ndarray) and numbers.dtype != object:
         return WeightCount(int(np.count_nonzero(numbers)))
     return WeightCount(sum(not _is_zero(number) for number in numbers))
-
-
-def _plain(numbers: Iterable[Number]) -> Iterable[Number]:
-    return numbers.ravel().tolist() if isinstance(numbers, np.ndarray) else numbers
 
 
 def _is_zero(number: Number) -> bool:
@@ -168,14 +162,14 @@ def count_progression(numbers: Progression) -> WeightCount:
 
     A number x has Σ_b [x >= 2^b] bits, so all together have Σ_b #{x >= 2^b}.
     """
-    first, difference, length = numbers.first, numbers.difference, numbers.length
-    if length < 1:
+    first, difference, n_numbers = numbers.first, numbers.difference, numbers.length
+    if n_numbers < 1:
         return NO_WEIGHTS
     if first == 0:
-        return count_progression(Progression(difference, difference, length - 1))
-    last = first + difference * (length - 1)
+        return count_progression(Progression(difference, difference, n_numbers - 1))
+    last = first + difference * (n_numbers - 1)
     below = (max(0, -(-((1 << b) - first) // difference)) for b in range(last.bit_length()))
-    return WeightCount(length, sum(length - n_below for n_below in below), last.bit_length())
+    return WeightCount(n_numbers, sum(n_numbers - n_below for n_below in below), last.bit_length())
 
 
 def _total(parts: Iterable[WeightCount]) -> WeightCount:

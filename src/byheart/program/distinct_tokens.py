@@ -1,4 +1,4 @@
-"""Input tokens as distinct words: numbered, with the exact vector each one stands for."""
+"""The distinct tokens of a data set: numbered, with the exact vector each one stands for, and their places on a line."""
 
 from __future__ import annotations
 
@@ -12,39 +12,44 @@ from byheart.data.dataset import Dataset
 from byheart.data.row_groups import group_rows, representatives
 from byheart.data.separation import Separation, separation_of_points
 from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.exact.dyadic import SparseMatrix
-from byheart.network.transformer.architecture import Embedding
-from byheart.program.projection import IntegerPoints
-from byheart.program.weight_count import Tally, tally_of_range
+from byheart.program.blocks import Progression, TokenTable
+from byheart.program.construction import Assumption
+from byheart.program.projection import IntegerPoints, Projection, project_apart
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class DistinctTokens:
     """The distinct tokens of a data set.
 
-    sequences   word numbers, (n_samples, seq_len); the last of each row carries the label
-    points      the vector of each word, exactly
+    sequences   token numbers, (n_samples, seq_len); the last of each row carries the label
+    points      the vector of each token, exactly
     separation  how large the vectors are and how far apart
-    embedding   the table that turns ids into these vectors; None if the data are vectors already
+    table       what turns ids into these vectors; None if the data are vectors already
     pad         the id that fills up short sequences on the left; None if there are none
     """
 
     sequences: np.ndarray
     points: IntegerPoints
     separation: Separation
-    embedding: Embedding | None
+    table: TokenTable | None
     pad: int | None
 
+    @property
+    def dim(self) -> int:
+        """The dimension of the vectors."""
+        return int(self.points.coordinates.shape[1])
 
-def words_of(data: Dataset) -> Words:
+
+def distinct_tokens(data: Dataset) -> DistinctTokens:
     """Number the distinct tokens of `data`, positions included where order matters."""
     if isinstance(data.inputs, VectorSequences):
-        return _vector_words(data, data.inputs)
-    return _token_words(data, data.inputs)
+        return _distinct_vectors(data, data.inputs)
+    return _distinct_ids(data, data.inputs)
 
 
-def _vector_words(data: Dataset, inputs: VectorSequences) -> Words:
+def _distinct_vectors(data: Dataset, inputs: VectorSequences) -> DistinctTokens:
     if data.ordered:
         raise AssumptionViolated(
             "the order of vectors is invisible to averaging attention, and this data set asks for it.\n"
@@ -54,7 +59,7 @@ def _vector_words(data: Dataset, inputs: VectorSequences) -> Words:
     flat = inputs.values.reshape(-1, dim) + 0.0  # -0.0 and 0.0 are one number
     numbers = group_rows(flat.view(np.int64).ravel(), np.arange(len(flat) + 1) * dim)
     distinct = flat[representatives(numbers)]
-    return Words(
+    return DistinctTokens(
         numbers.reshape(n_samples, seq_len),
         IntegerPoints.from_floats(distinct),
         separation_of_points(distinct),
@@ -63,47 +68,64 @@ def _vector_words(data: Dataset, inputs: VectorSequences) -> Words:
     )
 
 
-def _token_words(data: Dataset, inputs: TokenSequences) -> Words:
-    seq_len = data.seq_len
-    is_ragged = int(inputs.lengths.min()) < seq_len
-    pad = inputs.n_vocab if is_ragged else None
-    padded = inputs.padded(inputs.n_vocab, seq_len)
-    embedding = line_embedding(inputs.n_vocab + is_ragged, seq_len if data.ordered else None)
-    places = np.arange(seq_len) if data.ordered else np.zeros(seq_len, dtype=np.int64)
-    values = _line_value(padded, places, seq_len if data.ordered else 1)
+def _distinct_ids(data: Dataset, inputs: TokenSequences) -> DistinctTokens:
+    is_ragged = int(inputs.lengths.min()) < data.seq_len
+    n_places = data.seq_len if data.ordered else 1
+    padded = inputs.padded(inputs.n_vocab, data.seq_len)
+    values = 2 * (padded * n_places + np.arange(data.seq_len) % n_places) + 2  # as in `line_table`
     distinct, numbers = np.unique(values, return_inverse=True)
-    return Words(
+    points = distinct.astype(np.float64)[:, None]
+    return DistinctTokens(
         numbers.reshape(padded.shape),
-        IntegerPoints.from_floats(distinct.astype(np.float64)[:, None]),
-        separation_of_points(distinct.astype(np.float64)[:, None]),
-        embedding,
-        pad,
+        IntegerPoints.from_floats(points),
+        separation_of_points(points),
+        line_table(inputs.n_vocab + is_ragged, data.seq_len if data.ordered else None),
+        inputs.n_vocab if is_ragged else None,
     )
 
 
-def _line_value(ids: np.ndarray, places: np.ndarray, n_places: int) -> np.ndarray:
-    values: np.ndarray = 2 * (ids * n_places + places) + 2
-    return values
-
-
-def line_embedding(n_vocab: int, n_places: int | None) -> Embedding:
+def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
     """Token a at place k stands at 2(a·n + k) + 2 on a line: in one dimension, at least 2 and 2 apart.
 
     One number per token and one per position, the smallest table that keeps all pairs distinct.
     """
-    factor = n_places or 1
-    tokens = SparseMatrix.of((n_vocab, 1), {(token, 0): 2 * token * factor + 2 for token in range(n_vocab)})
-    if n_places is None:
-        return Embedding(tokens)
-    return Embedding(
-        tokens, SparseMatrix.of((n_places, 1), {(place, 0): 2 * place for place in range(n_places)})
+    tokens = Progression(2, 2 * (n_places or 1), n_vocab)
+    return TokenTable((tokens,), None if n_places is None else (Progression(0, 2, n_places),))
+
+
+def table_of_shape(shape: DataShape) -> TokenTable | None:
+    """The table that data of this shape get, padding included; None for vectors."""
+    if shape.vocab is None:
+        return None
+    return line_table(shape.vocab + shape.ragged, shape.seq_len if shape.ordered else None)
+
+
+def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits: int = 6) -> Projection:
+    """The tokens on a line, at least 2 and 2 apart (KS25 Lemma C.2).
+
+    A table has placed every token so already, those that do not occur included, and is left as it is.
+    """
+    if tokens.table is None:
+        spread = largest_spread(tokens.separation, tokens.dim)
+        return project_apart(tokens.points, rng, spread, factor_bits)
+    places = [Fraction(int(value)) for (value,) in tokens.points.coordinates]
+    return Projection((Fraction(1),), Fraction(0), places)
+
+
+def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumption]:
+    """What every construction for sequences assumes, as found."""
+    return (
+        Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
+        Assumption("equal contexts carry equal labels", True, f"{n_contexts} distinct contexts"),
     )
 
 
-def line_table_tally(n_vocab: int, n_places: int | None) -> Tally:
-    """The weights of `line_embedding`; the first position is 0."""
-    tokens = tally_of_range(2, 2 * (n_places or 1), n_vocab)
-    return tokens if n_places is None else tokens + tally_of_range(2, 2, n_places - 1)
+def assume_separated(statement: str, separation: Separation) -> Assumption:
+    """That tokens are separated, and how far."""
+    apart = "one distinct token" if separation.delta is None else f"δ = {separation.delta:.6g}"
+    return Assumption(
+        statement, True, f"{separation.n_distinct} distinct tokens, r = {separation.r:.6g}, {apart}"
+    )
 
 
 def radius_and_separation(separation: Separation) -> tuple[Fraction, Fraction]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
 
@@ -37,24 +38,26 @@ from byheart.program.blocks import (
     flat_steps,
 )
 
+Cells = Mapping[tuple[int, int], Number]
+Lines = Mapping[int, "Column | Sequence[Number]"]
+
 
 def emit(program: Program, precision: Precision = "exact") -> Transformer:
     """The network of a program, with weights of one kind; channel i holds registers[i].
 
     Floats are refused (`InexactWeights`) where a number described is not a number of that type.
     """
-    registers = program.registers
+    registers, extra = program.registers, program.extra
     inputs = {registers.index(name): listed(numbers) for name, numbers in program.inputs.items()}
-    dim = max(len(numbers) for numbers in inputs.values())
-    extra = program.extra
+    writer = _Writer(precision)
     return Transformer(
-        w_in=_matrix((len(registers), dim), {}, inputs, 0, precision),
+        w_in=writer.rows("w_in", (len(registers), program.dim), inputs),
         layers=emit_layers(program.steps, registers, precision),
-        w_out=_matrix((1, len(registers)), {(0, registers.index(program.answer)): 1}, {}, 0, precision),
+        w_out=writer.cells("w_out", (1, len(registers)), {(0, registers.index(program.answer)): 1}),
         seq_len=program.seq_len,
-        embedding=None if program.table is None else _embedding(program.table, precision),
+        embedding=None if program.table is None else _embedding(program.table, writer),
         pad=program.pad,
-        extra=None if extra is None else _matrix((1, dim), {}, {0: listed(extra)}, 0, precision),
+        extra=None if extra is None else writer.rows("extra", (1, program.dim), {0: listed(extra)}),
     )
 
 
@@ -65,121 +68,152 @@ def emit_layers(
     channel = {name: number for number, name in enumerate(registers)}
     layers: list[Layer] = []
     for step in flat_steps(steps):
+        writer = _Writer(precision, f"layers.{len(layers)}.")
         if isinstance(step, SumPool):
             layers.append(step)
         elif isinstance(step, RegisterAttention):
-            heads = tuple(_head(head, channel, precision) for head in step.heads)
+            heads = tuple(_head(head, channel, writer) for head in step.heads)
             layers.append(Attention(heads, step.kind, step.pattern))
+        elif isinstance(step, TableBlock):
+            layers.append(_table_layer(step, channel, writer))
         else:
-            layers.append(_feed_forward(step, channel, precision))
+            layers.append(_block_layer(step, channel, writer))
     return tuple(layers)
 
 
-def _feed_forward(block: Block | TableBlock, channel: Mapping[str, int], precision: Precision) -> FeedForward:
+def _block_layer(block: Block, channel: Mapping[str, int], writer: _Writer) -> FeedForward:
     model, hidden = len(channel), block.n_units
-    adds = {(channel[name], 0): value for name, value in block.adds.items()}
-    b2 = _matrix((model, 1), adds, {}, 1, precision)
-    if isinstance(block, TableBlock):
-        reads = {channel[name]: column for name, column in block.reads.items()}
-        writes = {channel[name]: column for name, column in block.writes.items()}
-        w1 = _matrix((hidden, model), {}, reads, 1, precision)
-        b1 = _matrix((hidden, 1), {}, {0: block.biases}, 1, precision)
-        return _biased(w1, b1, _matrix((model, hidden), {}, writes, 0, precision), b2)
-    first: dict[tuple[int, int], Number] = {}
-    second: dict[tuple[int, int], Number] = {}
+    reads: dict[tuple[int, int], Number] = {}
+    writes: dict[tuple[int, int], Number] = {}
     for number, unit in enumerate(block.units):
-        first.update({(number, channel[name]): value for name, value in unit.reads.items()})
-        second.update({(channel[name], number): value for name, value in unit.writes.items()})
-    biases = {(number, 0): unit.bias for number, unit in enumerate(block.units)}
-    return _biased(
-        _matrix((hidden, model), first, {}, 0, precision),
-        _matrix((hidden, 1), biases, {}, 0, precision),
-        _matrix((model, hidden), second, {}, 0, precision),
-        b2,
+        reads.update({(number, channel[name]): value for name, value in unit.reads.items()})
+        writes.update({(channel[name], number): value for name, value in unit.writes.items()})
+    return FeedForward(
+        writer.cells("w1", (hidden, model), reads),
+        writer.bias("b1", hidden, {number: unit.bias for number, unit in enumerate(block.units)}),
+        writer.cells("w2", (model, hidden), writes),
+        writer.bias("b2", model, {channel[name]: value for name, value in block.adds.items()}),
     )
 
 
-def _biased(w1: Weights, b1: Weights, w2: Weights, b2: Weights) -> FeedForward:
-    """The block; biases of floats are vectors, exact ones matrices of one column."""
-    if isinstance(b1, np.ndarray) and isinstance(b2, np.ndarray):
-        return FeedForward(w1, b1[:, 0], w2, b2[:, 0])
-    return FeedForward(w1, b1, w2, b2)
+def _table_layer(block: TableBlock, channel: Mapping[str, int], writer: _Writer) -> FeedForward:
+    model, hidden = len(channel), block.n_units
+    biases = writer.columns("b1", (hidden, 1), {0: block.biases})
+    return FeedForward(
+        writer.columns("w1", (hidden, model), {channel[name]: line for name, line in block.reads.items()}),
+        biases[:, 0] if isinstance(biases, np.ndarray) else biases,
+        writer.rows("w2", (model, hidden), {channel[name]: line for name, line in block.writes.items()}),
+        writer.bias("b2", model, {channel[name]: value for name, value in block.adds.items()}),
+    )
 
 
-def _head(head: RegisterHead, channel: Mapping[str, int], precision: Precision) -> Head:
+def _head(head: RegisterHead, channel: Mapping[str, int], writer: _Writer) -> Head:
+    shape = (len(head.values), len(channel))
+
     def rows(forms: Sequence[Form]) -> dict[tuple[int, int], Number]:
         return {(at, channel[name]): value for at, form in enumerate(forms) for name, value in form.items()}
 
-    wide, tall = (len(head.values), len(channel)), (len(channel), len(head.outputs))
     outputs = {(register, at): value for (at, register), value in rows(head.outputs).items()}
     return Head(
-        value=_matrix(wide, rows(head.values), {}, 0, precision),
-        output=_matrix(tall, outputs, {}, 0, precision),
-        key=None if head.keys is None else _matrix(wide, rows(head.keys), {}, 0, precision),
-        query=None if head.queries is None else _matrix(wide, rows(head.queries), {}, 0, precision),
+        value=writer.cells("value", shape, rows(head.values)),
+        output=writer.cells("output", (shape[1], shape[0]), outputs),
+        key=None if head.keys is None else writer.cells("key", shape, rows(head.keys)),
+        query=None if head.queries is None else writer.cells("query", shape, rows(head.queries)),
     )
 
 
-def _embedding(table: TokenTable, precision: Precision) -> Embedding:
-    def matrix(columns: Sequence[Numbers]) -> Weights:
+def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
+    def matrix(name: str, columns: Sequence[Numbers]) -> Weights:
         numbers = {at: listed(column) for at, column in enumerate(columns)}
-        return _matrix((len(numbers[0]), len(numbers)), {}, numbers, 1, precision)
+        return writer.columns(f"embedding.{name}", (len(numbers[0]), len(numbers)), numbers)
 
-    return Embedding(matrix(table.tokens), None if table.positions is None else matrix(table.positions))
+    positions = table.positions
+    return Embedding(
+        matrix("tokens", table.tokens), None if positions is None else matrix("positions", positions)
+    )
 
 
 def listed(numbers: Numbers) -> Sequence[Number] | np.ndarray:
     """The numbers one by one."""
     assert not isinstance(numbers, Repeated), "these numbers stand for others, and are only counted"
     if isinstance(numbers, Progression):
-        return [numbers.first + numbers.difference * at for at in range(numbers.length)]
+        return range(numbers.first, numbers.first + numbers.difference * numbers.length, numbers.difference)
     return numbers
 
 
-def _matrix(
-    shape: tuple[int, int],
-    cells: Mapping[tuple[int, int], Number],
-    lines: Mapping[int, Column | Sequence[Number]],
-    axis: int,
-    precision: Precision,
-) -> Weights:
-    """The matrix with these cells, and with whole lines: rows for axis 0, columns for axis 1."""
-    if precision == "exact":
-        entries = dict(cells)
+@dataclass(frozen=True)
+class _Writer:
+    """Makes matrices of one kind of weights; `where` begins the names of those it makes."""
+
+    precision: Precision
+    where: str = ""
+
+    def cells(self, name: str, shape: tuple[int, int], cells: Cells) -> Weights:
+        """The matrix with these entries, the others zero."""
+        if self.precision == "exact":
+            return SparseMatrix.of(shape, cells)
+        array = np.zeros(shape, dtype=DTYPES[self.precision])
+        if cells:
+            array[tuple(zip(*cells, strict=True))] = self._floats(name, list(cells.values()))
+        return array
+
+    def bias(self, name: str, length: int, entries: Mapping[int, Number]) -> Weights:
+        """A bias: a vector of floats, or an exact matrix of one column."""
+        weights = self.cells(name, (length, 1), {(at, 0): value for at, value in entries.items()})
+        return weights[:, 0] if isinstance(weights, np.ndarray) else weights
+
+    def rows(self, name: str, shape: tuple[int, int], lines: Lines) -> Weights:
+        """The matrix with these rows, the others zero."""
+        return self._lines(name, shape, lines, by_column=False)
+
+    def columns(self, name: str, shape: tuple[int, int], lines: Lines) -> Weights:
+        """The matrix with these columns, the others zero."""
+        return self._lines(name, shape, lines, by_column=True)
+
+    def _lines(self, name: str, shape: tuple[int, int], lines: Lines, by_column: bool) -> Weights:
+        length = shape[0] if by_column else shape[1]
+        if self.precision == "exact":
+            entries: dict[tuple[int, int], Number] = {}
+            for at, line in lines.items():
+                for place, value in enumerate(_spread(line, length)):
+                    entries[(place, at) if by_column else (at, place)] = value
+            return SparseMatrix.of(shape, entries)
+        array = np.zeros(shape, dtype=DTYPES[self.precision])
         for at, line in lines.items():
-            length = shape[1 - axis]
-            numbers = line.tolist() if isinstance(line, np.ndarray) else line
-            for place, value in enumerate(numbers if isinstance(numbers, Sequence) else [numbers] * length):
-                entries[(at, place) if axis == 0 else (place, at)] = value
-        return SparseMatrix.of(shape, entries)
-    array = np.zeros(shape, dtype=DTYPES[precision])
-    for index, value in cells.items():
-        array[index] = _as_floats(np.array(value, dtype=object), precision)
-    for at, line in lines.items():
-        numbers = line if isinstance(line, np.ndarray) else np.array(line, dtype=object)
-        array[(at, slice(None)) if axis == 0 else (slice(None), at)] = _as_floats(numbers, precision)
-    return array
+            array[(slice(None), at) if by_column else at] = self._floats(name, line)
+        return array
+
+    def _floats(self, name: str, numbers: Column | Sequence[Number]) -> np.ndarray:
+        """The same numbers as floats; refused where one would have to be rounded."""
+        given = numbers if isinstance(numbers, np.ndarray) else np.array(numbers, dtype=object)
+        try:
+            with np.errstate(over="ignore"):
+                floats = given.astype(DTYPES[self.precision])
+        except OverflowError:
+            floats = np.full(given.shape, np.inf)
+        if np.issubdtype(given.dtype, np.integer):
+            same = floats.astype(given.dtype) == given
+        elif given.dtype == object:
+            same = np.array([_is_same(float(f), n) for f, n in zip(floats.flat, given.flat, strict=True)])
+        else:
+            same = floats == given
+        if not same.all():
+            number = Dyadic.of(given.flat[int(np.argmin(same))])
+            raise InexactWeights(
+                f"an entry of {self.where}{name} needs {number.bits} bits and is not a {self.precision} number.",
+                name=f"{self.where}{name}",
+                bits=number.bits,
+            )
+        return np.asarray(floats)
 
 
-def _as_floats(numbers: np.ndarray, precision: Precision) -> np.ndarray:
-    """The same numbers as floats; refused where one would have to be rounded."""
-    try:
-        with np.errstate(over="ignore"):
-            floats = numbers.astype(DTYPES[precision])
-    except OverflowError as error:
-        raise InexactWeights(
-            f"a weight of this program is beyond {precision}.", precision=precision
-        ) from error
-    if np.issubdtype(numbers.dtype, np.integer):
-        same = floats.astype(numbers.dtype) == numbers
-    elif numbers.dtype == object:
-        same = np.array([_same(float(f), n) for f, n in zip(floats.flat, numbers.flat, strict=True)])
-    else:
-        same = floats == numbers
-    if not same.all():
-        raise InexactWeights(f"a weight of this program is not a {precision} number.", precision=precision)
-    return np.asarray(floats)
+def _spread(line: Column | Sequence[Number], length: int) -> Sequence[Number]:
+    """The numbers of a line one by one, a single one for all."""
+    if isinstance(line, np.ndarray):
+        listed_line: list[Number] = line.tolist()
+        return listed_line
+    return line if isinstance(line, Sequence) else [line] * length
 
 
-def _same(value: float, number: Number) -> bool:
+def _is_same(value: float, number: Number) -> bool:
     return isfinite(value) and Fraction(value) == (number.fraction if isinstance(number, Dyadic) else number)

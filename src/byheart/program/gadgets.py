@@ -10,38 +10,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Block, Blocks, Unit, clear, side_by_side
+from byheart.network.exact.dyadic import Dyadic
+from byheart.program.blocks import (
+    Block,
+    Blocks,
+    Form,
+    Step,
+    Unit,
+    clear,
+    evenly_changing,
+    negated,
+    side_by_side,
+)
 from byheart.theorems import realises
 
 
-def trapezoid(
-    reads: Mapping[str, int], low: int, high: int, writes: Mapping[str, Number]
-) -> tuple[Unit, ...]:
+def trapezoid(reads: Mapping[str, int], low: int, high: int, writes: Form) -> tuple[Unit, ...]:
     """Four units adding `writes` times the function that is 1 on [low, high] and 0 outside (low - 1/2, high + 1/2).
 
     With z = Σ reads · register the function is
     ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1), one layer of ReLU.
     """
     doubled = {name: 2 * value for name, value in reads.items()}
-    return tuple(
-        Unit(doubled, bias, {name: _times(sign, value) for name, value in writes.items()})
-        for bias, sign in zip(corners(low, high), (1, -1, -1, 1), strict=True)
+    less = negated(writes)
+    return (
+        Unit(doubled, 1 - 2 * low, writes),
+        Unit(doubled, -2 * low, less),
+        Unit(doubled, -2 * high, less),
+        Unit(doubled, -2 * high - 1, writes),
     )
 
 
-def corners(low: int, high: int) -> tuple[int, int, int, int]:
-    """The biases of the four units of a trapezoid."""
-    return 1 - 2 * low, -2 * low, -2 * high, -2 * high - 1
-
-
-def _times(sign: int, value: Number) -> Number:
-    assert isinstance(value, (int, Fraction))
-    return sign * value
-
-
 @realises("KS25-L G.2")
-def interval_bump(x: str, low: int, high: int, writes: Mapping[str, Number]) -> Block:
+def interval_bump(x: str, low: int, high: int, writes: Form) -> Block:
     """Add `writes` to the registers if x ∈ [low, high], nothing if x < low - 1/2 or x > high + 1/2.
 
     Source:     KS25 Lemma G.2 (Vardi et al. 2022).
@@ -54,9 +55,7 @@ def interval_bump(x: str, low: int, high: int, writes: Mapping[str, Number]) -> 
 
 
 @realises("KS25-L G.3")
-def subset_lookup(
-    x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Mapping[str, Number]]
-) -> Blocks:
+def subset_lookup(x: str, keys: Sequence[Sequence[Fraction]], words: Sequence[Form]) -> Blocks:
     """Add words[j] to the registers if x is a key of group j.
 
     Source:     KS25 Lemma G.3.
@@ -73,15 +72,15 @@ def subset_lookup(
 def span(group: Sequence[Fraction]) -> tuple[int, int]:
     """The interval on which the bump of a group is 1.
 
-    x in the group lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key or stranger is below first - 2 < ⌊first⌋ - 1/2, above
+    x in the group lies in [⌊first⌋, ⌊last⌋ + 1]. Any other key or unknown number is below first - 2 < ⌊first⌋ - 1/2, above
     last + 2 > ⌊last⌋ + 1 + 1/2, or between two keys of the group, where the bump is 1: never on a slope.
     """
     return int(group[0] // 1), int(group[-1] // 1) + 1
 
 
 @dataclass(frozen=True)
-class Word:
-    """Registers that hold a word of `n_bits` bits while its bits are taken off from the left.
+class PackedRegister:
+    """Two registers that hold a number of `n_bits` bits while its bits are taken off from the left.
 
     After i bits they hold ψ^(i)(x/2^n + 1/2^(n+1)) and ψ^(i)(x/2^n + 1/2^(n+2)), with Telgarsky's triangle
     ψ(z) = ReLU(ReLU(2z) - ReLU(4z - 2)).
@@ -93,41 +92,37 @@ class Word:
 
     def opening(self) -> Block:
         """From x/2^n in `high` and 0 in `low` to the two shifted copies (the paper's H, eq. 161)."""
-        shifts = {
-            self.high: Fraction(1, 1 << (self.n_bits + 1)),
-            self.low: Fraction(1, 1 << (self.n_bits + 2)),
-        }
-        return Block((Unit({self.high: 1}, 0, {self.low: 1}),), shifts)
+        adds = {self.high: Dyadic(1, -self.n_bits - 1), self.low: Dyadic(1, -self.n_bits - 2)}
+        return Block((Unit({self.high: 1}, 0, {self.low: 1}),), adds)
 
 
 @realises("KS25-L G.4")
-def extract_bits(word: Word, first: int, last: int, into: str) -> Blocks:
-    """Take bits `first` to `last` (from 1) off the word and add BIN_{first:last} to the register `into`.
+def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Blocks:
+    """Take bits `first` to `last` (from 1) off a packed register and add BIN_{first:last} to the register `into`.
 
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
     Assumes:    first - 1 bits have been taken off before.
-    Guarantee:  afterwards `word` holds ψ^(last) of its two copies.
+    Guarantee:  afterwards `packed` holds ψ^(last) of its two copies.
     Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers a bit); weights of n_bits + 2 bits.
     Departs:    on [0, 1] the outer ReLU of ψ is idle and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
                 z ← z + ReLU(z) - ReLU(4z - 2). Bits are added at their place value, which costs last - first more bits
                 in the weights and saves the unit that would double the sum.
     """
-    steps = []
+    blocks = []
     for i in range(first, last + 1):
         # ψ^(i) rises on the dyadic interval of x if its bit i is 0 and falls if it is 1; the copies differ by 2^-(n+2), so
         # bit = 1/2 + 2^(n+1-i) (ψ^(i)(low copy) - ψ^(i)(high copy)). Its place value in BIN is 2^(last-i).
-        place = 1 << (last - i)
-        slope = Fraction(2) ** (word.n_bits + 1 - i) * place
+        exponent = packed.n_bits + 1 - i + last - i
         units = []
-        for register, sign in ((word.high, -1), (word.low, 1)):
-            units.append(Unit({register: 1}, 0, {register: 1, into: 2 * sign * slope}))
-            units.append(Unit({register: 4}, -2, {register: -1, into: -sign * slope}))
-        steps.append(Block(tuple(units), {into: Fraction(place, 2)}))
-    return tuple(steps)
+        for register, sign in ((packed.high, -1), (packed.low, 1)):
+            units.append(Unit({register: 1}, 0, {register: 1, into: Dyadic(sign, exponent + 1)}))
+            units.append(Unit({register: 4}, -2, {register: -1, into: Dyadic(-sign, exponent)}))
+        blocks.append(Block(tuple(units), {into: Dyadic(1, last - i - 1)}))
+    return tuple(blocks)
 
 
 @realises("KS25-L G.5")
-def unit_bump(x: str, y: str, writes: Mapping[str, Number]) -> Block:
+def unit_bump(x: str, y: str, writes: Form) -> Block:
     """Add `writes` if x ∈ [y, y + 1], nothing if x > y + 3/2 or x < y - 1/2.
 
     Source:     KS25 Lemma G.5 (Vardi et al. 2022).
@@ -150,9 +145,8 @@ SCRATCH = Scratch()
 
 
 @realises("KS25-L G.6")
-def keyed_extraction(
-    x: str, keys: Word, values: Word, n_entries: int, into: str, scratch: Scratch = SCRATCH
-) -> Blocks:
+@dataclass(frozen=True)
+class KeyedExtraction:
     """Add to `into` the value whose key is ⌊x⌋; nothing if |x - 1/2 - key| > 1 for every key.
 
     Source:     KS25 Lemma G.6.
@@ -163,18 +157,42 @@ def keyed_extraction(
     Departs:    the paper exchanges ρ and c: keys have ρ bits, values have c bits, and the value is BIN_{cj+1:c(j+1)}(w) (errata
                 2 and 3; (153) as printed reads the wrong field).
     """
-    key_bits, value_bits = keys.n_bits // n_entries, values.n_bits // n_entries
-    assert key_bits * n_entries == keys.n_bits
-    assert value_bits * n_entries == values.n_bits
-    program = list(side_by_side((keys.opening(),), (values.opening(),)))
-    gate = 1 << (value_bits + 1)
-    for entry in range(n_entries):
-        program += side_by_side(
-            extract_bits(keys, entry * key_bits + 1, (entry + 1) * key_bits, scratch.key),
-            extract_bits(values, entry * value_bits + 1, (entry + 1) * value_bits, scratch.value),
+
+    x: str
+    keys: PackedRegister
+    values: PackedRegister
+    n_entries: int
+    into: str
+    scratch: Scratch = SCRATCH
+
+    def blocks(self) -> Blocks:
+        """The opening, then entry after entry."""
+        entries = (block for number in range(self.n_entries) for block in self.entry(number))
+        return (*self.opening(), *entries)
+
+    def outline(self) -> tuple[Step, ...]:
+        """The same for counting: from each entry to the next, weights lose as many bits."""
+        return (*self.opening(), *evenly_changing(0, self.n_entries - 1, self.entry))
+
+    def opening(self) -> Blocks:
+        """The block that readies both packed registers."""
+        return side_by_side((self.keys.opening(),), (self.values.opening(),))
+
+    def entry(self, number: int) -> Blocks:
+        """Take field `number` off both, and add the value if the key is that of x."""
+        key_bits, value_bits = self.keys.n_bits // self.n_entries, self.values.n_bits // self.n_entries
+        assert (key_bits * self.n_entries, value_bits * self.n_entries) == (
+            self.keys.n_bits,
+            self.values.n_bits,
         )
-        program.append(unit_bump(x, scratch.key, {scratch.hit: 1}))
+        scratch, gate = self.scratch, 1 << (value_bits + 1)
         # value < gate, so ReLU(gate · hit - gate + value) is value where hit = 1 and 0 where hit = 0
-        answer = Unit({scratch.hit: gate, scratch.value: 1}, -gate, {into: 1})
-        program.append(Block((answer, *clear(scratch.hit, scratch.key, scratch.value))))
-    return tuple(program)
+        answer = Unit({scratch.hit: gate, scratch.value: 1}, -gate, {self.into: 1})
+        return (
+            *side_by_side(
+                extract_bits(self.keys, number * key_bits + 1, (number + 1) * key_bits, scratch.key),
+                extract_bits(self.values, number * value_bits + 1, (number + 1) * value_bits, scratch.value),
+            ),
+            unit_bump(self.x, scratch.key, {scratch.hit: 1}),
+            Block((answer, *clear(scratch.hit, scratch.key, scratch.value))),
+        )

@@ -5,81 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import isqrt
 
-from byheart.program.blocks import Blocks
+from byheart.program.blocks import Blocks, Repeat, Step, typical_fraction
+from byheart.program.count import count_steps
 from byheart.program.gadgets import (
     SCRATCH,
+    KeyedExtraction,
+    PackedRegister,
     Scratch,
-    Word,
-    keyed_extraction,
+    interval_bump,
     subset_lookup,
 )
 from byheart.theorems import realises
-
-UNITS = {"lookup": 4, "extract one": 4, "extract both": 8, "opening": 2, "compare": 4, "answer": 4}
-"""Hidden units of each kind of block."""
-
-
-@dataclass(frozen=True)
-class LookupPlan:
-    """How `n_points` labelled points are split into groups: `group_size` keys and labels packed in a word."""
-
-    n_points: int
-    key_bits: int
-    label_bits: int
-    group_size: int
-
-    @property
-    def n_groups(self) -> int:
-        """⌈N / group size⌉, none of them empty."""
-        return -(-self.n_points // self.group_size)
-
-    def blocks(self) -> list[tuple[int, int]]:
-        """(how many, hidden width) of the blocks of this plan."""
-        longer, shorter = max(self.key_bits, self.label_bits), min(self.key_bits, self.label_bits)
-        return [
-            (self.n_groups, UNITS["lookup"]),
-            (1, UNITS["opening"]),
-            (self.group_size * (longer - shorter), UNITS["extract one"]),
-            (self.group_size * shorter, UNITS["extract both"]),
-            (self.group_size, UNITS["compare"]),
-            (self.group_size, UNITS["answer"]),
-        ]
-
-    @property
-    def depth(self) -> int:
-        """Number of blocks."""
-        return sum(n_blocks for n_blocks, _ in self.blocks())
-
-    def parameters(self, model_width: int) -> int:
-        """Entries of all weight matrices and biases of these blocks."""
-        return sum(
-            n_blocks * (2 * model_width * hidden + hidden + model_width) for n_blocks, hidden in self.blocks()
-        )
-
-
-Planner = Callable[[int, int, int, int], LookupPlan]
-"""(n_points, key_bits, label_bits, model_width) to the way of splitting them."""
-
-
-def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
-    """The group size with the fewest parameters.
-
-    The theorem takes √(N / log N), which balances N/k blocks of lookup against k·bits blocks of extraction up to
-    logarithms. With a parameters per lookup block and b per field, a·⌈N/k⌉ + b·k lies within a of its smooth version, which is
-    least at k* = √(aN/b) and exceeds that by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
-    """
-
-    def cost(group_size: int) -> int:
-        return LookupPlan(n_points, key_bits, label_bits, group_size).parameters(model_width)
-
-    a = 2 * model_width * UNITS["lookup"] + UNITS["lookup"] + model_width
-    b = cost(2) - cost(1) - a * (-(-n_points // 2) - n_points)
-    centre = isqrt(a * n_points // b)
-    reach = isqrt(2 * a * (centre + 1) // b) + 2
-    nearby = range(max(1, centre - reach), min(n_points, centre + reach) + 1)
-    return LookupPlan(n_points, key_bits, label_bits, min(nearby, key=cost, default=1))
 
 
 @dataclass(frozen=True)
@@ -95,12 +34,101 @@ class LookupRegisters:
     scratch: Scratch = SCRATCH
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def packed(self) -> tuple[str, ...]:
         """Registers that are left with remains, never negative, and must be cleared before another lookup."""
         return (self.keys_high, self.keys_low, self.labels_high, self.labels_low)
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every register of a lookup, the answer last."""
+        return (self.x, *self.packed, self.scratch.key, self.scratch.value, self.scratch.hit, self.into)
+
 
 REGISTERS = LookupRegisters()
+
+
+@dataclass(frozen=True)
+class LookupPlan:
+    """How `n_points` labelled points are split into groups: `group_size` keys, and as many labels, packed in one number."""
+
+    n_points: int
+    key_bits: int
+    label_bits: int
+    group_size: int
+
+    @property
+    def n_groups(self) -> int:
+        """⌈N / group size⌉, none of them empty."""
+        return -(-self.n_points // self.group_size)
+
+    def extraction(self, registers: LookupRegisters = REGISTERS) -> KeyedExtraction:
+        """Stage III: the label of x from the packed keys and labels of its group."""
+        return KeyedExtraction(
+            registers.x,
+            PackedRegister(registers.keys_high, registers.keys_low, self.group_size * self.key_bits),
+            PackedRegister(registers.labels_high, registers.labels_low, self.group_size * self.label_bits),
+            self.group_size,
+            registers.into,
+            registers.scratch,
+        )
+
+    def outline(self, registers: LookupRegisters = REGISTERS) -> tuple[Step, ...]:
+        """The blocks of `memorise_points` for counting, before the data are seen.
+
+        No interval ends beyond 2^key_bits, and no packed number is longer than all its fields; few are shorter.
+        """
+        furthest = (1 << self.key_bits) - 1
+        group = {
+            registers.keys_high: typical_fraction(self.group_size * self.key_bits),
+            registers.labels_high: typical_fraction(self.group_size * self.label_bits),
+        }
+        bump = interval_bump(registers.x, furthest, furthest, group)
+        return (Repeat(self.n_groups, (bump,)), *self.extraction(registers).outline())
+
+    def parameters(self, model_width: int) -> int:
+        """Entries of all weight matrices and biases of these blocks."""
+        cost = _costs(self.key_bits, self.label_bits, model_width)
+        return cost.group * self.n_groups + cost.entry * self.group_size + cost.opening
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Dense parameters of a group, of an entry of the extraction, and of its opening."""
+
+    group: int
+    entry: int
+    opening: int
+
+
+@lru_cache(maxsize=256)
+def _costs(key_bits: int, label_bits: int, model_width: int) -> _Costs:
+    single = LookupPlan(1, key_bits, label_bits, 1)
+    extraction = single.extraction()
+    parts = (single.outline()[:1], extraction.entry(0), extraction.opening())
+    return _Costs(*(count_steps(steps, model_width).dense for steps in parts))
+
+
+Planner = Callable[[int, int, int, int], LookupPlan]
+"""(n_points, key_bits, label_bits, model_width) to the way of splitting them."""
+
+
+def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int) -> LookupPlan:
+    """The group size with the fewest parameters.
+
+    The theorem takes √(N / log N), which balances N/k blocks of lookup against k·bits blocks of extraction up to
+    logarithms. With a parameters per lookup block and b per field, a·⌈N/k⌉ + b·k lies within a of its smooth version, which is
+    least at k* = √(aN/b) and exceeds that by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
+    """
+    costs = _costs(key_bits, label_bits, model_width)
+    a, b = costs.group, costs.entry
+
+    def cost(group_size: int) -> int:
+        return a * -(-n_points // group_size) + b * group_size
+
+    centre = isqrt(a * n_points // b)
+    reach = isqrt(2 * a * (centre + 1) // b) + 2
+    nearby = range(max(1, centre - reach), min(n_points, centre + reach) + 1)
+    return LookupPlan(n_points, key_bits, label_bits, min(nearby, key=cost, default=1))
 
 
 @realises("KS25-L C.1")
@@ -112,86 +140,51 @@ def memorise_points(
     Source:     KS25 Lemma C.1, Stages II and III (Stage I is `project_apart`).
     Assumes:    numbers at least 2 and at least 2 apart, ⌊number⌋ < 2^key_bits; labels in 1 .. 2^label_bits - 1.
     Guarantee:  exact, for the two cases above.
-    Size:       `plan.blocks()`: N/k + k·(max(key bits, label bits) + 2) + 1 blocks, words of k·max(key bits, label bits) bits.
+    Size:       N/k + k·(max(key bits, label bits) + 2) + 1 blocks, packed numbers of k·max(key bits, label bits) bits.
     Departs:    groups are consecutive runs of k numbers and √(N log N) is an integer by choice of k (erratum 5); keys and labels
-                have ⌊log2⌋ + 1 bits and labels start at 1, so that 0 stays "no label" (erratum 3); words are kept
-                as fractions x/2^n from the start, which saves the scaling block H.
+                have ⌊log2⌋ + 1 bits and labels start at 1, so that 0 stays "no label" (erratum 3); packed numbers are
+                kept as fractions x/2^n from the start, which saves the scaling block H.
     """
-    groups = grouped(labelled, plan)
-    key_word_bits, label_word_bits = plan.group_size * plan.key_bits, plan.group_size * plan.label_bits
-    return (
-        *subset_lookup(
-            registers.x,
-            [group.keys for group in groups],
-            [
-                {registers.keys_high: group.key_word, registers.labels_high: group.label_word}
-                for group in groups
-            ],
-        ),
-        *keyed_extraction(
-            registers.x,
-            Word(registers.keys_high, registers.keys_low, key_word_bits),
-            Word(registers.labels_high, registers.labels_low, label_word_bits),
-            plan.group_size,
-            registers.into,
-            registers.scratch,
-        ),
-    )
-
-
-@dataclass(frozen=True)
-class Group:
-    """Neighbouring keys, and the words that hold their integer parts and their labels."""
-
-    keys: Sequence[Fraction]
-    key_word: Fraction
-    label_word: Fraction
-
-
-def grouped(labelled: Mapping[Fraction, int], plan: LookupPlan) -> list[Group]:
-    """Consecutive runs of `plan.group_size` numbers."""
     numbers = sorted(labelled)
     assert len(numbers) == plan.n_points
-    runs = [numbers[at : at + plan.group_size] for at in range(0, len(numbers), plan.group_size)]
-    return [
-        Group(
-            run,
-            _packed([int(x // 1) for x in run], plan.key_bits, plan.group_size),
-            _packed([labelled[x] for x in run], plan.label_bits, plan.group_size),
-        )
-        for run in runs
+    groups = [numbers[at : at + plan.group_size] for at in range(0, len(numbers), plan.group_size)]
+    packed = [
+        {
+            registers.keys_high: pack_fields([int(x // 1) for x in group], plan.key_bits, plan.group_size),
+            registers.labels_high: pack_fields(
+                [labelled[x] for x in group], plan.label_bits, plan.group_size
+            ),
+        }
+        for group in groups
     ]
+    return (*subset_lookup(registers.x, groups, packed), *plan.extraction(registers).blocks())
 
 
-def _packed(fields: Sequence[int], field_bits: int, n_fields: int) -> Fraction:
+def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fraction:
     """Fields side by side, the first leftmost, empty ones zero, as a fraction of 2^(all bits)."""
-    word = 0
+    packed = 0
     for value in [*fields, *([0] * (n_fields - len(fields)))]:
         assert value < 1 << field_bits
-        word = (word << field_bits) | value
-    return Fraction(word, 1 << (field_bits * n_fields))
+        packed = (packed << field_bits) | value
+    return Fraction(packed, 1 << (field_bits * n_fields))
 
 
 @realises("KS25-L B.3")
-def weigh_words(
+def weigh_tokens(
     values: Sequence[Fraction],
     weights: Mapping[int, int],
-    key_bits: int,
-    model_width: int,
+    plan: LookupPlan | None,
     registers: LookupRegisters = REGISTERS,
-    plan: Planner = plan_lookup,
-) -> tuple[Blocks, LookupPlan | None]:
-    """φ as a network: word w, standing at values[w] on the line, gets weights[w], or 0 if it has none.
+) -> Blocks:
+    """φ as a network: token w, standing at values[w] on the line, gets weights[w], or 0 if it has none.
 
     Source:     KS25 Lemma B.3.
-    Assumes:    values at least 2 and at least 2 apart (Lemma C.2); weights as Lemma B.2 gives them.
-    Guarantee:  exact on every word, so Σ φ over a sequence is its sequence id.
-    Size:       that of `memorise_points` for as many points as there are weights; nothing if there are none.
+    Assumes:    values at least 2 and at least 2 apart (Lemma C.2); weights as Lemma B.2 gives them; `plan` for as many points
+                as there are weights, None if there are none.
+    Guarantee:  exact on every token, so Σ φ over a sequence is its sequence id.
+    Size:       that of `memorise_points`; nothing if there are no weights.
     """
-    if not weights:
-        return (), None
-    label_bits = max(weights.values()).bit_length()
-    chosen = plan(len(weights), key_bits, label_bits, model_width)
-    return memorise_points(
-        {values[word]: weight for word, weight in weights.items()}, chosen, registers
-    ), chosen
+    if plan is None:
+        assert not weights
+        return ()
+    return memorise_points({values[token]: weight for token, weight in weights.items()}, plan, registers)

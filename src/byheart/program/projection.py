@@ -15,6 +15,8 @@ from math import ceil, prod
 import numpy as np
 
 from byheart.errors import AssumptionViolated
+from byheart.network.exact.dyadic import Number
+from byheart.program.blocks import typical
 from byheart.theorems import realises
 
 _DIRECTION_BITS = (4, 10, 20, 40)
@@ -65,8 +67,16 @@ def _object_table(rows: Sequence[Sequence[int]], dim: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
-    """x ↦ coefficients · x + offset, with the values it takes on the points it was made for.
+class LineMap:
+    """x ↦ coefficients · x + offset."""
+
+    coefficients: tuple[Number, ...]
+    offset: Number
+
+
+@dataclass(frozen=True, eq=False)
+class Projection(LineMap):
+    """A map to the line, with the values it takes on the points it was made for.
 
     Values are at least 2, and any two of them at least 2 apart.
     """
@@ -79,6 +89,11 @@ class Projection:
     def value_bits(self) -> int:
         """Bits that hold the integer part of every value: ⌊log2 R⌋ + 1."""
         return max(int(value // 1).bit_length() for value in self.values)
+
+
+def typical_map(dim: int, bits: int) -> LineMap:
+    """A map with coefficients and offset of `bits` bits, which stands for any other when weights are counted."""
+    return LineMap((typical(bits),) * dim, typical(bits))
 
 
 @realises("KS25-L G.1")

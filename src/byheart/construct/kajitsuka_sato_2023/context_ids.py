@@ -25,7 +25,7 @@ _FEWEST_TRIALS = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class TokenPlaces:
     """Where the tokens of all sequences lie on a line, from about 1 to 2, and how far off floats may be.
 
     direction  the projection that puts vectors there, before 3/2 is added; None if a table holds the places
@@ -45,7 +45,7 @@ class ContextIds:
            one
     """
 
-    places: Places
+    places: TokenPlaces
     beta: float
     place_weight: float
     context_weight: float
@@ -65,7 +65,7 @@ def boltzmann(
     return means
 
 
-def theorem_beta(places: Places) -> float:
+def theorem_beta(places: TokenPlaces) -> float:
     """(2 ln n + 3) / (smallest gap of places · smallest place): what the theorem takes."""
     distinct = np.unique(places.values)
     gap = float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
@@ -73,7 +73,7 @@ def theorem_beta(places: Places) -> float:
 
 
 def ids_for(
-    places: Places,
+    places: TokenPlaces,
     samples: Int[np.ndarray, " n_contexts"],
     columns: Int[np.ndarray, " n_contexts"],
     beta: float,
@@ -81,11 +81,11 @@ def ids_for(
 ) -> ContextIds:
     """The ids of the contexts at (samples, columns), one of each, for one sharpness and one mixture of place and context."""
     contexts = boltzmann(places.values, beta)[samples, columns]
-    return _mixed(places, places.values[samples, columns], contexts, beta, angle)
+    return _mix(places, places.values[samples, columns], contexts, beta, angle)
 
 
-def _mixed(
-    places: Places,
+def _mix(
+    places: TokenPlaces,
     own: Float[np.ndarray, " n_contexts"],
     contexts: Float[np.ndarray, " n_contexts"],
     beta: float,
@@ -107,8 +107,8 @@ def _mixed(
     return ContextIds(places, beta, place_weight, context_weight, ids, gap, error)
 
 
-def scan(
-    candidates: list[Places],
+def find_sharpness(
+    candidates: list[TokenPlaces],
     samples: Int[np.ndarray, " n_contexts"],
     columns: Int[np.ndarray, " n_contexts"],
     rng: np.random.Generator,
@@ -122,7 +122,7 @@ def scan(
         beta = float(np.exp(rng.uniform(log(_LEAST_BETA), log(_LARGEST_BETA))))
         own, contexts = places.values[samples, columns], boltzmann(places.values, beta)[samples, columns]
         for angle in (0.0, pi / 2, *rng.uniform(0, pi / 2, size=_ANGLES_PER_BETA)):
-            found = _mixed(places, own, contexts, beta, float(angle))
+            found = _mix(places, own, contexts, beta, float(angle))
             if best is None or found.gap / found.error > best.gap / best.error:
                 best = found
         # K random ids in a unit interval have a smallest gap of about 1/K²; looking on would gain little

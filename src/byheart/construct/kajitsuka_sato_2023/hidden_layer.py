@@ -23,7 +23,7 @@ class HiddenLayer:
     error: float
 
 
-def interpolation(ids: ContextIds, labels: np.ndarray) -> HiddenLayer:
+def interpolate(ids: ContextIds, labels: np.ndarray) -> HiddenLayer:
     """The piecewise linear function through (id, label), refused where float64 cannot sum it closely enough."""
     order = np.argsort(ids.ids)
     x, y = ids.ids[order], labels[order]

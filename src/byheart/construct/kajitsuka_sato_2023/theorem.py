@@ -2,58 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from byheart.bounds.predecessors import kajitsuka_sato_2023_size
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
     ContextIds,
+    TokenPlaces,
+    find_sharpness,
     ids_for,
-    scan,
     theorem_beta,
 )
-from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer, interpolation
-from byheart.construct.kajitsuka_sato_2023.sizes import (
-    ANSWER,
-    MODEL_WIDTH,
-    PLACE,
-    REGISTERS,
-    VALUE,
-    size_of,
-    theorem_size,
-)
-from byheart.construct.kajitsuka_sato_2023.staircase import round_to_whole
-from byheart.construct.kajitsuka_sato_2023.token_line import places_of, table_scale
-from byheart.construct.registry import Method
+from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer, interpolate
+from byheart.construct.kajitsuka_sato_2023.network_program import VALUE, network_outline, network_program
+from byheart.construct.kajitsuka_sato_2023.token_line import candidate_places
+from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
+from byheart.data.generators import random_tokens
 from byheart.data.row_groups import representatives
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.memory import Memory, Progress
-from byheart.network.transformer.architecture import (
-    Attention,
-    Embedding,
-    FeedForward,
-    Head,
-    Layer,
-    Transformer,
-)
-from byheart.program.construction import Assumption, Construction, statistics_of
-from byheart.program.distinct_tokens import Words, words_of
-from byheart.program.emit import emit_layers
+from byheart.network.memory import Progress
+from byheart.network.size import Size
+from byheart.program.blocks import Program
+from byheart.program.construction import Assumption
+from byheart.program.count import count
+from byheart.program.distinct_tokens import assume_contexts, distinct_tokens
+from byheart.program.emit import emit
 from byheart.program.labelled_tokens import labelled_tokens
-from byheart.program.weight_count import (
-    tally,
-)
+from byheart.program.program_plan import ProgramPlan, memory_of
 
 NAME = "kajitsuka-sato-2023"
 _LEAST_GAP_IN_ERRORS = 8.0
 
 
+@dataclass(frozen=True)
+class SoftmaxOptions:
+    """The sharpness: the best found by trying, unless a number or "theorem" is given."""
+
+    beta: float | str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a sharpness."""
+        is_number = isinstance(self.beta, (int, float)) and 0 < self.beta < np.inf
+        if not (self.beta is None or self.beta == "theorem" or is_number):
+            raise UsageError(
+                f"beta must be a positive number or 'theorem', not {self.beta!r}.", beta=self.beta
+            )
+
+
 def memorise_by_one_head(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
+    data: Dataset, options: SoftmaxOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> ProgramPlan:
     """Compile a label for every token: one softmax head gives every context its id, one hidden layer the id its label.
 
     Source:     Kajitsuka & Sato (2023), Theorem 2 and Corollary 1: one layer, one head with weight matrices
@@ -64,47 +65,37 @@ def memorise_by_one_head(
                 order of summation: the ids' gap is compared with a bound on their rounding error, the hidden
                 layer's error is bounded below 1/4, and what is within 1/4 of a whole number is rounded to it
                 exactly (`round_to_whole`).
-    Size:       `size_of`. One attention layer, one block with a unit for each context, 2·log2 C small blocks.
+    Size:       one attention layer, one block with a unit for each context, 2·log2 C small blocks.
     Departs:    the theorem's β makes ids that differ by e^-hundreds; β, the projection and the mixture of
                 place and context are scanned for the largest gap instead, which also allows repeated tokens
                 (reconstructed). Since all weights have rank 1, the token's place on the line is all the
                 network keeps of it: d + O(nN) parameters. One ReLU a context instead of two. Options:
                 beta="theorem" takes the theorem's β, a number takes that one.
     """
-    beta = _beta_option(options)
     data.require_finite()
     data.require_consistent()
-    words = words_of(data)
-    labelled = labelled_tokens(data, words)
+    tokens = distinct_tokens(data)
+    labelled = labelled_tokens(data, tokens)
     first = representatives(data.context_ids)
     samples, columns = np.array(labelled.samples)[first], np.array(labelled.columns)[first]
     labels = np.array(labelled.labels)[first].astype(np.float64)
-    candidates = places_of(data, words, rng)
-    if beta is None:
-        ids = scan(candidates, samples, columns, rng)
-    else:
-        tried = [
-            ids_for(
-                places, samples, columns, theorem_beta(places) if beta == "theorem" else float(beta), angle
-            )
-            for places in candidates
-            for angle in rng.uniform(0, np.pi / 2, size=16)
-        ]
-        ids = max(tried, key=lambda found: found.gap / found.error)
+    ids = _context_ids(candidate_places(data, tokens, rng), samples, columns, options, rng)
     if progress is not None:
         progress(1, 2)
     _require_gap(ids)
-    hidden = interpolation(ids, labels)
-    network = _network(data, words, ids, hidden)
-    margin = _measured_error(network, data, samples, columns, labels)
+    hidden = interpolate(ids, labels)
+    program = network_program(tokens, ids, hidden, data.n_classes.bit_length())
+    network = emit(program, "float64")
+    margin = _measure_error(program, data, samples, columns, labels)
     if progress is not None:
         progress(2, 2)
-    return Construction(
-        memory=Memory(network, data.task, data.label_names, data.tokenizer, data.ordered),
+    return ProgramPlan(
+        program=program,
+        data=data,
         method=NAME,
         theorem="KS23 Corollary 1, sharpness scanned",
-        assumptions=_assumptions(data, ids, hidden),
-        theorem_size=theorem_size(data.n_samples, data.seq_len, network.dim),
+        assumptions=(*assume_contexts(data, len(ids.ids)), _assume_gap(ids, hidden)),
+        theorem_size=kajitsuka_sato_2023_size(data.n_samples, data.seq_len, network.dim),
         notes={
             "contexts": len(ids.ids),
             "beta": ids.beta,
@@ -113,29 +104,41 @@ def memorise_by_one_head(
             "value_error_bound": hidden.error,
             "value_error_measured": margin,
         },
-        statistics=replace(
-            statistics_of(data),
-            n_contexts=len(ids.ids),
-            numbers={
-                "axes": tally([1.0] if ids.places.direction is None else ids.places.direction.tolist()),
-                "mixture": tally([ids.place_weight, ids.context_weight]),
-                "knots": tally(hidden.knots.tolist()),
-                "slope changes": tally(hidden.slope_changes.tolist()),
-            },
-        ),
+        precision="float64",
+        network=network,
     )
 
 
-def _beta_option(options: Mapping[str, object]) -> str | float | None:
-    unknown = sorted(set(options) - {"beta"})
-    if unknown:
-        raise UsageError(f"{NAME} takes the option beta; got {', '.join(unknown)}.")
-    beta = options.get("beta")
-    if beta is None or beta == "theorem":
-        return None if beta is None else "theorem"
-    if isinstance(beta, (int, float)) and 0 < beta < np.inf:
-        return float(beta)
-    raise UsageError(f"beta must be a positive number or 'theorem', not {beta!r}.", beta=beta)
+def size_of(shape: DataShape, options: SoftmaxOptions) -> Size:
+    """What data of this shape would probably take; all but the non-zero count is exact if all contexts are distinct.
+
+    The non-zero count takes no number of the data as zero.
+    """
+    return count(network_outline(shape), "float64")
+
+
+def _context_ids(
+    candidates: list[TokenPlaces],
+    samples: np.ndarray,
+    columns: np.ndarray,
+    options: SoftmaxOptions,
+    rng: np.random.Generator,
+) -> ContextIds:
+    """The ids with the largest gap for their error, with the sharpness asked for or the best one."""
+    if options.beta is None:
+        return find_sharpness(candidates, samples, columns, rng)
+    tried = [
+        ids_for(
+            places,
+            samples,
+            columns,
+            theorem_beta(places) if options.beta == "theorem" else float(options.beta),
+            angle,
+        )
+        for places in candidates
+        for angle in rng.uniform(0, np.pi / 2, size=16)
+    ]
+    return max(tried, key=lambda found: found.gap / found.error)
 
 
 def _require_gap(ids: ContextIds) -> None:
@@ -150,100 +153,24 @@ def _require_gap(ids: ContextIds) -> None:
         )
 
 
-def _network(data: Dataset, words: Words, ids: ContextIds, hidden: HiddenLayer) -> Transformer:
-    place, context, value, answer = range(MODEL_WIDTH)
-    layers: list[Layer] = []
-    if ids.places.direction is not None:
-        layers.append(_block(1, {}, {}, {}, {place: 1.5}))
-
-    def row(entry: float) -> np.ndarray:
-        return _matrix((1, MODEL_WIDTH), {(0, place): entry})
-
-    output = _matrix((MODEL_WIDTH, 1), {(context, 0): 1.0})
-    layers.append(Attention((Head(row(1.0), output, row(ids.beta), row(1.0)),), "softmax"))
-    n_units = max(1, len(hidden.knots))
-    first = {(unit, place): ids.place_weight for unit in range(len(hidden.knots))}
-    first |= {(unit, context): ids.context_weight for unit in range(len(hidden.knots))}
-    second = {(value, unit): float(change) for unit, change in enumerate(hidden.slope_changes)}
-    # the last unit takes the place away, so that its register can help with rounding: places are positive
-    first[n_units, place], second[place, n_units] = 1.0, -1.0
-    biases = {unit: -float(knot) for unit, knot in enumerate(hidden.knots)}
-    layers.append(_block(n_units + 1, first, biases, second, {value: hidden.first_value}))
-    layers += emit_layers(
-        round_to_whole(VALUE, ANSWER, PLACE, data.n_classes.bit_length()), REGISTERS, "float64"
-    )
-    w_out = _matrix((1, MODEL_WIDTH), {(0, answer): 1.0})
-    if ids.places.direction is None:
-        w_in = _matrix((MODEL_WIDTH, 1), {(place, 0): 1.0})
-        embedding = _table(words)
-    else:
-        w_in = np.zeros((MODEL_WIDTH, len(ids.places.direction)))
-        w_in[place] = ids.places.direction
-        embedding = None
-    return Transformer(w_in, tuple(layers), w_out, words.sequences.shape[1], embedding, words.pad)
-
-
-def _table(words: Words) -> Embedding:
-    """1 + (place of the word)/scale, as token entry plus position entry, both without rounding."""
-    assert words.embedding is not None
-    scale = table_scale(words)
-    tokens = 1 + _dense(words.embedding.tokens) / scale
-    positions = words.embedding.positions
-    return Embedding(tokens, None if positions is None else _dense(positions) / scale)
-
-
-def _dense(weights: Weights) -> np.ndarray:
-    assert isinstance(weights, SparseMatrix)
-    array = np.zeros(weights.shape)
-    for index, entry in weights.entries.items():
-        array[index] = float(entry)
-    return array
-
-
-def _matrix(shape: tuple[int, int], entries: Mapping[tuple[int, int], float]) -> np.ndarray:
-    array = np.zeros(shape)
-    for index, entry in entries.items():
-        array[index] = entry
-    return array
-
-
-def _block(
-    hidden: int,
-    first: Mapping[tuple[int, int], float],
-    biases: Mapping[int, float],
-    second: Mapping[tuple[int, int], float],
-    shifts: Mapping[int, float],
-) -> FeedForward:
-    b1, b2 = np.zeros(hidden), np.zeros(MODEL_WIDTH)
-    b1[list(biases)] = list(biases.values())
-    b2[list(shifts)] = list(shifts.values())
-    return FeedForward(_matrix((hidden, MODEL_WIDTH), first), b1, _matrix((MODEL_WIDTH, hidden), second), b2)
-
-
-def _measured_error(
-    network: Transformer, data: Dataset, samples: np.ndarray, columns: np.ndarray, labels: np.ndarray
+def _measure_error(
+    program: Program, data: Dataset, samples: np.ndarray, columns: np.ndarray, labels: np.ndarray
 ) -> float:
     """How far the native network is from the labels before it rounds."""
     from byheart.network.transformer.module import run_module
 
     n_rounding = 2 * data.n_classes.bit_length()
-    w_out = _matrix((1, MODEL_WIDTH), {(0, REGISTERS.index(VALUE)): 1.0})
-    unrounded = replace(network, layers=network.layers[:-n_rounding], w_out=w_out)
-    memory = Memory(unrounded, data.task, data.label_names, data.tokenizer, data.ordered)
-    outputs = run_module(unrounded, memory.encode(data.inputs))
+    unrounded = emit(replace(program, steps=program.steps[:-n_rounding], answer=VALUE), "float64")
+    outputs = run_module(unrounded, memory_of(unrounded, data).encode(data.inputs))
     return float(np.abs(outputs[samples, columns] - labels).max())
 
 
-def _assumptions(data: Dataset, ids: ContextIds, hidden: HiddenLayer) -> tuple[Assumption, ...]:
-    return (
-        Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
-        Assumption("equal contexts carry equal labels", True, f"{len(ids.ids)} distinct contexts"),
-        Assumption(
-            "float64 tells all contexts apart",
-            True,
-            f"β = {ids.beta:.4g}: ids differ by at least {ids.gap:.3g} and are off by at most {ids.error:.3g}; "
-            f"labels before rounding are off by at most {hidden.error:.3g}",
-        ),
+def _assume_gap(ids: ContextIds, hidden: HiddenLayer) -> Assumption:
+    return Assumption(
+        "float64 tells all contexts apart",
+        True,
+        f"β = {ids.beta:.4g}: ids differ by at least {ids.gap:.3g} and are off by at most {ids.error:.3g}; "
+        f"labels before rounding are off by at most {hidden.error:.3g}",
     )
 
 
@@ -253,5 +180,9 @@ METHOD = Method(
     tasks=("seq-to-seq", "next-token"),
     precisions=("float64",),
     size_of=size_of,
-    build=memorise_by_one_head,
+    plan=memorise_by_one_head,
+    options=SoftmaxOptions,
+    example=lambda: Example(random_tokens(30, 3, 12, seed=0, task="seq-to-seq")),
+    page="rivals.md",
+    statements=("KS25-eq2", "KS25-Tab1"),
 )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2023.context_ids import EPS, Places
+from byheart.construct.kajitsuka_sato_2023.context_ids import EPS, TokenPlaces
 from byheart.data.dataset import Dataset, VectorSequences
-from byheart.program.distinct_tokens import Words
+from byheart.program.distinct_tokens import DistinctTokens
 
+MIDDLE = 1.5
+"""Projections of vectors lie between -1/2 and 1/2; this is added to them."""
 _RANDOM_DIRECTIONS = 12
 
 
-def places_of(data: Dataset, words: Words, rng: np.random.Generator) -> list[Places]:
+def candidate_places(data: Dataset, tokens: DistinctTokens, rng: np.random.Generator) -> list[TokenPlaces]:
     """Tokens on a line between 1 and 2: by a table, or along several directions to choose from."""
     if not isinstance(data.inputs, VectorSequences):
-        line = words.points.coordinates[:, 0].astype(np.float64)
-        values = 1 + line[words.sequences] / table_scale(words)
-        return [Places(values, 0.0, None)]  # powers of two: no rounding
+        line = tokens.points.coordinates[:, 0].astype(np.float64)
+        values = 1 + line[tokens.sequences] / table_scale(tokens)
+        return [TokenPlaces(values, 0.0, None)]  # powers of two: no rounding
     vectors = data.inputs.values
     flat = vectors.reshape(-1, vectors.shape[2])
     found = []
@@ -29,15 +31,15 @@ def places_of(data: Dataset, words: Words, rng: np.random.Generator) -> list[Pla
             scaled = direction / (2 * extent)
             # d products and sums, the products' magnitudes added up, and one rounding for adding 3/2
             error = (len(direction) + 2) * EPS * float((np.abs(flat) @ np.abs(scaled)).max()) + 2 * EPS
-            values = flat @ scaled + 1.5
+            values = flat @ scaled + MIDDLE
         if np.isfinite(error) and np.isfinite(values).all():
-            found.append(Places(values.reshape(vectors.shape[:2]), error, scaled))
+            found.append(TokenPlaces(values.reshape(vectors.shape[:2]), error, scaled))
     if not found:  # all tokens are zero
-        found.append(Places(np.full(vectors.shape[:2], 1.5), 2 * EPS, np.zeros(flat.shape[1])))
+        found.append(TokenPlaces(np.full(vectors.shape[:2], MIDDLE), 2 * EPS, np.zeros(flat.shape[1])))
     return found
 
 
-def table_scale(words: Words) -> float:
+def table_scale(tokens: DistinctTokens) -> float:
     """The power of two above every place in the table, so that dividing by it rounds nothing."""
-    largest = max(int(value) for (value,) in words.points.coordinates)
+    largest = max(int(value) for (value,) in tokens.points.coordinates)
     return float(1 << largest.bit_length())

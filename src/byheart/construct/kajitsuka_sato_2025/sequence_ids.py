@@ -1,4 +1,4 @@
-"""Lemmas B.1 and B.2: which words to count, and how to weigh the counts, so that every sequence gets its own number."""
+"""Lemmas B.1 and B.2: which tokens to count, and how to weigh the counts, so that every sequence gets its own number."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from byheart.errors import AssumptionViolated
 from byheart.theorems import realises
 
 Counts = Mapping[int, int]
-"""A multiset of words: how often each occurs."""
+"""A multiset of tokens: how often each occurs."""
 
 _DRAWS_BEFORE_WIDENING = 6
 _DRAWS_BEFORE_ENUMERATING = 200
 
 
 @realises("KS25-L B.1")
-def distinguishing_words(multisets: Sequence[Counts]) -> list[int]:
-    """Words whose counts alone tell all multisets apart, fewer of them than multisets.
+def distinguishing_tokens(multisets: Sequence[Counts]) -> list[int]:
+    """Tokens whose counts alone tell all multisets apart, fewer of them than multisets.
 
     Source:     KS25 Lemma B.1.
     Assumes:    distinct multisets.
-    Guarantee:  the restrictions to the words returned are distinct, and there are at most N - 1 words (the lemma: N).
-    Departs:    the lemma adds one word for each new multiset. We go through the words once, those in about half of the
-                multisets first, and keep those that split a class of multisets still equal. Each kept word adds a class,
-                hence at most N - 1; all words together split everything. On text this needs far fewer words.
+    Guarantee:  the restrictions to the tokens returned are distinct, and there are at most N - 1 tokens (the lemma: N).
+    Departs:    the lemma adds one token for each new multiset. We go through the tokens once, those in about half of the
+                multisets first, and keep those that split a class of multisets still equal. Each kept token adds a class,
+                hence at most N - 1; all tokens together split everything. On text this needs far fewer tokens.
     """
     occurrences = _occurrences(multisets)
     classes = _Classes(len(multisets))
     kept: list[int] = []
-    for word in sorted(occurrences, key=lambda w: (abs(2 * len(occurrences[w]) - len(multisets)), w)):
+    for token in sorted(occurrences, key=lambda t: (abs(2 * len(occurrences[t]) - len(multisets)), t)):
         if classes.n_classes == len(multisets):
             break
         before = classes.n_classes
-        classes.split(classes.parts(occurrences[word]))
+        classes.split(classes.parts(occurrences[token]))
         if classes.n_classes > before:
-            kept.append(word)
+            kept.append(token)
     if classes.n_classes < len(multisets):
         raise AssumptionViolated("two sequences are equal as multisets; they cannot be told apart by counts.")
     return kept
@@ -46,16 +46,16 @@ def distinguishing_words(multisets: Sequence[Counts]) -> list[int]:
 
 @realises("KS25-L B.2")
 def sequence_weights(
-    multisets: Sequence[Counts], words: Sequence[int], rng: np.random.Generator
+    multisets: Sequence[Counts], tokens: Sequence[int], rng: np.random.Generator
 ) -> dict[int, int]:
-    """Positive integers f(word) such that Σ count · f(word) is different for every multiset.
+    """Positive integers f(token) such that Σ count · f(token) is different for every multiset.
 
     Source:     KS25 Lemma B.2.
-    Assumes:    the multisets restricted to `words` are distinct.
+    Assumes:    the multisets restricted to `tokens` are distinct.
     Guarantee:  the weighted sums are distinct integers, and no weight exceeds N(N - 1)/2 + 1 (the lemma: 4N³√π).
     Departs:    the paper's proof fails when cardinalities differ, since adding a constant to make f positive shifts multisets by
-                different amounts (erratum 1). Instead the words get their weights one by one, so that multisets that
-                differ on the words so far have different sums. Two of them with different counts of the next word
+                different amounts (erratum 1). Instead the tokens get their weights one by one, so that multisets that
+                differ on the tokens so far have different sums. Two of them with different counts of the next token
                 collide for at most one value of its weight, so of N(N - 1)/2 + 1 values one is free. Random draws from a
                 range that widens on failure find a small one.
     """
@@ -66,8 +66,8 @@ def sequence_weights(
     used = {0}
     weights: dict[int, int] = {}
     widest = 1
-    for word in words:
-        parts = classes.parts(occurrences[word])
+    for token in tokens:
+        parts = classes.parts(occurrences[token])
         leaving = Counter[int]()
         for part in parts:
             leaving[part.old] += len(part.members)
@@ -85,34 +85,34 @@ def sequence_weights(
                 weight = next(value for value in candidates if _is_free(value, places, used, vacated))
                 break
             weight = int(rng.integers(1, widest, endpoint=True))
-        weights[word] = weight
+        weights[token] = weight
         used -= vacated
         for new, (start, count) in zip(classes.split(parts), places, strict=True):
             sum_of[new] = start + count * weight
             used.add(sum_of[new])
     if classes.n_classes < len(multisets):
-        raise AssumptionViolated("two sequences have equal counts of every distinguishing word.")
+        raise AssumptionViolated("two sequences have equal counts of every distinguishing token.")
     return weights
 
 
 def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vacated: Set[int]) -> bool:
     """Whether sums start + count · weight are new and different for all (start, count)."""
-    moved = [start + count * weight for start, count in places]
-    return len(set(moved)) == len(moved) and all(s not in used or s in vacated for s in moved)
+    sums = [start + count * weight for start, count in places]
+    return len(set(sums)) == len(sums) and all(s not in used or s in vacated for s in sums)
 
 
 def _occurrences(multisets: Sequence[Counts]) -> dict[int, list[tuple[int, int]]]:
-    """For each word the (multiset, count) pairs in which it occurs."""
+    """For each token the (multiset, count) pairs in which it occurs."""
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, counts in enumerate(multisets):
-        for word, count in counts.items():
-            found[word].append((number, count))
+        for token, count in counts.items():
+            found[token].append((number, count))
     return found
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The members of an old class that hold a word `count` times."""
+    """The members of an old class that hold a token `count` times."""
 
     old: int
     count: int
@@ -120,7 +120,7 @@ class _Part:
 
 
 class _Classes:
-    """Multisets that are equal on the words seen so far share a class."""
+    """Multisets that are equal on the tokens seen so far share a class."""
 
     def __init__(self, n_multisets: int) -> None:
         self.class_of = [0] * n_multisets
@@ -131,7 +131,7 @@ class _Classes:
         return len(self.size)
 
     def parts(self, occurrences: Sequence[tuple[int, int]]) -> list[_Part]:
-        """Those who hold a word, by their class and its count."""
+        """Those who hold a token, by their class and its count."""
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, count in occurrences:
             groups[self.class_of[number], count].append(number)

@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2025.sizes import size_of as size_of_dense
-from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, theorem_for
-from byheart.construct.registry import Method
+from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, estimate, theorem_for
+from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
-from byheart.errors import UsageError
+from byheart.data.generators import random_tokens
+from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
 from byheart.network.size import Size
-from byheart.network.transformer.architecture import Attention
-from byheart.program.construction import Construction, Statistics
+from byheart.program.blocks import RegisterAttention
+from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025-sparse"
+SPARSE = Tuning(is_sparse=True)
 
 
 @realises("KS25-R4.5")
 def memorise_through_an_extra_token(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
+    data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> ProgramPlan:
     """Compile seq-to-seq data with two attention layers of n + 1 connections each instead of one of n².
 
     Source:     KS25 Remark 4.5, after Zaheer et al. (2020) and Yun et al. (2020). The paper gives the idea in two sentences; the
                 construction is ours.
     Assumes:    as `memorise_seq_to_seq`.
     Guarantee:  as `memorise_seq_to_seq`.
-    Size:       `size_of`: one attention layer and one token vector more than Corollary 4.1.
+    Size:       one attention layer and one token vector more than Corollary 4.1.
     """
-    if options:
-        raise UsageError(f"{NAME} takes no options; got {', '.join(sorted(options))}.")
-    found = theorem_for(data)(data, rng, progress, Tuning(is_sparse=True))
-    n_tokens = data.seq_len + 1
-    attention = [layer for layer in found.memory.transformer.layers if isinstance(layer, Attention)]
-    connections = sum(layer.connections(n_tokens) for layer in attention)
-    notes = {**found.notes, "connections": connections, "connections_without_extra_token": data.seq_len**2}
-    return replace(found, method=NAME, theorem=f"KS25 Remark 4.5 over {found.theorem}", notes=notes)
+    plan = theorem_for(data)(data, rng, progress, SPARSE)
+    attention = [step for step in plan.program.steps if isinstance(step, RegisterAttention)]
+    assert all(layer.pattern != "full" for layer in attention)
+    connections = len(attention) * (data.seq_len + 1)
+    notes = {**plan.notes, "connections": connections, "connections_without_extra_token": data.seq_len**2}
+    return replace(plan, method=NAME, theorem=f"KS25 Remark 4.5 over {plan.theorem}", notes=notes)
 
 
-def size_of(statistics: Statistics) -> Size:
-    """The size, without building; exact where that of Corollary 4.1 is."""
-    return size_of_dense(statistics, is_sparse=True)
+def size_of(shape: DataShape, options: NoOptions) -> Size:
+    """What data of this shape would probably take; see `theorem.estimate`."""
+    return estimate(shape, SPARSE)
 
 
 METHOD = Method(
@@ -54,5 +52,8 @@ METHOD = Method(
     tasks=("seq-to-seq",),
     precisions=("exact",),
     size_of=size_of,
-    build=memorise_through_an_extra_token,
+    plan=memorise_through_an_extra_token,
+    example=lambda: Example(random_tokens(12, 4, 20, seed=0, task="seq-to-seq")),
+    page="how-it-works.md",
+    statements=("KS25-R4.5",),
 )

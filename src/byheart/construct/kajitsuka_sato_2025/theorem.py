@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,20 +14,20 @@ from byheart.bounds.kajitsuka_sato_2025 import (
     theorem_d_1,
     theorem_e_1,
 )
-from byheart.construct.kajitsuka_sato_2025.assembly import (
-    Assembled,
-    assemble,
-    measured_statistics,
-)
-from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping, contextual_mapping
-from byheart.construct.kajitsuka_sato_2025.sizes import size_of
-from byheart.construct.registry import Method
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
+from byheart.construct.kajitsuka_sato_2025.lookup_split import LookupSplit, MappingNumbers, split_lookups
+from byheart.construct.kajitsuka_sato_2025.network_program import network_outline, network_program
+from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
-from byheart.errors import UsageError
-from byheart.network.memory import Memory, Progress
-from byheart.program.construction import Assumption, Construction, Statistics
-from byheart.program.distinct_tokens import radius_and_separation
+from byheart.data.generators import random_tokens
+from byheart.data.shape import DataShape
+from byheart.network.memory import Progress
+from byheart.network.size import Size
+from byheart.network.transformer.architecture import Precision
+from byheart.program.count import count
+from byheart.program.distinct_tokens import assume_contexts, assume_separated, radius_and_separation
 from byheart.program.lookup import Planner, plan_lookup
+from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025"
@@ -53,7 +53,7 @@ PLAIN = Tuning()
 @realises("KS25-T4.1", "KS25-T B.1")
 def memorise_next_token(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
-) -> Construction:
+) -> ProgramPlan:
     """Compile next-token data into E_out ∘ F2 ∘ uniform attention ∘ F1 ∘ E_in.
 
     Source:     KS25 Theorem 4.1, in full Theorem B.1; proof in Appendix B.1.1.
@@ -62,56 +62,56 @@ def memorise_next_token(
     Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Of other
                 inputs nothing is promised.
     In floats:  not meant for floats; weights have thousands of bits. See `limited_bits`.
-    Size:       `size_of`. About 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
+    Size:       about 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
     Departs:    feed-forward blocks are residual, as the architecture has them (erratum 6), with one block where the paper
                 composes two or three plain layers, so the width is 10 instead of 14. W_O·W_V is scaled by n, so that means
                 are sums and stay dyadic (erratum 8). F is the projection of Stage I itself, kept in its register.
                 Projections are searched instead of taken from the worst case; group sizes minimise parameters.
     """
-    return _compiled(data, rng, progress, tuning, "KS25 Theorem 4.1 (B.1 in full), repaired", theorem_4_1)
+    return _plan(data, rng, progress, tuning, "KS25 Theorem 4.1 (B.1 in full), repaired", theorem_4_1)
 
 
 @realises("KS25-C4.1")
 def memorise_seq_to_seq(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
-) -> Construction:
+) -> ProgramPlan:
     """Compile seq-to-seq data: the label of every token, by the same network with one context per token.
 
     Source:     KS25 Corollary 4.1: each token in turn is the last token of Theorem 4.1.
     Assumes:    as `memorise_next_token`, for every token in its sequence.
     Guarantee:  for every token of every sample the output equals its label + 1 exactly.
-    Size:       `size_of`: F1 as before, F2 for at most nN contexts.
+    Size:       F1 as before, F2 for at most nN contexts.
     Departs:    as `memorise_next_token`. Padding tokens of short sequences carry no label and their outputs mean nothing.
     """
-    return _compiled(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)
+    return _plan(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)
 
 
 @realises("KS25-T D.1")
 def memorise_sets(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
-) -> Construction:
+) -> ProgramPlan:
     """Compile a labelled family of multisets into a deep set ρ(Σ φ).
 
     Source:     KS25 Theorem D.1.
     Assumes:    finite inputs; equal multisets carry equal labels.
     Guarantee:  the output equals label + 1 exactly, in whatever order the elements come.
-    Size:       `size_of`: as for next-token, without attention.
+    Size:       as for next-token, without attention.
     Departs:    as `memorise_next_token`. φ and ρ are residual blocks around one pooling layer. Sets smaller than the largest are
-                filled up with a padding word.
+                filled up with a padding token.
     """
-    return _compiled(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
+    return _plan(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
 
 
 @realises("KS25-T E.1")
 def memorise_token_ids(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
-) -> Construction:
-    """Compile token ids without positions: φ and the place of a word are columns of the embedding table.
+) -> ProgramPlan:
+    """Compile token ids without positions: φ and the place of a token are columns of the embedding table.
 
     Source:     KS25 Theorem E.1.
     Assumes:    as `memorise_next_token`, on ids.
     Guarantee:  as `memorise_next_token`.
-    Size:       `size_of`: two numbers per vocabulary entry instead of the network F1. Where the vocabulary is so large that a
+    Size:       two numbers per vocabulary entry instead of the network F1. Where the vocabulary is so large that a
                 column costs more than F1, one column and F1 are kept: the smaller is built.
     Departs:    the paper's third embedding row is zero; the residual stream has that zero anyway.
     """
@@ -120,19 +120,10 @@ def memorise_token_ids(
         assert data.vocab is not None
         return theorem_e_1(n_samples, seq_len, n_classes, data.vocab)
 
-    return _compiled(data, rng, progress, tuning, "KS25 Theorem E.1, repaired", size)
+    return _plan(data, rng, progress, tuning, "KS25 Theorem E.1, repaired", size)
 
 
-def build(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
-    """The theorem that fits the task and the inputs."""
-    if options:
-        raise UsageError(f"{NAME} takes no options; got {', '.join(sorted(options))}.")
-    return theorem_for(data)(data, rng, progress, PLAIN)
-
-
-Theorem = Callable[[Dataset, np.random.Generator, Progress | None, Tuning], Construction]
+Theorem = Callable[[Dataset, np.random.Generator, Progress | None, Tuning], ProgramPlan]
 
 
 def theorem_for(data: Dataset) -> Theorem:
@@ -144,62 +135,76 @@ def theorem_for(data: Dataset) -> Theorem:
     return memorise_token_ids if data.vocab is not None and not data.ordered else memorise_next_token
 
 
-def _compiled(
+def _plan(
     data: Dataset,
     rng: np.random.Generator,
     progress: Progress | None,
     tuning: Tuning,
     theorem: str,
     promised: Callable[..., TheoremSize],
-) -> Construction:
-    """Check, map the contexts, assemble: what all the theorems share."""
+) -> ProgramPlan:
+    """Check, map the contexts, describe the network: what all the theorems share."""
     data.require_finite()
     data.require_consistent()
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
-    built = assemble(mapping, data, tuning.plan, is_sparse=tuning.is_sparse)
-    statistics = measured_statistics(data, mapping, tuning.plan)
-    radius, separation = radius_and_separation(mapping.words.separation)
-    return Construction(
-        memory=Memory(built.network, data.task, data.label_names, data.tokenizer, data.ordered),
+    numbers = MappingNumbers.of(mapping)
+    split = split_lookups(DataShape.of(data), numbers, tuning.plan)
+    program = network_program(mapping, data, split, is_sparse=tuning.is_sparse)
+    separation = mapping.tokens.separation
+    return ProgramPlan(
+        program=program,
+        data=data,
         method=NAME,
         theorem=theorem,
-        assumptions=_assumptions(data, mapping),
-        theorem_size=promised(
-            data.n_samples, data.seq_len, data.n_classes, built.network.dim, radius, separation
+        assumptions=(
+            *assume_contexts(data, len(mapping.labels)),
+            assume_separated("tokens are (r, δ)-separated (KS25 Assumption 4.1)", separation),
         ),
-        statistics=statistics,
-        notes=_notes(statistics, mapping, built),
+        theorem_size=promised(
+            data.n_samples, data.seq_len, data.n_classes, program.dim, *radius_and_separation(separation)
+        ),
+        notes=_notes(numbers, split, separation.n_distinct),
     )
 
 
-def _notes(statistics: Statistics, mapping: ContextualMapping, built: Assembled) -> dict[str, object]:
+def _notes(numbers: MappingNumbers, split: LookupSplit, n_distinct: int) -> dict[str, object]:
     return {
-        "contexts": statistics.n_contexts,
-        "distinct_tokens": mapping.words.separation.n_distinct,
-        "distinguishing_words": statistics.n_words,
-        "word_key_bits": statistics.token_bits,
-        "word_weight_bits": statistics.weighting_bits,
-        "context_key_bits": statistics.context_bits,
-        "entrance": built.entrance,
-        "groups_first": built.first.n_groups if built.first else 0,
-        "group_size_first": built.first.group_size if built.first else 0,
-        "groups_second": built.second.n_groups,
-        "group_size_second": built.second.group_size,
+        "contexts": numbers.n_contexts,
+        "distinct_tokens": n_distinct,
+        "distinguishing_words": numbers.n_weights,
+        "word_key_bits": numbers.token_bits,
+        "word_weight_bits": numbers.weighting_bits,
+        "context_key_bits": numbers.context_bits,
+        "entrance": split.entrance,
+        "groups_first": split.first.n_groups if split.first else 0,
+        "group_size_first": split.first.group_size if split.first else 0,
+        "groups_second": split.second.n_groups,
+        "group_size_second": split.second.group_size,
     }
 
 
-def _assumptions(data: Dataset, mapping: ContextualMapping) -> tuple[Assumption, ...]:
-    separation = mapping.words.separation
-    apart = "one distinct token" if separation.delta is None else f"δ = {separation.delta:.6g}"
-    return (
-        Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
-        Assumption("equal contexts carry equal labels", True, f"{len(mapping.labels)} distinct contexts"),
-        Assumption(
-            "tokens are (r, δ)-separated (KS25 Assumption 4.1)",
-            True,
-            f"{separation.n_distinct} distinct tokens, r = {separation.r:.6g}, {apart}",
-        ),
-    )
+def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "exact") -> Size:
+    """What data of this shape would probably take.
+
+    Counts and bits of tokens and contexts are taken as random data have them; the non-zero count takes every coordinate of a
+    projection as non-zero, and the bits take every packed number and every edge at full length: both are upper estimates
+    for those counts.
+    """
+    numbers = MappingNumbers.expected(shape)
+    split = split_lookups(shape, numbers, tuning.plan)
+    return count(network_outline(shape, numbers, split, is_sparse=tuning.is_sparse), precision)
+
+
+def size_of(shape: DataShape, options: NoOptions) -> Size:
+    """See `estimate`."""
+    return estimate(shape)
+
+
+def plan(
+    data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> ProgramPlan:
+    """The theorem that fits the task and the inputs."""
+    return theorem_for(data)(data, rng, progress, PLAIN)
 
 
 METHOD = Method(
@@ -208,5 +213,8 @@ METHOD = Method(
     tasks=("next-token", "seq-to-seq", "set"),
     precisions=("exact",),
     size_of=size_of,
-    build=build,
+    plan=plan,
+    example=lambda: Example(random_tokens(30, 4, 20, seed=0)),
+    page="how-it-works.md",
+    statements=("KS25-T4.1", "KS25-T B.1", "KS25-C4.1", "KS25-T D.1", "KS25-T E.1"),
 )

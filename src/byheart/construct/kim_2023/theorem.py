@@ -2,57 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from byheart.construct.kim_2023.sizes import size_of
-from byheart.construct.kim_2023.sort_rounds import (
-    LEFT,
-    LOOKUP,
-    MODEL_WIDTH,
-    REGISTERS,
-    context_step,
-    shift,
-    sorting,
-)
+from byheart.construct.kim_2023.sort_rounds import LOOKUP, MODEL_WIDTH, sorting_program, sorting_round
 from byheart.construct.kim_2023.string_ids import StringIds, sorted_counts, string_ids
-from byheart.construct.registry import Method
+from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
-from byheart.network.exact.dyadic import Number, SparseMatrix
-from byheart.network.memory import Memory, Progress
-from byheart.network.transformer.architecture import Layer, Transformer
-from byheart.program.construction import Assumption, Construction, statistics_of
+from byheart.data.generators import random_tokens
+from byheart.data.shape import DataShape
+from byheart.network.memory import Progress
+from byheart.network.size import Size
+from byheart.program.blocks import Repeat, typical
+from byheart.program.count import count
 from byheart.program.distinct_tokens import (
-    Words,
-    largest_spread,
-    words_of,
+    assume_contexts,
+    assume_separated,
+    distinct_tokens,
+    project_tokens,
+    table_of_shape,
 )
-from byheart.program.emit import emit_layers
-from byheart.program.labelled_tokens import Labelled, labelled_tokens
+from byheart.program.labelled_tokens import LabelledTokens, labelled_tokens
 from byheart.program.lookup import memorise_points, plan_lookup
-from byheart.program.lookup_size import (
-    lookup_numbers,
-)
-from byheart.program.projection import IntegerPoints, Projection, project_apart
-from byheart.program.single_vectors import refuse_options
-from byheart.program.weight_count import (
-    tally,
-)
+from byheart.program.program_plan import ProgramPlan
+from byheart.program.projection import IntegerPoints, LineMap, Projection, project_apart, typical_map
 
 NAME = "kim-2023"
 
 
 def memorise_by_sorting(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
-    """Compile a label for every token: n rounds find the largest word and its multiplicity, one lookup does the rest.
+    data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> ProgramPlan:
+    """Compile a label for every token: n rounds find the largest token and its multiplicity, one lookup does the rest.
 
     Source:     Kim, Kim & Mozafari (2023): token-wise separated inputs, Õ(d + n + √(nN)) parameters, 2n
                 attention layers. The stages (token id, string id by selecting one maximum after the other,
-                context id, label) are theirs; the gadgets and the treatment of repeated words are
+                context id, label) are theirs; the gadgets and the treatment of repeated tokens are
                 reconstructed.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is a token with the multiset
                 of all tokens (with their positions, where order matters).
@@ -60,41 +46,42 @@ def memorise_by_sorting(
                 attention.
     In floats:  not meant for floats. With softmax in place of hardmax, an inverse temperature β ≥
                 ln(2nΣw/gap) would do in real numbers.
-    Size:       `size_of`. n rounds of two attention layers and one block, then a lookup of nN contexts. Width
-                9.
+    Size:       n rounds of two attention layers and one block, then a lookup of nN contexts. Width 9.
     Departs:    multiplicities are counted by a uniform head, since erasing a maximum would forget them. Both
                 heads write the string id directly. Random integer weights replace the projection lemma.
     """
-    refuse_options(NAME, options)
     data.require_finite()
     data.require_consistent()
-    words = words_of(data)
-    line = _word_line(words, rng)
-    seq_len = words.sequences.shape[1]
-    rounds = [sorted_counts([line.values[word] for word in row], seq_len) for row in words.sequences.tolist()]
-    strings = string_ids(rounds, rng)
+    tokens = distinct_tokens(data)
+    line = project_tokens(tokens, rng)
+    seq_len = tokens.sequences.shape[1]
+    seen = [
+        sorted_counts([line.values[token] for token in row], seq_len) for row in tokens.sequences.tolist()
+    ]
+    strings = string_ids(seen, rng)
     if progress is not None:
         progress(1, 2)
-    labelled = labelled_tokens(data, words)
-    contexts = _contexts(labelled, line, strings)
+    contexts = _label_contexts(labelled_tokens(data, tokens), line, strings)
     context_line = project_apart(IntegerPoints.from_fractions(list(contexts), 2), rng)
     labels = dict(zip(context_line.values, contexts.values(), strict=True))
     plan = plan_lookup(len(labels), context_line.value_bits, data.n_classes.bit_length(), MODEL_WIDTH)
-    layers = (
-        *shift(words, line),
-        *sorting(strings, line.value_bits, seq_len),
-        *emit_layers((context_step(context_line), *memorise_points(labels, plan, LOOKUP)), REGISTERS),
-    )
+    rounds = [
+        step
+        for weight, count_weight in zip(strings.place_weights, strings.count_weights, strict=True)
+        for step in sorting_round(weight, seq_len * count_weight, line.value_bits)
+    ]
+    lookup = memorise_points(labels, plan, LOOKUP)
     if progress is not None:
         progress(2, 2)
-    return Construction(
-        memory=Memory(
-            _network(words, line, layers, seq_len), data.task, data.label_names, data.tokenizer, data.ordered
-        ),
+    return ProgramPlan(
+        program=sorting_program(tokens.table, tokens.pad, line, rounds, context_line, lookup, seq_len),
+        data=data,
         method=NAME,
         theorem="KKM23, contextual mapping by sorting, reconstructed",
-        assumptions=_assumptions(data, words, len(labels)),
-        theorem_size=None,
+        assumptions=(
+            *assume_contexts(data, len(labels)),
+            assume_separated("tokens are (r, δ)-separated", tokens.separation),
+        ),
         notes={
             "contexts": len(labels),
             "word_bits": line.value_bits,
@@ -103,72 +90,38 @@ def memorise_by_sorting(
             "groups": plan.n_groups,
             "group_size": plan.group_size,
         },
-        statistics=replace(
-            statistics_of(data),
-            n_contexts=len(labels),
-            token_bits=line.value_bits,
-            context_bits=context_line.value_bits,
-            numbers={
-                "token axes": tally(line.coefficients),
-                "token offset": tally([line.offset]),
-                "round weights": tally(
-                    (*strings.place_weights, *(seq_len * weight for weight in strings.count_weights))
-                ),
-                "context axes": tally(context_line.coefficients),
-                "context offset": tally([context_line.offset]),
-                **lookup_numbers(labels, plan),
-            },
-        ),
     )
 
 
-def _word_line(words: Words, rng: np.random.Generator) -> Projection:
-    if words.embedding is not None:  # it has placed the words on a line already
-        return Projection(
-            (Fraction(1),), Fraction(0), [Fraction(int(v)) for (v,) in words.points.coordinates]
-        )
-    return project_apart(
-        words.points, rng, largest_spread(words.separation, words.points.coordinates.shape[1])
+def size_of(shape: DataShape, options: NoOptions) -> Size:
+    """What data of this shape would probably take.
+
+    The bits of tokens and contexts are taken as random data have them, the non-zero count takes the projections as full, and
+    the bits take every packed number and every edge at full length.
+    """
+    n, table = shape.seq_len, table_of_shape(shape)
+    key_bits = 2 * shape.context_count.bit_length() + 1
+    if shape.vocab is not None:
+        line, token_bits = LineMap((1,), 0), (2 * (shape.vocab + shape.ragged) * n).bit_length()
+    else:
+        token_bits = 2 * (shape.n_samples * n).bit_length() + 1
+        line = typical_map(shape.dim or 1, token_bits)
+    plan = plan_lookup(shape.context_count, key_bits, shape.n_classes.bit_length(), MODEL_WIDTH)
+    weight = typical(n.bit_length() + 2)
+    rounds = Repeat(n, sorting_round(weight, weight, token_bits))
+    return count(
+        sorting_program(table, None, line, [rounds], typical_map(2, key_bits), plan.outline(LOOKUP), n)
     )
 
 
-def _contexts(
-    labelled: Labelled, line: Projection, strings: StringIds
+def _label_contexts(
+    labelled: LabelledTokens, line: Projection, strings: StringIds
 ) -> dict[tuple[Fraction, Fraction], int]:
     """Label, from 1, of every context (string id, place of the token)."""
     return {
-        (strings.ids[sample], line.values[word]): label
-        for sample, word, label in zip(labelled.samples, labelled.words, labelled.labels, strict=True)
+        (strings.ids[sample], line.values[token]): label
+        for sample, token, label in zip(labelled.samples, labelled.tokens, labelled.labels, strict=True)
     }
-
-
-def _network(words: Words, line: Projection, layers: tuple[Layer, ...], seq_len: int) -> Transformer:
-    rows = (REGISTERS.index(LOOKUP.x), REGISTERS.index(LEFT))
-    entries: dict[tuple[int, int], Number] = {
-        (row, axis): value for row in rows for axis, value in enumerate(line.coefficients)
-    }
-    return Transformer(
-        w_in=SparseMatrix.of((MODEL_WIDTH, len(line.coefficients)), entries),
-        layers=layers,
-        w_out=SparseMatrix.of((1, MODEL_WIDTH), {(0, REGISTERS.index(LOOKUP.into)): 1}),
-        seq_len=seq_len,
-        embedding=words.embedding,
-        pad=words.pad,
-    )
-
-
-def _assumptions(data: Dataset, words: Words, n_contexts: int) -> tuple[Assumption, ...]:
-    separation = words.separation
-    apart = "one distinct token" if separation.delta is None else f"δ = {separation.delta:.6g}"
-    return (
-        Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
-        Assumption("equal contexts carry equal labels", True, f"{n_contexts} distinct contexts"),
-        Assumption(
-            "tokens are (r, δ)-separated",
-            True,
-            f"{separation.n_distinct} distinct tokens, r = {separation.r:.6g}, {apart}",
-        ),
-    )
 
 
 METHOD = Method(
@@ -177,5 +130,8 @@ METHOD = Method(
     tasks=("seq-to-seq", "next-token"),
     precisions=("exact",),
     size_of=size_of,
-    build=memorise_by_sorting,
+    plan=memorise_by_sorting,
+    example=lambda: Example(random_tokens(12, 3, 9, seed=0, task="seq-to-seq")),
+    page="rivals.md",
+    statements=("KS25-L C.1", "KS25-eq12"),
 )

@@ -7,42 +7,52 @@ old place is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.construct.park_2021.arrangement import Arrangement, Segment
-from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Block, Blocks, Unit
+from byheart.network.exact.dyadic import Dyadic, Number
+from byheart.program.blocks import (
+    Block,
+    Blocks,
+    Form,
+    Repeat,
+    Step,
+    Unit,
+    evenly_changing,
+    negated,
+    typical,
+)
+from byheart.program.count import count_steps
 
-PLACE, WORD, FIELD, ANSWER = "place", "word", "field", "answer"
-REGISTERS = (PLACE, WORD, FIELD, ANSWER)
-
-FOLD_UNITS, MOVE_UNITS, BIT_UNITS, FIELD_UNITS, FIRST_FIELD_UNITS = 1, 2, 2, 6, 4
-"""Hidden units of a fold, of a move to a segment or bucket, of a bit, and of the block that opens a field."""
+PLACE, PACKED, FIELD, ANSWER = "place", "packed", "field", "answer"
+REGISTERS = (PLACE, PACKED, FIELD, ANSWER)
 
 
-def at_least(register: str, threshold: int, writes: Mapping[str, int]) -> tuple[Unit, Unit]:
+def at_least(register: str, threshold: int, writes: Form) -> tuple[Unit, Unit]:
     """Add `writes` if the integer in `register` is at least `threshold`: ReLU(x - t + 1) - ReLU(x - t)."""
     return (
-        Unit({register: 1}, 1 - threshold, dict(writes)),
-        Unit({register: 1}, -threshold, {name: -value for name, value in writes.items()}),
+        Unit({register: 1}, 1 - threshold, writes),
+        Unit({register: 1}, -threshold, negated(writes)),
     )
 
 
-def fold_steps(mirrors: Sequence[int], offset: Number) -> Blocks:
+def fold_blocks(mirrors: Sequence[int], offset: int) -> Blocks:
     """x ← x + offset, then x ← x - 2·ReLU(x - μ/2) for every mirror μ."""
-    steps = []
-    for number, mirror in enumerate(mirrors):
-        shift: Number = offset if number == 0 else 0
-        assert isinstance(shift, (int, Fraction))
-        unit = Unit({PLACE: 1}, shift - Fraction(mirror, 2), {PLACE: -2})
-        steps.append(Block((unit,), {PLACE: shift} if shift else {}))
-    if not steps:  # nothing to fold: an idle unit beside the offset
-        steps.append(Block((Unit({}, 0, {}),), {PLACE: offset}))
-    return tuple(steps)
+    if not mirrors:  # nothing to fold: an idle unit beside the offset
+        return (Block((Unit({}, 0, {}),), {PLACE: offset}),)
+    shifts = [offset, *[0] * (len(mirrors) - 1)]
+    return tuple(
+        _fold_block(shift - Fraction(mirror, 2), shift) for shift, mirror in zip(shifts, mirrors, strict=True)
+    )
 
 
-def segment_steps(segments: Sequence[Segment], extent: int) -> Blocks:
+def _fold_block(bias: Number, shift: Number = 0) -> Block:
+    return Block((Unit({PLACE: 1}, bias, {PLACE: -2}),), {PLACE: shift} if shift else {})
+
+
+def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
     """From x to x - start + target - extent < 0 in each segment, the highest first."""
     return tuple(
         Block(at_least(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
@@ -50,50 +60,107 @@ def segment_steps(segments: Sequence[Segment], extent: int) -> Blocks:
     )
 
 
-def bucket_steps(
-    starts: Sequence[int], words: Sequence[int], n_fields: int, extent: int, base: int
-) -> Blocks:
-    """From place + base to (place - start) + base - n_fields, adding the bucket's word, the highest first.
+def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, base: int) -> Blocks:
+    """From place + base to (place - start) + base - n_fields, adding the bucket's packed fields, the highest first.
 
     `base` is 0, or -extent after segments. Moved points are below `base`, the least threshold.
     """
     return tuple(
-        Block(at_least(PLACE, start + base, {PLACE: -start - n_fields, WORD: word}))
-        for start, word in zip(reversed(starts), reversed(words), strict=True)
+        Block(at_least(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
+        for start, fields in zip(reversed(starts), reversed(packed), strict=True)
     )
 
 
-def extraction_steps(n_fields: int, field_bits: int, base: int) -> Blocks:
-    """Read the fields of the word from the top, and add the one whose number is in `place` to the answer.
+def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Blocks:
+    """Take the bits of field `number` off the packed fields, the highest first, if that is the point's own field.
 
-    Assumes:    place = number + base - n_fields; word = Σ field_q · 2^(q·field bits).
-    Guarantee:  exact. Register `field` holds the field's value if its number is the point's, and a negative
-                number otherwise, so that ReLU lets the right one through.
+    Assumes:    place = number + base - n_fields; packed = Σ field_q · 2^(q·field bits), without higher fields.
+    Guarantee:  register `field` holds the field's value if its number is the point's, and a negative number
+                otherwise, so that ReLU lets the right one through, into the answer, when the next field is opened.
     """
-    steps = []
     gate = 1 << field_bits
-    for number in reversed(range(n_fields)):
-        # hit: the point's number is `number`, for larger ones have been moved away below all thresholds
-        units = list(at_least(PLACE, number + base - n_fields, {PLACE: -n_fields, FIELD: gate}))
-        if number < n_fields - 1:
-            units.append(Unit({FIELD: 1}, 0, {FIELD: -1, ANSWER: 1}))
-            units.append(Unit({FIELD: -1}, 0, {FIELD: 1}))
-        for bit in range(field_bits):
-            worth = 1 << (field_bits - 1 - bit)
-            place_value = worth << (number * field_bits)
-            units += at_least(WORD, place_value, {WORD: -place_value, FIELD: worth})
-            steps.append(Block(tuple(units), {FIELD: -gate} if bit == 0 else {}))
-            units = []
-    steps.append(Block((Unit({FIELD: 1}, 0, {ANSWER: 1}),), {ANSWER: 1}))
-    return tuple(steps)
+    # hit: the point's number is `number`, for larger ones have been moved away below all thresholds
+    units = list(at_least(PLACE, number + base - n_fields, {PLACE: -n_fields, FIELD: gate}))
+    if number < n_fields - 1:
+        units.append(Unit({FIELD: 1}, 0, {FIELD: -1, ANSWER: 1}))
+        units.append(Unit({FIELD: -1}, 0, {FIELD: 1}))
+    blocks = []
+    for bit in range(field_bits):
+        place = field_bits - 1 - bit
+        exponent = (
+            number * field_bits + place
+        )  # the bit is worth 2^exponent in the packed fields, 2^place in its own
+        writes: Form = {PACKED: Dyadic(-1, exponent), FIELD: 1 << place}
+        units.append(Unit({PACKED: 1}, 1 - (1 << exponent), writes))
+        units.append(Unit({PACKED: 1}, Dyadic(-1, exponent), negated(writes)))
+        blocks.append(Block(tuple(units), {FIELD: -gate} if bit == 0 else {}))
+        units = []
+    return tuple(blocks)
 
 
-def lookup_program(arrangement: Arrangement, words: Sequence[int], field_bits: int, offset: Number) -> Blocks:
+CLOSING = Block((Unit({FIELD: 1}, 0, {ANSWER: 1}),), {ANSWER: 1})
+"""The last field goes to the answer too, and class numbers start at 1 there."""
+
+
+def extraction_blocks(n_fields: int, field_bits: int, base: int) -> Blocks:
+    """From the packed fields to the value of the point's own, plus one."""
+    numbers = reversed(range(n_fields))
+    return (
+        *(block for number in numbers for block in field_blocks(number, n_fields, field_bits, base)),
+        CLOSING,
+    )
+
+
+def lookup_blocks(arrangement: Arrangement, packed: Sequence[int], field_bits: int, offset: int) -> Blocks:
     """All phases, one after the other. The answer is the field's value plus one."""
     base = -arrangement.extent if arrangement.segments else 0
     return (
-        *fold_steps(arrangement.mirrors, offset),
-        *segment_steps(arrangement.segments, arrangement.extent),
-        *bucket_steps(arrangement.starts, words, arrangement.n_fields, arrangement.extent, base),
-        *extraction_steps(arrangement.n_fields, field_bits, base),
+        *fold_blocks(arrangement.mirrors, offset),
+        *segment_blocks(arrangement.segments, arrangement.extent),
+        *bucket_blocks(arrangement.starts, packed, arrangement.n_fields, base),
+        *extraction_blocks(arrangement.n_fields, field_bits, base),
+    )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Dense parameters of a block that moves points, and of a field with all its bits."""
+
+    move: int
+    field: int
+
+
+def costs_of(field_bits: int) -> Costs:
+    """The costs for fields of this many bits."""
+    move, field = Block(at_least(PLACE, 1, {})), field_blocks(0, 2, field_bits, 0)
+    return Costs(count_steps([move], len(REGISTERS)).dense, count_steps(field, len(REGISTERS)).dense)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How many folds, overlaid segments, buckets, and fields of a bucket."""
+
+    n_folds: int
+    n_segments: int
+    n_buckets: int
+    n_fields: int
+
+
+def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step, ...]:
+    """The blocks of `lookup_blocks` for counting, with places of so many bits."""
+    far, n_fields = (1 << place_bits) - 1, parts.n_fields
+    fields: Form = {PLACE: far, PACKED: typical(n_fields * field_bits)}
+
+    def field(number: int) -> Blocks:
+        return field_blocks(number, n_fields, field_bits, n_fields - far)
+
+    return (
+        _fold_block(far, far),
+        Repeat(parts.n_folds - 1, (_fold_block(far),)),
+        Repeat(parts.n_segments, (Block(at_least(PLACE, far, {PLACE: far})),)),
+        Repeat(parts.n_buckets, (Block(at_least(PLACE, far, fields)),)),
+        *field(n_fields - 1),
+        *(evenly_changing(n_fields - 2, 1, field) if n_fields > 2 else ()),
+        *(field(0) if n_fields > 1 else ()),
+        CLOSING,
     )

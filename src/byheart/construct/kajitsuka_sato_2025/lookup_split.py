@@ -1,0 +1,86 @@
+"""How tokens enter a network of KS25 and how its two lookups are split, for data and for the shape of data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping
+from byheart.data.shape import DataShape
+from byheart.program.lookup import LookupPlan, LookupRegisters, Planner
+
+Entrance = Literal["vectors", "line", "table"]
+"""How tokens enter: vectors through E_in; ids on a line, φ by a network; ids with φ in the table (Theorem E.1)."""
+
+MODEL_WIDTH = len(LookupRegisters().all) + 1
+"""The registers of a lookup, and the sum over the sequence."""
+
+
+@dataclass(frozen=True)
+class MappingNumbers:
+    """What the lookups depend on.
+
+    n_contexts      distinct labelled contexts
+    n_weights       tokens whose counts tell the sequences apart (Lemma B.1)
+    token_bits      bits of the largest projected token (Lemma C.2)
+    weighting_bits  bits of the largest token weight (Lemma B.2)
+    context_bits    bits of the largest projected context
+    """
+
+    n_contexts: int
+    n_weights: int
+    token_bits: int
+    weighting_bits: int
+    context_bits: int
+
+    @classmethod
+    def of(cls, mapping: ContextualMapping) -> MappingNumbers:
+        """As a mapping has them."""
+        return cls(
+            len(mapping.labels),
+            len(mapping.weights),
+            mapping.token_line.value_bits,
+            max(mapping.weights.values(), default=0).bit_length(),
+            mapping.context_line.value_bits,
+        )
+
+    @classmethod
+    def expected(cls, shape: DataShape) -> MappingNumbers:
+        """As random data of this shape would have them."""
+        n_tokens = shape.n_samples * shape.seq_len
+        token_bits = 2 * n_tokens.bit_length() + 1
+        if shape.vocab is not None:
+            n_distinct = (shape.vocab + shape.ragged) * (shape.seq_len if shape.ordered else 1)
+            n_tokens = min(n_tokens, n_distinct)
+            token_bits = (2 * n_distinct).bit_length()
+        n_weights = min(max(0, shape.n_samples - 1), n_tokens)
+        weighting_bits = (2 * n_weights).bit_length()
+        context_bits = (2 * shape.seq_len).bit_length() + weighting_bits
+        if shape.task == "seq-to-seq":
+            # the token as well as its sequence; random points need about their number squared
+            n_labels = shape.n_samples * shape.seq_len
+            context_bits = min(context_bits + token_bits, 2 * n_labels.bit_length() + 1)
+        return cls(shape.context_count, n_weights, token_bits, weighting_bits, context_bits)
+
+
+@dataclass(frozen=True)
+class LookupSplit:
+    """How tokens enter, and how the two lookups are split; the first is None where no network weighs tokens."""
+
+    entrance: Entrance
+    first: LookupPlan | None
+    second: LookupPlan
+
+
+def split_lookups(shape: DataShape, numbers: MappingNumbers, plan: Planner) -> LookupSplit:
+    """The smaller way in for token ids without positions, φ as a column of the table or as a network, and both plans."""
+    first = None
+    if numbers.n_weights:
+        first = plan(numbers.n_weights, numbers.token_bits, numbers.weighting_bits, MODEL_WIDTH)
+    second = plan(numbers.n_contexts, numbers.context_bits, shape.n_classes.bit_length(), MODEL_WIDTH)
+    if shape.vocab is None:
+        return LookupSplit("vectors", first, second)
+    column = shape.vocab + shape.ragged + MODEL_WIDTH
+    if shape.ordered or first is None or column > first.parameters(MODEL_WIDTH):
+        return LookupSplit("line", first, second)
+    return LookupSplit("table", None, second)

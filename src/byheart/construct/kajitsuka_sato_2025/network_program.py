@@ -1,0 +1,158 @@
+"""The networks of KS25 by their registers: E_out ∘ F2 ∘ (attention or pooling) ∘ F1 ∘ E_in, for data and for counting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping
+from byheart.construct.kajitsuka_sato_2025.lookup_split import Entrance, LookupSplit, MappingNumbers
+from byheart.data.dataset import Dataset, Task
+from byheart.data.shape import DataShape
+from byheart.network.transformer.architecture import SumPool
+from byheart.program.blocks import (
+    Block,
+    Numbers,
+    Program,
+    RegisterAttention,
+    Repeated,
+    Step,
+    TokenTable,
+    Unit,
+    clear,
+    head,
+    typical,
+)
+from byheart.program.distinct_tokens import table_of_shape
+from byheart.program.lookup import LookupRegisters, memorise_points, weigh_tokens
+from byheart.program.projection import LineMap, Projection, typical_map
+
+LOOKUP = LookupRegisters()
+SUM = "sum"
+REGISTERS = (*LOOKUP.all, SUM)
+"""The residual stream: which channel holds what."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkParts:
+    """What a network is made of: from data, or from numbers that stand for them.
+
+    token_line    the map that puts vectors on a line; a table has done so already
+    first         F1 without its first block: φ of the token (Lemma B.3)
+    context_line  the map from φ of the token, its place and the sum of φ to a line; from the sum alone for sets
+    second        F2 without its first block: the label of the context (Lemma C.1)
+    extra         the vector of an extra token, through which the sum goes (Remark 4.5)
+    """
+
+    task: Task
+    seq_len: int
+    entrance: Entrance
+    table: TokenTable | None
+    pad: int | None
+    token_line: LineMap
+    first: Sequence[Step]
+    context_line: LineMap
+    second: Sequence[Step]
+    extra: Numbers | None
+
+    def program(self) -> Program:
+        """All parts, one after the other."""
+        inputs: dict[str, Numbers] = {LOOKUP.x: self.token_line.coefficients}
+        if self.entrance == "table":
+            inputs = {LOOKUP.x: (1, 0), LOOKUP.into: (0, 1)}
+        shift = [self._shift()] if self.entrance == "vectors" else []
+        steps = [*shift, *self.first, *self._mixing(), self._context_block(), *self.second]
+        return Program(REGISTERS, inputs, steps, LOOKUP.into, self.seq_len, self.table, self.pad, self.extra)
+
+    def _shift(self) -> Block:
+        """E_in is linear; x ← ReLU(x + offset) adds the offset, and x itself is taken away by -ReLU(x) + ReLU(-x)."""
+        x = LOOKUP.x
+        plain = (Unit({x: 1}, 0, {x: -1}), Unit({x: -1}, 0, {x: 1}))
+        return Block((Unit({x: 1}, self.token_line.offset, {x: 1}), *plain))
+
+    def _mixing(self) -> tuple[Step, ...]:
+        """The sum of φ over the sequence: W_O·W_V scaled by n, so that the mean is the sum (erratum 8); or a deep set's pooling."""
+        if self.task == "set":
+            return (SumPool(),)
+        is_sparse = self.extra is not None
+        total = head({LOOKUP.into: 1}, {SUM: self.seq_len + is_sparse})
+        if not is_sparse:
+            return (RegisterAttention((total,)),)
+        # φ of the extra token is 0, so it gathers the sum of the others, and every token then reads it
+        copy = head({SUM: 1}, {SUM: 1})
+        return RegisterAttention((total,), pattern="gather"), RegisterAttention((copy,), pattern="scatter")
+
+    def _context_block(self) -> Block:
+        """The context on its line: values there are at least 2, so ReLU changes nothing; what F1 left behind is cleared."""
+        context = (LOOKUP.into,) if self.task == "set" else (LOOKUP.into, LOOKUP.x, SUM)
+        line = zip(context, self.context_line.coefficients, strict=True)
+        reads = {name: value for name, value in line if value}
+        place = Unit(reads, self.context_line.offset, {LOOKUP.x: 1})
+        return Block((place, *clear(LOOKUP.x, LOOKUP.into, *LOOKUP.packed)))
+
+
+def network_program(
+    mapping: ContextualMapping, data: Dataset, split: LookupSplit, *, is_sparse: bool
+) -> Program:
+    """The network that computes the mapping and looks the label up."""
+    tokens, line = mapping.tokens, mapping.token_line
+    table, extra = tokens.table, extra_token(line) if is_sparse else None
+    if split.entrance == "table":
+        # a second column holds φ: the network F1 becomes a column of the table (Theorem E.1)
+        assert table is not None
+        assert isinstance(data.vocab, int)
+        weights = [0] * (data.vocab + (tokens.pad is not None))
+        for token, weight in mapping.weights.items():
+            weights[int(line.values[token] - 2) // 2] = weight  # token a stands at 2a + 2
+        table = TokenTable((*table.tokens, weights))
+        extra = None if extra is None else (*extra, 0)
+    first = (
+        () if split.entrance == "table" else weigh_tokens(line.values, mapping.weights, split.first, LOOKUP)
+    )
+    return NetworkParts(
+        data.task,
+        data.seq_len,
+        split.entrance,
+        table,
+        tokens.pad,
+        line,
+        first,
+        mapping.context_line,
+        memorise_points(mapping.labels, split.second, LOOKUP),
+        extra,
+    ).program()
+
+
+def extra_token(line: Projection) -> tuple[int, ...]:
+    """A vector whose place is at least 2 beyond every point of the line, so that φ is 0 there (Lemma C.1)."""
+    axis = next(at for at, value in enumerate(line.coefficients) if value)
+    coefficient, beyond = line.coefficients[axis], max(line.values) + 2 - line.offset
+    # a whole number of the right sign: coefficient · entry >= beyond
+    entry = ceil(abs(beyond) / abs(coefficient)) * (1 if coefficient > 0 else -1)
+    return tuple(entry if at == axis else 0 for at in range(len(line.coefficients)))
+
+
+def network_outline(
+    shape: DataShape, numbers: MappingNumbers, split: LookupSplit, *, is_sparse: bool
+) -> Program:
+    """The same for counting, before the data are seen."""
+    table, dim = table_of_shape(shape), shape.dim or 1
+    token_line = LineMap((1,), 0) if table is not None else typical_map(dim, numbers.token_bits)
+    if split.entrance == "table":
+        assert table is not None
+        assert shape.vocab is not None
+        weights = Repeated(typical(numbers.weighting_bits), numbers.n_weights, shape.vocab + shape.ragged)
+        table, dim = TokenTable((*table.tokens, weights)), 2
+    return NetworkParts(
+        shape.task,
+        shape.seq_len,
+        split.entrance,
+        table,
+        None,
+        token_line,
+        () if split.first is None else split.first.outline(LOOKUP),
+        typical_map(1 if shape.task == "set" else 3, numbers.context_bits),
+        split.second.outline(LOOKUP),
+        Repeated(typical(numbers.token_bits), 1, dim) if is_sparse else None,
+    ).program()
