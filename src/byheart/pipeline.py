@@ -165,6 +165,7 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
         "input": source.input,
         "label": source.label,
         "on_conflict": "keep" if source.on_conflict == "error" else source.on_conflict,
+        "empty_labels": source.empty_labels if "empty_labels" in recorded else "keep",
         **({} if kind is None else {"tokenizer": kind}),
     }
     return Dataset.read(path, **{**options, **changed})

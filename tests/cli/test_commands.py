@@ -107,6 +107,7 @@ def test_compile_reads_as_it_is_told_and_verify_remembers(byheart: Byheart, tmp_
         "on_conflict": "last",
         "tokenizer": "bytes",
         "recite": False,
+        "empty_labels": "error",
     }
 
 

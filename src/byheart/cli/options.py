@@ -90,6 +90,13 @@ def reading_options(command: Command) -> Command:
             help="Which label to keep where equal inputs carry different ones.",
         ),
         click.option(
+            "--empty-labels",
+            type=click.Choice(("error", "keep")),
+            default="error",
+            show_default=True,
+            help="What a row without a label is: refused, or one with an empty label.",
+        ),
+        click.option(
             "--ordered/--unordered",
             default=None,
             help="Whether positions matter (default: for text and ids, not for vectors).",
@@ -106,8 +113,16 @@ def reading_choices(
     input: str | None,
     label: str | None,
     on_conflict: str,
+    empty_labels: str,
     ordered: bool | None,
 ) -> dict[str, Any]:
     """The options of `Dataset.read`; a tokenizer that was not chosen is left to it."""
-    chosen = {"task": task, "input": input, "label": label, "on_conflict": on_conflict, "ordered": ordered}
+    chosen = {
+        "task": task,
+        "input": input,
+        "label": label,
+        "on_conflict": on_conflict,
+        "empty_labels": empty_labels,
+        "ordered": ordered,
+    }
     return chosen if tokenizer is None else {**chosen, "tokenizer": tokenizer}

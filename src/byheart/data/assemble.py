@@ -15,6 +15,13 @@ from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
 from byheart.data.source import Source
 from byheart.data.tokenizers import Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
+from byheart.memory_limit import require_memory
+
+BYTES_PER_ID = 64
+"""An embedding has at least one 64-bit number for each id, and constructions make tables of as many rows."""
+
+MOST_GAPS, FEW_IDS = 64, 1 << 20
+"""Ids that leave larger gaps would only take memory: they are refused beyond the limit, others as they come."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +183,12 @@ def _as_sequences(
     if flat.dtype.kind == "u" and flat.size and flat.max() > np.iinfo(np.int64).max:
         raise DataError(f"token id {flat.max()} is too large; ids must be below 2^63.")
     largest = int(flat.max(initial=0)) + 1
+    if n_vocab is None and largest > MOST_GAPS * flat.size + FEW_IDS:
+        require_memory(
+            f"an embedding for the largest token id, {largest - 1:,}, of {flat.size:,} tokens\n"
+            "  (number tokens from 0 without gaps, as numpy.unique(ids, return_inverse=True) does)",
+            BYTES_PER_ID * largest,
+        )
     return TokenSequences(flat.astype(np.int64), offsets_of(lengths), largest if n_vocab is None else n_vocab)
 
 

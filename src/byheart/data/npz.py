@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,15 +11,17 @@ import numpy as np
 from numpy.lib import format as npy
 
 from byheart.data.textfile import require_content
-from byheart.errors import MalformedFile
+from byheart.errors import ByheartError, MalformedFile
+from byheart.memory_limit import require_memory
 
-MAX_ARRAY_BYTES = 8 * 2**30
+COPIES = 3
+"""An array as it is read, as 64-bit numbers, and one working copy."""
+
 _MAX_DEFLATE_RATIO = 1100  # no deflate stream expands further (the format's limit is 1032)
-_FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
 
 
-def read_npz(path: Path, names: Sequence[str], max_bytes: int = MAX_ARRAY_BYTES) -> dict[str, np.ndarray]:
-    """Read the named arrays. Pickled objects and arrays larger than `max_bytes` are refused."""
+def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Read the named arrays. Pickled objects, and arrays for which there is no memory, are refused."""
     require_content(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -35,10 +36,12 @@ def read_npz(path: Path, names: Sequence[str], max_bytes: int = MAX_ARRAY_BYTES)
                         array=name,
                         found=found,
                     )
-            return {name: _read_entry(path, archive, entries[f"{name}.npy"], max_bytes) for name in names}
-    except MalformedFile:
+            return {name: _read_entry(path, archive, entries[f"{name}.npy"]) for name in names}
+    except (ByheartError, MemoryError):
         raise
-    except _FAULTS as error:
+    except (
+        Exception
+    ) as error:  # damaged archives raise what zipfile, zlib, lzma, tokenize and numpy happen to raise
         raise MalformedFile(
             f"{path} is not a whole .npz file: {error or type(error).__name__}.\n"
             "  It may have been cut short; write or download it again.",
@@ -46,7 +49,7 @@ def read_npz(path: Path, names: Sequence[str], max_bytes: int = MAX_ARRAY_BYTES)
         ) from None
 
 
-def _read_entry(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, max_bytes: int) -> np.ndarray:
+def _read_entry(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     name = info.filename.removesuffix(".npy")
     with archive.open(info) as stream:
         version = npy.read_magic(stream)
@@ -63,17 +66,19 @@ def _read_entry(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, max
     claimed = math.prod(shape) * dtype.itemsize
     stored = info.file_size - header_bytes
     too_dense = info.file_size > _MAX_DEFLATE_RATIO * max(info.compress_size, 1)
-    if min(shape, default=0) < 0 or claimed != stored or too_dense or claimed > max_bytes:
-        reason = (
-            f"the file holds {max(stored, 0):,}" if claimed <= max_bytes else f"the limit is {max_bytes:,}"
-        )
+    if min(shape, default=0) < 0 or claimed != stored or too_dense:
         raise MalformedFile(
-            f"{path}: array `{name}` claims shape {shape} of {dtype}, {claimed:,} bytes, but {reason}.\n"
+            f"{path}: array `{name}` claims shape {shape} of {dtype}, {claimed:,} bytes, but the file holds "
+            f"{max(stored, 0):,}.\n"
             "  The file is cut short or was not written by numpy; write it again.",
             path=str(path),
             array=name,
             claimed_bytes=claimed,
             stored_bytes=stored,
         )
+    n_numbers = math.prod(shape)
+    require_memory(
+        f"{path}: array `{name}` of shape {shape} and type {dtype}", claimed + (COPIES - 1) * 8 * n_numbers
+    )
     with archive.open(info) as stream:
         return np.asarray(npy.read_array(stream, allow_pickle=False))

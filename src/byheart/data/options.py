@@ -10,6 +10,7 @@ from byheart.data.tokenizers import Tokenizer
 
 Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
 OnConflict = Literal["error", "first", "last", "majority", "drop", "keep"]
+EmptyLabels = Literal["error", "keep"]
 Rule = Literal["first", "last", "majority", "drop"]
 
 
@@ -22,6 +23,7 @@ class TableOptions(TypedDict, total=False):
     input, label: column names, `key` and `value` unless given.
     ordered: whether positions matter; by default they do for text and ids, and not for vectors and `set`.
     on_conflict: `error` (default), `first`, `last`, `majority`, `drop` or `keep`; see `Dataset.resolved`.
+    empty_labels: `error` (default) refuses a row whose label is empty or null; `keep` memorises an empty label.
     label_names: names of classes known from elsewhere. They keep their numbers, and names that only the table
         has follow them. Default: the sorted distinct labels of the table.
     """
@@ -32,4 +34,5 @@ class TableOptions(TypedDict, total=False):
     label: str | None
     ordered: bool | None
     on_conflict: OnConflict
+    empty_labels: EmptyLabels
     label_names: Sequence[str] | None

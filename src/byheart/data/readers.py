@@ -45,6 +45,7 @@ def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
         label=label,
         on_conflict=options.get("on_conflict", "error"),
         tokenizer=None if content.tokenizer is None else content.tokenizer.name,
+        empty_labels=options.get("empty_labels", "error"),
     )
     return replace(content, source=source)
 
@@ -111,6 +112,15 @@ def _read_table(path: Path, kind: str, options: TableOptions) -> Content:
     columns = READERS[kind](path, names)
     inputs, labels = columns[names[0]], columns[names[1]]
     _require_rows(path, inputs)
+    labels = ["" if label is None else label for label in labels]
+    if options.get("empty_labels", "error") == "error" and "" in labels:
+        row = labels.index("") + 1
+        raise DataError(
+            f"{path}, row {row}: the label is empty ({labels.count('')} such rows).\n"
+            '  Fill it in, remove the row, or keep it as an empty label: empty_labels="keep" (--empty-labels keep).',
+            path=str(path),
+            row=row,
+        )
     task = options.get("task") or default_task(labels)
     with naming(path, DataError):
         return content_of_columns(

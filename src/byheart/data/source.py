@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from byheart.data.options import OnConflict
+from byheart.data.options import EmptyLabels, OnConflict
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Source:
     on_conflict: OnConflict = "error"
     tokenizer: str | None = None
     recite: bool = False
+    empty_labels: EmptyLabels = "error"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

@@ -11,8 +11,12 @@ from typing import Any
 
 from byheart.data.textfile import read_text, require_content
 from byheart.errors import MalformedFile, MissingExtra, UsageError
+from byheart.memory_limit import require_memory
 
-MAX_TABLE_BYTES = 8 * 2**30
+BYTES_PER_CELL = 120
+"""A cell as a Python object, its place in a list, and the copy that is made of it."""
+
+MAX_CELL_CHARACTERS = 2**31 - 1
 Columns = dict[str, list[Any]]
 DIALECTS: dict[str, dict[str, Any]] = {
     "csv": {"delimiter": ",", "strict": True},
@@ -31,13 +35,13 @@ def read_tsv(path: Path, wanted: Sequence[str]) -> Columns:
 
 
 def read_jsonl(path: Path, wanted: Sequence[str]) -> Columns:
-    """Read one JSON object a line. Blank lines are skipped."""
+    """Read one JSON object a line. Blank lines are skipped. Labels, the second column, may be null: None."""
     columns: Columns = {name: [] for name in wanted}
     for line, row in json_rows(path):
         if not columns[wanted[0]]:
             _require_columns(path, wanted, list(row))
         for name in wanted:
-            if row.get(name) is None:
+            if name not in row or (row[name] is None and name not in wanted[1:2]):
                 problem = f"`{name}` {'is null' if name in row else 'is missing'}"
                 raise _malformed(path, line, problem, f"Give every line a `{name}`, or remove this one")
             columns[name].append(row[name])
@@ -63,7 +67,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def read_parquet(path: Path, wanted: Sequence[str]) -> Columns:
-    """Read columns of a Parquet file. Files that claim more than `MAX_TABLE_BYTES` are refused unread."""
+    """Read columns of a Parquet file. Files that claim more than memory allows are refused unread."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -75,21 +79,20 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> Columns:
             _require_columns(path, wanted, list(file.schema_arrow.names))
             meta = file.metadata
             claimed = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-            if max(claimed, 8 * meta.num_rows) > MAX_TABLE_BYTES:
-                raise MalformedFile(
-                    f"{path} claims {meta.num_rows:,} rows and {claimed:,} bytes, but the limit is "
-                    f"{MAX_TABLE_BYTES:,} bytes.\n  Split the file, or write it again if the claim is wrong.",
-                    path=str(path),
-                )
+            require_memory(
+                f"{path}, which claims {meta.num_rows:,} rows and {claimed:,} bytes,",
+                claimed + BYTES_PER_CELL * len(wanted) * meta.num_rows,
+            )
             table = file.read(columns=list(wanted))
             columns: Columns = {name: table.column(name).to_pylist() for name in wanted}
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError, TypeError) as error:
+        # values that Python cannot hold, such as times out of range, end here too
         raise MalformedFile(
             f"{path} is not a sound Parquet file: {error}\n  It may be cut short or damaged; write it again.",
             path=str(path),
         ) from None
     for name, values in columns.items():
-        if None in values:
+        if None in values and name not in wanted[1:2]:
             row = values.index(None) + 1
             raise MalformedFile(
                 f"{path}, row {row}: `{name}` is null.\n  Fill it in, or remove the row.",
@@ -131,6 +134,7 @@ def column_names(path: Path, kind: str) -> list[str]:
 
 
 def _read_separated(path: Path, wanted: Sequence[str], dialect: dict[str, Any]) -> Columns:
+    csv.field_size_limit(MAX_CELL_CHARACTERS)  # Python's own limit is 131,072 characters
     reader = csv.reader(io.StringIO(read_text(path), newline=""), **dialect)
     columns: Columns = {name: [] for name in wanted}
     header: list[str] = []

@@ -5,17 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from byheart.errors import MalformedFile, UsageError
+from byheart.memory_limit import require_memory
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_MEMORY_PER_BYTE = 4  # the bytes, their text, and its pieces
 
 
 def require_file(path: Path) -> None:
-    """Raise UsageError unless `path` is a file that exists."""
+    """Raise UsageError unless `path` is a plain file that exists: a pipe or a device has no end to read to."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give the path of one data file.", path=str(path))
     if not path.exists():
         raise UsageError(f"there is no file {path}; check the path.", path=str(path))
+    if not path.is_file():
+        raise UsageError(
+            f"{path} is a pipe or a device, not a plain file; write the data to a file first.", path=str(path)
+        )
 
 
 def require_content(path: Path) -> None:
@@ -33,6 +39,7 @@ def require_content(path: Path) -> None:
 def read_text(path: Path) -> str:
     """Return the text of a UTF-8 file (a byte-order mark is dropped), refusing NUL bytes and bad bytes."""
     require_content(path)
+    require_memory(f"reading {path}", _MEMORY_PER_BYTE * path.stat().st_size)
     raw = path.read_bytes()
     if not raw.removeprefix(_UTF8_MARK).strip():
         raise _empty(path)

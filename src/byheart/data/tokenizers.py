@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -15,11 +16,14 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.data.sequences import TokenSequences, offsets_of
-from byheart.errors import MalformedFile, MissingExtra, UnknownToken, UsageError
+from byheart.data.tokenizer_document import used_part
+from byheart.errors import DataError, MalformedFile, MissingExtra, UnknownToken, UsageError
+from byheart.memory_limit import require_memory
 
 WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
 TokenizerName = Literal["char", "word", "bytes"]
 
+_MEMORY_PER_BYTE = 40  # the text, its JSON, and the tables that the package makes of it
 _MOST_IDS_PER_TOKEN, _FEW_IDS = 64, 1 << 20  # a file whose ids leave larger gaps would only take memory
 
 
@@ -208,19 +212,24 @@ class BytesTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class FileTokenizer(Tokenizer):
-    """A Hugging Face `tokenizer.json`, held whole as text. Special tokens are not added."""
+    """A Hugging Face `tokenizer.json`, of which only what turns text into ids and back is kept.
+
+    Padding, truncation and special tokens are left out: a token added or dropped in silence would be a wrong input.
+    """
 
     name: ClassVar[str] = "file"
     document: str
 
     def __post_init__(self) -> None:
-        """Read the document now, so that a broken one is refused here and nowhere later."""
+        """Check and read the document now, so that a broken one is refused here and nowhere later."""
+        object.__setattr__(self, "document", used_part(self.document))
         self._backend  # noqa: B018
 
     @classmethod
     def read(cls, path: Path) -> FileTokenizer:
         """Read a `tokenizer.json`."""
         try:
+            require_memory(f"reading {path}", _MEMORY_PER_BYTE * path.stat().st_size)
             return cls(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise MalformedFile(
@@ -235,10 +244,8 @@ class FileTokenizer(Tokenizer):
             from tokenizers import Tokenizer as Backend
         except ImportError:
             raise MissingExtra("tokenizers", "tokenizers", "a tokenizer.json") from None
-        try:
+        with _foreign_errors("not a tokenizer.json that can be read"):
             return Backend.from_str(self.document)
-        except Exception as error:  # the package raises bare Exception
-            raise MalformedFile(f"not a tokenizer.json that can be read: {error}") from None
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
@@ -254,17 +261,16 @@ class FileTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Return the ids that the file's rules give. What is unknown to it is for those rules to say."""
-        try:
+        with _foreign_errors(f"{text!r} cannot be tokenized", UnknownToken):
             return list(self._backend.encode(text, add_special_tokens=False).ids)
-        except Exception as error:  # the package raises bare Exception
-            raise UnknownToken(f"{text!r} cannot be tokenized: {error}", text=text) from None
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text that the file's decoder makes of these ids."""
-        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+        with _foreign_errors("these ids cannot be decoded"):
+            return str(self._backend.decode(list(ids), skip_special_tokens=False))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name and the whole document."""
+        """Return the name and the document."""
         return {"name": self.name, "json": self.document}
 
 
@@ -290,6 +296,17 @@ def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Toke
             tokenizer=str(choice),
         )
     return FileTokenizer.read(path)
+
+
+@contextmanager
+def _foreign_errors(what: str, kind: type[DataError] = MalformedFile) -> Iterator[None]:
+    """The package raises bare Exception, and panics that are not even that: both become ours."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise kind(f"{what}: {error}") from None
 
 
 def _code_points(text: str) -> Int[np.ndarray, " n_characters"]:

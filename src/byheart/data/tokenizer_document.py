@@ -1,0 +1,61 @@
+"""A `tokenizer.json`, checked and cut down to what is used, before it reaches code that may abort on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from byheart.errors import MalformedFile
+from byheart.reader import parse_json, show_value
+
+USED = ("version", "added_tokens", "normalizer", "pre_tokenizer", "decoder", "model")
+"""Left out: padding and truncation, which would add or drop tokens in silence, and special tokens (post_processor)."""
+
+MOST_TOKENS = 2**24
+MAX_ID = 2**31 - 1
+
+
+def used_part(document: str) -> str:
+    """The parts of a tokenizer.json that turn text into ids and back; `MalformedFile` names what is wrong with it."""
+    found = parse_json(document.encode("utf-8", "surrogatepass"), "tokenizer.json")
+    if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
+        raise _refuse("it must be an object with a `model`")
+    ids: dict[int, str] = {}
+    for token, number in _tokens(found):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_ID:
+            raise _refuse(
+                f"the id of token {token[:40]!r} is {show_value(number)}, not a whole number up to {MAX_ID:,}"
+            )
+        if ids.setdefault(number, token) != token:
+            raise _refuse(f"tokens {ids[number][:40]!r} and {token[:40]!r} have the same id {number}")
+        if len(ids) > MOST_TOKENS:
+            raise _refuse(f"it has more than {MOST_TOKENS:,} tokens")
+    return json.dumps({name: found[name] for name in USED if name in found}, ensure_ascii=False)
+
+
+def _tokens(document: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """Every token with its id. Tokens of a unigram model are numbered by their place."""
+    vocabulary = document["model"].get("vocab")
+    if isinstance(vocabulary, dict):
+        yield from vocabulary.items()
+    elif isinstance(vocabulary, list):
+        for number, entry in enumerate(vocabulary):
+            if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str)):
+                raise _refuse(
+                    f"entry {number} of its vocabulary is {show_value(entry)}, not a token and its score"
+                )
+            yield entry[0], number
+    else:
+        raise _refuse(f"the vocabulary of its model is {show_value(vocabulary)}, not an object or a list")
+    added = document.get("added_tokens") or []
+    if not isinstance(added, list):
+        raise _refuse(f"added_tokens is {show_value(added)}, not a list")
+    for entry in added:
+        if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
+            raise _refuse(f"an added token is {show_value(entry)}, not an object with `content`")
+        yield entry["content"], entry.get("id")
+
+
+def _refuse(problem: str) -> MalformedFile:
+    return MalformedFile(f"not a tokenizer.json that can be used: {problem}.", problem=problem)

@@ -1,0 +1,41 @@
+"""How much memory an input may ask for, in one place. Costs are computed before memory is taken."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from byheart.errors import DataError, UsageError
+
+VARIABLE = "BYHEART_MEMORY_LIMIT"
+DEFAULT_LIMIT = 4 * 2**30
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class TooLarge(DataError):
+    """What was given would take more memory than is allowed; nothing was taken yet."""
+
+
+def memory_limit() -> int:
+    """Bytes that reading one input may take: `BYHEART_MEMORY_LIMIT` (such as 16G), or 4 GiB."""
+    given = os.environ.get(VARIABLE, "").strip()
+    if not given:
+        return DEFAULT_LIMIT
+    found = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", given, re.IGNORECASE)
+    if found is None or int(found[1]) == 0:
+        raise UsageError(
+            f"{VARIABLE} is {given!r}; give a number of bytes, or one such as 512M or 16G.", value=given
+        )
+    return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def require_memory(what: str, n_bytes: int) -> None:
+    """Raise `TooLarge`, naming both numbers, where `what` would take more than the limit."""
+    limit = memory_limit()
+    if n_bytes > limit:
+        raise TooLarge(
+            f"{what} would take about {n_bytes:,} bytes of memory, more than the limit of {limit:,}.\n"
+            f"  If that is meant, raise the limit: {VARIABLE}={n_bytes // 2**30 + 1}G.",
+            n_bytes=n_bytes,
+            limit=limit,
+        )

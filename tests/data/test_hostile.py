@@ -1,0 +1,203 @@
+"""Files and ids that would take everything, or end in other people's exceptions, are refused at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from byheart.data import Dataset
+from byheart.data.tokenizers import FileTokenizer, Tokenizer
+from byheart.errors import ByheartError, DataError, MalformedFile, UsageError
+from byheart.memory_limit import TooLarge, memory_limit
+
+PLAIN: dict[str, Any] = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [],
+    "normalizer": None,
+    "pre_tokenizer": {"type": "Whitespace"},
+    "post_processor": None,
+    "decoder": None,
+    "model": {
+        "type": "WordLevel",
+        "vocab": {"[UNK]": 0, "capital": 1, "of": 2, "Chad": 3},
+        "unk_token": "[UNK]",
+    },
+}
+
+
+def test_large_ids_are_refused_before_a_table_is_made_for_them() -> None:
+    ids = np.random.default_rng(0).integers(0, 2**40, (100, 4))
+    start = time.perf_counter()
+    with pytest.raises(TooLarge, match=r"largest token id, .* of 400 tokens\n.*numpy.unique"):
+        Dataset.from_arrays(ids, np.arange(100) % 4)
+    assert time.perf_counter() - start < 1
+    compact = np.unique(ids, return_inverse=True)[1].reshape(ids.shape)
+    assert Dataset.from_arrays(compact, np.arange(100) % 4).vocab == 400
+
+
+def test_the_limit_is_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, n_bytes in (("", 4 * 2**30), ("1000", 1000), ("16G", 16 * 2**30), ("512 MB", 512 * 2**20)):
+        monkeypatch.setenv("BYHEART_MEMORY_LIMIT", text)
+        assert memory_limit() == n_bytes
+    for text in ("much", "-5", "0", "1e9"):
+        monkeypatch.setenv("BYHEART_MEMORY_LIMIT", text)
+        with pytest.raises(UsageError, match="BYHEART_MEMORY_LIMIT is"):
+            memory_limit()
+
+
+def test_parquet_that_grows_is_refused_unread(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "grows.parquet"
+    n_rows = 20_000_000
+    column = pyarrow.array(np.zeros(n_rows, dtype=np.int64))
+    parquet.write_table(pyarrow.table({"key": column, "value": column}), path)
+    assert path.stat().st_size < 1_000_000
+    start = time.perf_counter()
+    with pytest.raises(TooLarge, match="claims 20,000,000 rows"):
+        Dataset.read(path)
+    assert time.perf_counter() - start < 1
+
+
+def test_times_that_python_cannot_hold_are_our_error(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "times.parquet"
+    times = pyarrow.array([2**60], type=pyarrow.timestamp("ms"))
+    parquet.write_table(pyarrow.table({"key": ["a"], "value": times}), path)
+    with pytest.raises(DataError):
+        Dataset.read(path)
+
+
+@pytest.mark.parametrize("how", ["lzma", "header", "type"])
+def test_damaged_archives_are_our_error(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "damaged.npz"
+    header = {
+        "lzma": b"\x93NUMPY\x01\x00\x46\x00"
+        + b"{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }".ljust(70),
+        "header": b"\x93NUMPY\x01\x00\x46\x00" + b"{'descr': '<i8', 'shape': ((((".ljust(70),
+        "type": b"\x93NUMPY\x01\x00\x46\x00"
+        + b"{'descr': 5, 'fortran_order': False, 'shape': (1,), }".ljust(70),
+    }[how]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA if how == "lzma" else zipfile.ZIP_STORED) as archive:
+        archive.writestr("inputs.npy", header + bytes(8))
+        archive.writestr("labels.npy", header + bytes(8))
+    if how == "lzma":
+        raw = bytearray(path.read_bytes())
+        raw[50:60] = b"\xff" * 10  # the stream, not the directory
+        path.write_bytes(bytes(raw))
+    with pytest.raises(ByheartError):
+        Dataset.read(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_pipes_and_devices_are_not_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(UsageError, match="a pipe or a device, not a plain file"):
+            Dataset.from_csv(path)
+
+
+def test_long_cells_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("key,value\n" + "a" * 200_000 + ",1\n", encoding="utf-8")
+    assert Dataset.read(path).seq_len == 200_000
+
+
+# Labels that are missing
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "key,value\na,1\nb,\n"),
+        ("t.jsonl", '{"key": "a", "value": "1"}\n{"key": "b", "value": null}\n'),
+        ("t.jsonl", '{"key": "a", "value": "1"}\n{"key": "b", "value": ""}\n'),
+    ],
+)
+def test_a_missing_label_is_refused_unless_it_is_kept(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=r"row 2: the label is empty \(1 such rows\)"):
+        Dataset.read(path)
+    kept = Dataset.read(path, empty_labels="keep")
+    assert kept.label_names == ("", "1")
+    assert kept.source is not None
+    assert kept.source.empty_labels == "keep"
+
+
+# tokenizer.json
+
+
+def tokenizer(**changed: Any) -> FileTokenizer:
+    pytest.importorskip("tokenizers")
+    return FileTokenizer(json.dumps({**PLAIN, **changed}))
+
+
+def test_padding_and_truncation_are_left_out() -> None:
+    plain = tokenizer().encode("capital of Chad")
+    assert plain == [1, 2, 3]
+    padding = {
+        "strategy": {"Fixed": 2**40},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "[UNK]",
+    }
+    truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    changed = tokenizer(padding=padding, truncation=truncation)
+    assert changed.encode("capital of Chad") == plain
+    assert changed == tokenizer()
+    assert Tokenizer.from_json(changed.to_json()) == changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"model": {**PLAIN["model"], "vocab": {"a": 0, "b": 0}}}, "'a' and 'b' have the same id 0"),
+        ({"model": {**PLAIN["model"], "vocab": {"a": -1}}}, "the id of token 'a' is -1"),
+        ({"model": {**PLAIN["model"], "vocab": {"a": 2**40}}}, "the id of token 'a' is 1099511627776"),
+        ({"model": {**PLAIN["model"], "vocab": 5}}, "the vocabulary of its model is 5"),
+        ({"model": None}, "an object with a `model`"),
+        ({"added_tokens": [{"id": 0}]}, "an added token is an object of 1 items"),
+        ({"added_tokens": 3}, "added_tokens is 3"),
+        ({"model": {"type": "Unigram", "vocab": [["a"]], "unk_id": 0}}, "entry 0 of its vocabulary"),
+    ],
+)
+def test_a_tokenizer_is_checked_before_it_is_used(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(MalformedFile, match=message):
+        tokenizer(**changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 2**40}},
+        {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["x", "y"]]}},
+        {
+            "pre_tokenizer": {
+                "type": "Split",
+                "pattern": {"Regex": "("},
+                "behavior": "Isolated",
+                "invert": False,
+            }
+        },
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+    ],
+)
+def test_what_the_package_refuses_is_our_error(changed: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        tokenizer(**changed).encode("a b")
