@@ -118,11 +118,11 @@ def three_sizes() -> list[dict[str, object]]:
             start = time.perf_counter()
             data, method = family.data(n_samples), get(family.method)
             options = {} if family.precision == method.precisions[0] else {"precision": family.precision}
-            built = method.build(data, options, np.random.default_rng(0), None)
+            plan = method.plan(data, method.read_options(options), np.random.default_rng(0), None)
+            built = plan.emit()
             certificate = verify(built.memory, data, n_rechecked=1)
-            assert built.statistics is not None
             size = size_of_network(built.memory.network)
-            is_foretold = method.size_of(built.statistics) == size
+            is_foretold = plan.size == size
             error = built.notes.get("value_error_measured")
             assert error is None or isinstance(error, float)
             seconds = round(time.perf_counter() - start, 1)

@@ -95,7 +95,9 @@ def measure(row: Row) -> dict[str, object]:
     method.build(make_data(Row(row.data, 200)), {}, np.random.default_rng(0), None)  # numba's kernels, once
     data = make_data(row)
     start = time.perf_counter()
-    built = method.build(data, {"precision": row.precision}, np.random.default_rng(row.seed), None)
+    options = method.read_options({"precision": row.precision})
+    plan = method.plan(data, options, np.random.default_rng(row.seed), None)
+    built = plan.emit()
     compiled = time.perf_counter()
     compile_gb = peak_gb()
     memory = built.memory
@@ -104,13 +106,12 @@ def measure(row: Row) -> dict[str, object]:
     outputs = run_module(memory.transformer, encoded, last_only=True)
     done = time.perf_counter()
     size = size_of_network(memory.network)
-    assert built.statistics is not None
     return {
         **asdict(row),
         "layout": built.notes["layout"],
         "parameters": size.parameters_dense,
         "parameters_nonzero": size.parameters_nonzero,
-        "size_was_foretold": method.size_of(built.statistics) == size,
+        "size_was_foretold": plan.size == size,
         "bits_per_parameter": round(data.label_bits / size.parameters_dense, 3),
         "bits_per_stored_bit": round(data.label_bits / size.total_bits, 4),
         "load": built.notes["load"],

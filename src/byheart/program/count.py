@@ -73,19 +73,37 @@ class StepCount:
 def count(program: Program, precision: Precision = "exact") -> Size:
     """The size of the network that `emit` makes of `program`."""
     steps = count_steps(program.steps, program.model_width, precision)
-    dim = program.dim
     columns = [*program.inputs.values(), *_columns(program.table)]
     if program.extra is not None:
         columns.append(program.extra)
     weights = steps.weights + _total(count_numbers(column, precision) for column in columns)
     weights += WeightCount(1, 1, 1)  # E_out copies one register
-    n_outside = (dim + 1) * program.model_width + sum(map(length, _columns(program.table)))
-    n_outside += 0 if program.extra is None else dim
-    n_dense, width = n_outside + steps.dense, max(program.model_width, steps.width)
+    n_dense, width = _entries_outside(program) + steps.dense, max(program.model_width, steps.width)
     if precision == "exact":
         return Size(n_dense, weights.count, steps.depth, width, weights.longest, weights.bits)
     word = FLOAT_BITS[precision]
     return Size(n_dense, weights.count, steps.depth, width, word, word * n_dense)
+
+
+def count_dense(program: Program) -> int:
+    """Entries of all weight matrices, without a look at the weights: blocks that make their units when asked make none."""
+    return _entries_outside(program) + sum(_entries(step, program.model_width) for step in program.steps)
+
+
+def _entries_outside(program: Program) -> int:
+    """Entries of what is before and after the layers."""
+    n_entries = (program.dim + 1) * program.model_width + sum(map(length, _columns(program.table)))
+    return n_entries + (0 if program.extra is None else program.dim)
+
+
+def _entries(step: Step, model_width: int) -> int:
+    if isinstance(step, Repeat):
+        return step.times * sum(_entries(each, model_width) for each in step.steps)
+    if isinstance(step, SumPool):
+        return 0
+    if isinstance(step, RegisterAttention):
+        return model_width * sum(1 for _ in _head_forms(step))
+    return 2 * model_width * step.n_units + step.n_units + model_width
 
 
 def count_steps(steps: Iterable[Step], model_width: int, precision: Precision = "exact") -> StepCount:
@@ -101,18 +119,16 @@ def _count_step(step: Step, model_width: int, precision: Precision) -> StepCount
     if isinstance(step, SumPool):
         return StepCount()
     if isinstance(step, RegisterAttention):
-        forms = list(_head_forms(step))
         n_channels = sum(len(head.values) for head in step.heads)
-        weights = count_numbers([value for form in forms for value in form.values()], precision)
-        return StepCount(len(forms) * model_width, weights, 1, n_channels)
-    n_dense = 2 * model_width * step.n_units + step.n_units + model_width
+        weights = count_numbers([value for form in _head_forms(step) for value in form.values()], precision)
+        return StepCount(_entries(step, model_width), weights, 1, n_channels)
     weights = count_numbers(list(step.adds.values()), precision)
     if isinstance(step, Block):
         weights += count_numbers(list(_unit_numbers(step)), precision)
     else:
         columns = (*step.reads.values(), step.biases, *step.writes.values())
         weights += _total(_count_column(column, step.n_units, precision) for column in columns)
-    return StepCount(n_dense, weights, 1, step.n_units)
+    return StepCount(_entries(step, model_width), weights, 1, step.n_units)
 
 
 def _unit_numbers(block: Block) -> Iterator[Number]:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from byheart.construct.retrieval.size import layout_of
+from byheart.construct.retrieval.program import describe
+from byheart.construct.retrieval.size import RetrievalOptions, layout_of
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, MissingExtra, UsageError
-from byheart.program.construction import Statistics
+from byheart.program.count import count_dense
 from byheart.report.plan_figure import SUFFIXES
 
 WORD_BITS = (24, 32, 53, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -44,8 +46,8 @@ class Point:
 
 def planned(n_samples: int, word_bits: int | None) -> int:
     """Dense parameters for n = 8 tokens of 4 coordinates on a grid of 16 levels, and 16 classes, without building."""
-    statistics = Statistics(n_samples, 8, 16, dim=4, precision="exact", word_bits=word_bits)
-    return layout_of(statistics).parameters_dense
+    layout = layout_of(DataShape(n_samples, 8, 16, dim=4), RetrievalOptions("exact", 0, word_bits))
+    return count_dense(describe(layout))
 
 
 def growth(word_bits: int | None) -> list[tuple[int, int]]:

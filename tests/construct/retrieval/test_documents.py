@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval.documents import END, recitation, recitation_of_tokens, recite
-from byheart.construct.retrieval.method import memorise
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.errors import DataError, UsageError
 from byheart.network.memory import Memory
+from tests.construct.retrieval.layouts import memorise
 
 TEXTS = (
     "the cat sat on the mat and the dog sat on the log",
@@ -95,7 +95,7 @@ def test_openings_of_stories_are_recited_word_for_word(shared_data: Path) -> Non
     whole = [story["text"] for story in stories if story["whole"]][:1000]
     openings = [" ".join(text.split()[:10]) for text in whole]
     data = recitation(openings)
-    memory = memorise(data, {}, np.random.default_rng(0)).memory
+    memory = memorise(data, {}, 0).memory
     answers = memory.answer(memory.encode(data.inputs), backend="module")
     assert (answers == data.labels).all()
     assert data.tokenizer is not None

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from byheart.construct.retrieval import exactness, table_solver
-from byheart.construct.retrieval.method import memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import InexactWeights, UsageError
@@ -14,6 +13,7 @@ from byheart.network.size import size_of_network
 from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import to_module
 from byheart.program.construction import Construction
+from tests.construct.retrieval.layouts import memorise
 
 DATA = {
     "grid": grid_vectors(600, seed=1),
@@ -28,7 +28,7 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 def test_every_kind_of_data_is_memorised_exactly(name: str) -> None:
     data = DATA[name]
-    memory = memorise(data, {"precision": "exact"}, np.random.default_rng(0)).memory
+    memory = memorise(data, {"precision": "exact"}, 0).memory
     assert memory.network.precision == "exact"
     encoded = memory.encode(data.inputs)
     answers = memory.answer(encoded, backend="exact")
@@ -38,7 +38,7 @@ def test_every_kind_of_data_is_memorised_exactly(name: str) -> None:
 
 
 def _built(data: Dataset, word_bits: int | None) -> Construction:
-    return memorise(data, {"precision": "exact", "word_bits": word_bits}, np.random.default_rng(0))
+    return memorise(data, {"precision": "exact", "word_bits": word_bits}, 0)
 
 
 def test_longer_words_make_smaller_networks_and_the_room_is_used() -> None:
@@ -70,10 +70,10 @@ def test_long_words_do_not_run_in_floats() -> None:
 def test_word_bits_are_checked() -> None:
     data = grid_vectors(5, seed=1)
     with pytest.raises(UsageError, match="word_bits is an option of precision exact"):
-        memorise(data, {"word_bits": 64}, np.random.default_rng(0))
+        memorise(data, {"word_bits": 64}, 0)
     for wrong in (3, True, "64"):
-        with pytest.raises(UsageError, match="word_bits must be a whole number"):
-            memorise(data, {"precision": "exact", "word_bits": wrong}, np.random.default_rng(0))
+        with pytest.raises(UsageError, match="word_bits"):
+            memorise(data, {"precision": "exact", "word_bits": wrong}, 0)
     margin = exactness.Margin("a sum", exactness.HALF, 2**60)
     assert margin.bits == 61
     with pytest.raises(exactness.NotExactInFloats):

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from byheart.construct.retrieval.method import memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.network.transformer.architecture import Transformer
 from byheart.network.transformer.module import run_module, to_module
+from tests.construct.retrieval.layouts import memorise
 
 # six tokens: a sixth is no float, so the average may not be taken by a rounded reciprocal
 CASES = {"grid": grid_vectors(500, seed=1), "tokens": random_tokens(500, 6, 60, seed=1)}
 
 
 def _network(data: Dataset, precision: str) -> tuple[Transformer, np.ndarray]:
-    memory = memorise(data, {"precision": precision}, np.random.default_rng(0)).memory
+    memory = memorise(data, {"precision": precision}, 0).memory
     return memory.transformer, memory.encode(data.inputs)
 
 

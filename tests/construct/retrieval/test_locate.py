@@ -9,26 +9,26 @@ import pytest
 
 from byheart.construct.retrieval import search
 from byheart.construct.retrieval.locate import locate
-from byheart.construct.retrieval.method import memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import UsageError
+from tests.construct.retrieval.layouts import memorise
 
 DATA = {"tokens": random_tokens(300, n_vocab=50, seed=1), "grid": grid_vectors(300, seed=2)}
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-@pytest.mark.parametrize("kind", ["chain", "twin"])
+@pytest.mark.parametrize("kind", ["chain", "dual table"])
 @pytest.mark.parametrize("name", DATA)
 def test_flipping_a_bit_changes_exactly_the_facts_named(
     name: str, kind: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data: Dataset = DATA[name]
-    if kind == "twin":
+    if kind == "dual table":
         monkeypatch.setattr(search, "_SEGMENTS", ())
-        monkeypatch.setattr(search, "_LEAST_TWIN", 1)
+        monkeypatch.setattr(search, "_LEAST_DUAL", 1)
     search.find_layout.cache_clear()
-    built = memorise(data, {"precision": precision}, np.random.default_rng(0))
+    built = memorise(data, {"precision": precision}, 0)
     search.find_layout.cache_clear()
     memory = built.memory
     encoded = memory.encode(data.inputs)
@@ -45,7 +45,7 @@ def test_flipping_a_bit_changes_exactly_the_facts_named(
         named = found.changed_by(memory.network, cell, bit)
         assert fact in named
         assert set(named) <= set(found.readers(cell))
-        other = replace(memory, network=found.flipped(memory.network, cell, bit))
+        other = replace(memory, network=found.flip(memory.network, cell, bit))
         changed = np.flatnonzero(other.answer(encoded, backend="module") != answers)
         assert changed.tolist() == named.tolist()
         n_changed += len(changed)
@@ -57,7 +57,7 @@ def test_flipping_a_bit_changes_exactly_the_facts_named(
 
 def test_the_words_of_a_fact_add_up_to_its_label() -> None:
     data = DATA["tokens"]
-    built = memorise(data, {}, np.random.default_rng(0))
+    built = memorise(data, {}, 0)
     found = locate(built.memory, built.notes, built.memory.encode(data.inputs))
     sums = found.sums(built.memory.network)
     gray = (sums << 1) ^ sums
@@ -66,6 +66,6 @@ def test_the_words_of_a_fact_add_up_to_its_label() -> None:
 
 
 def test_needs_the_notes_of_a_retrieval_network() -> None:
-    built = memorise(DATA["tokens"], {}, np.random.default_rng(0))
+    built = memorise(DATA["tokens"], {}, 0)
     with pytest.raises(UsageError, match="retrieval"):
         locate(built.memory, {}, built.memory.encode(DATA["tokens"].inputs))

@@ -10,9 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.registry import get
 from byheart.construct.retrieval import search
-from byheart.construct.retrieval.method import METHOD, memorise
 from byheart.data.dataset import Dataset
 from byheart.data.generators import associations, grid_vectors, random_tokens
 from byheart.errors import AssumptionViolated, ConflictingLabels, UsageError
@@ -21,10 +19,11 @@ from byheart.network.transformer.architecture import Attention, FeedForward, Hea
 from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import run_module, to_module
 from byheart.program.construction import Construction
+from tests.construct.retrieval.layouts import memorise
 
 
 def _build(data: Dataset, seed: int = 0, **options: object) -> Construction:
-    return memorise(data, options, np.random.default_rng(seed))
+    return memorise(data, options, seed)
 
 
 def _n_wrong(built: Construction, data: Dataset) -> int:
@@ -35,10 +34,10 @@ def _n_wrong(built: Construction, data: Dataset) -> int:
 
 
 @pytest.fixture
-def twins_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Search twins alone, however small the data."""
+def dual_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search dual tables alone, however small the data."""
     monkeypatch.setattr(search, "_SEGMENTS", ())
-    monkeypatch.setattr(search, "_LEAST_TWIN", 1)
+    monkeypatch.setattr(search, "_LEAST_DUAL", 1)
     search.find_layout.cache_clear()
     yield
     search.find_layout.cache_clear()
@@ -75,7 +74,7 @@ def test_memorises_few_and_many_classes(n_classes: int) -> None:
     assert _n_wrong(_build(data), data) == 0
 
 
-@pytest.mark.usefixtures("twins_only")
+@pytest.mark.usefixtures("dual_only")
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize(
     "data",
@@ -89,9 +88,9 @@ def test_memorises_few_and_many_classes(n_classes: int) -> None:
     ],
     ids=["grid", "tokens", "bags", "sets", "ragged", "length 1"],
 )
-def test_twins_memorise(data: Dataset, precision: str) -> None:
+def test_dual_tables_memorise(data: Dataset, precision: str) -> None:
     built = _build(data, precision=precision)
-    assert built.notes["layout"] == "twin"
+    assert built.notes["layout"] == "dual table"
     assert built.memory.network.extra is not None
     assert _n_wrong(built, data) == 0
 
@@ -232,16 +231,12 @@ def test_notes_say_what_was_done() -> None:
     assert notes["contexts"] == 200
 
 
-def test_registered_under_its_name() -> None:
-    assert get("retrieval") is METHOD
-
-
 def test_refuses_what_it_cannot_vouch_for() -> None:
     with pytest.raises(UsageError, match="reject_bits"):
         _build(grid_vectors(5, seed=1), reject_bits=-1)
     with pytest.raises(UsageError, match="precision"):
         _build(grid_vectors(5, seed=1), precision="float16")
-    with pytest.raises(UsageError, match="options"):
+    with pytest.raises(UsageError, match="no option `depth`"):
         _build(grid_vectors(5, seed=1), depth=3)
     with pytest.raises(AssumptionViolated, match="order"):
         _build(grid_vectors(5, seed=1, ordered=True))

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.retrieval import emission, exactness, key_hash, table_solver
-from byheart.construct.retrieval.label_reader import WORD_SCALE, reading_blocks
-from byheart.construct.retrieval.layout import SLOT_X, Layout, largest_digit_sum
-from byheart.construct.retrieval.units import feed_forward
+from byheart.construct.retrieval import exactness, key_hash, table_solver
+from byheart.construct.retrieval.label_reader import WORD_SCALE, label_steps
+from byheart.construct.retrieval.layout import LABEL, Layout, X, Z, largest_digit_sum
+from byheart.construct.retrieval.program import Contents, describe
 from byheart.network.size import size_of_network
 from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import run_module
+from byheart.program.blocks import Block, flat_steps
+from byheart.program.count import count
+from byheart.program.emit import emit
 from tests.construct.retrieval.layouts import CHAIN, LAYOUTS
 
 
@@ -31,7 +34,7 @@ def _bounds(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros(dim, dtype=np.int64), np.full(dim, 15, dtype=np.int64)
 
 
-def _drawn(layout: Layout, seed: int) -> key_hash.Hash:
+def _drawn(layout: Layout, seed: int) -> key_hash.KeyHash:
     return key_hash.draw(layout, *_bounds(layout), np.random.default_rng(seed))
 
 
@@ -39,8 +42,8 @@ def _drawn(layout: Layout, seed: int) -> key_hash.Hash:
 def test_words_are_within_their_bases_and_nearly_uniform(name: str) -> None:
     layout = LAYOUTS[name]
     inputs = _inputs(layout, np.random.default_rng(1), 4000)
-    words = key_hash.evaluate_words(layout, _drawn(layout, 2), inputs, True)
-    for column, word in zip(words.T, layout.words, strict=True):
+    words = key_hash.evaluate_fields(layout, _drawn(layout, 2), inputs, True)
+    for column, word in zip(words.T, layout.hashed_fields, strict=True):
         assert column.min() >= 0
         assert column.max() < word.base
         # false alarm below 1e-6: the mean of 4000 uniform numbers, six deviations, and the bias of a small table
@@ -56,18 +59,20 @@ def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str
     rng = np.random.default_rng(3)
     hashed = _drawn(layout, 4)
     inputs = _inputs(layout, rng, 60)
-    where = layout.addresses(key_hash.evaluate_words(layout, hashed, inputs, True))
+    where = layout.addresses(key_hash.evaluate_fields(layout, hashed, inputs, True))
     words = rng.integers(0, 1 << layout.word_bits, size=layout.n_columns)
     ids = np.ascontiguousarray(where.rows * layout.n_segments + np.arange(layout.n_segments))
     sums = table_solver.elimination.sums(ids, where.patterns, layout.n_channels, words)
     centre = exactness.centre_of(layout, sums)
     precision = "float64" if layout.mantissa_bits == 53 else "float32"
-    network = emission.emit(layout, hashed, words, centre, None, precision)
-    found = size_of_network(network)
-    assert (found.parameters_dense, found.depth, found.width) == (
-        layout.parameters_dense,
-        layout.depth,
-        layout.width,
+    program = describe(layout, Contents(hashed, words, centre))
+    network = emit(program, precision)
+    found, outline = size_of_network(network), count(describe(layout), precision)
+    assert count(program, precision) == found
+    assert (outline.parameters_dense, outline.depth, outline.width) == (
+        found.parameters_dense,
+        found.depth,
+        found.width,
     )
     expected = table_solver.read_labels(layout, where, sums) + 1
     encoded = inputs.astype(np.float64) if layout.entrance.kind == "grid" else inputs
@@ -83,20 +88,18 @@ def test_reading_circuit_follows_the_gray_rule(data: st.DataObject) -> None:
     total = data.draw(st.integers(0, (2**CHAIN.headroom_bits * 2 << CHAIN.word_bits) - 1))
     plane = data.draw(st.integers(0, CHAIN.n_planes - 1))
     centre = 2**CHAIN.headroom_bits
-    stream = np.zeros(CHAIN.model_width, dtype=object)
-    stream[:] = Fraction(0)
-    stream[SLOT_X], stream[3], stream[CHAIN.n_slots] = (
-        Fraction(1),
-        Fraction(plane),
-        Fraction(WORD_SCALE * total),
-    )
-    for block in reading_blocks(CHAIN, centre):
-        layer = feed_forward(block, CHAIN.model_width)
-        w1, b1, w2, b2 = (np.vectorize(Fraction)(part) for part in (layer.w1, layer.b1, layer.w2, layer.b2))
-        stream = stream + w2 @ np.maximum(w1 @ stream + b1, Fraction(0)) + b2
+    stream = dict.fromkeys((*CHAIN.slots, *CHAIN.channels), Fraction(0))
+    stream |= {X: Fraction(1), Z: Fraction(plane), CHAIN.channels[0]: Fraction(WORD_SCALE * total)}
+    for block in flat_steps(label_steps(CHAIN, centre)):
+        assert isinstance(block, Block)
+        after = {name: value + block.adds.get(name, 0) for name, value in stream.items()}
+        for unit in block.units:
+            hidden = max(0, sum(weight * stream[name] for name, weight in unit.reads.items()) + unit.bias)
+            after |= {name: after[name] + weight * hidden for name, weight in unit.writes.items()}
+        stream = after
     gray = (total << 1) ^ total
     label = (gray >> (plane * CHAIN.field_bits)) & ((1 << CHAIN.field_bits) - 1)
-    assert stream[2] == label + 1
+    assert stream[LABEL] == label + 1
 
 
 def test_solved_tables_read_back_as_their_labels() -> None:
@@ -105,7 +108,7 @@ def test_solved_tables_read_back_as_their_labels() -> None:
     inputs = _inputs(layout, rng, 150)
     labels = rng.integers(0, 8, size=150)
     for seed in range(50):
-        where = layout.addresses(key_hash.evaluate_words(layout, _drawn(layout, seed), inputs, True))
+        where = layout.addresses(key_hash.evaluate_fields(layout, _drawn(layout, seed), inputs, True))
         table = table_solver.solve(layout, where, labels, rng)
         if isinstance(table, table_solver.Table):
             assert (table_solver.read_labels(layout, where, table.sums) == labels).all()
@@ -117,7 +120,7 @@ def test_solved_tables_read_back_as_their_labels() -> None:
 def test_dependent_equations_are_reported_with_their_plane() -> None:
     layout = CHAIN
     inputs = np.zeros((2, 4), dtype=np.int64)
-    where = layout.addresses(key_hash.evaluate_words(layout, _drawn(layout, 0), inputs, True))
+    where = layout.addresses(key_hash.evaluate_fields(layout, _drawn(layout, 0), inputs, True))
     assert where.n_duplicates == 1
     found = table_solver.solve(layout, where, np.array([0, 1]), np.random.default_rng(0))
     assert isinstance(found, table_solver.Dependent)

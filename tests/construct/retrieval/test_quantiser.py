@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from byheart.construct.retrieval.keys import grid_points
-from byheart.construct.retrieval.method import memorise
 from byheart.construct.retrieval.quantiser import draw_quantiser
 from byheart.data.dataset import Dataset
 from byheart.data.generators import rademacher_vectors, uniform_vectors
 from byheart.data.sequences import VectorSequences
 from byheart.errors import AssumptionViolated
 from byheart.network.transformer.interpreter import interpret
+from tests.construct.retrieval.layouts import memorise
 
 
 def _n_wrong(data: Dataset, **options: object) -> int:
-    memory = memorise(data, options, np.random.default_rng(0)).memory
+    memory = memorise(data, options, 0).memory
     answers = memory.answer(memory.encode(data.inputs), backend="module")
     return int((answers.reshape(-1) != data.labels).sum())
 
@@ -40,7 +40,7 @@ def test_memorises_two_classes_and_other_scales() -> None:
 def test_the_network_agrees_with_the_rationals() -> None:
     """Over the rationals the same cells are cut, although nothing is rounded there."""
     data = uniform_vectors(30, seq_len=3, dim=2, seed=2)
-    network = memorise(data, {}, np.random.default_rng(0)).memory.network
+    network = memorise(data, {}, 0).memory.network
     for row in range(3):
         assert interpret(network, data.inputs.values[row])[-1][0] == data.labels[row] + 1
 
@@ -71,7 +71,7 @@ def test_vectors_too_close_for_floats_are_refused() -> None:
     near = 1 + np.arange(40).reshape(20, 2, 1) * 2.0**-50 + np.pi * 2.0**-30
     data = Dataset.from_arrays(near, np.arange(20) % 3)
     with pytest.raises(AssumptionViolated, match="quantiser"):
-        memorise(data, {"precision": "float32"}, np.random.default_rng(0))
+        memorise(data, {"precision": "float32"}, 0)
 
 
 @pytest.mark.filterwarnings("error")

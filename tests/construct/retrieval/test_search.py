@@ -7,14 +7,16 @@ import time
 import numpy as np
 import pytest
 
+from byheart.construct.registry import get
 from byheart.construct.retrieval import key_hash, layout_floors, search, table_solver
 from byheart.construct.retrieval.keys import keys_of
 from byheart.construct.retrieval.layout import Entrance
-from byheart.construct.retrieval.method import METHOD
+from byheart.construct.retrieval.program import describe
 from byheart.construct.retrieval.search import find_layout
 from byheart.data.generators import grid_vectors
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.program.construction import Statistics
+from byheart.program.count import count_dense
 
 GRID = Entrance("grid", 0, 4, 8, False, "attention", 2, 63, 8)
 TOKENS = Entrance("table", 1000, 0, 8, True, "attention", 2, 0, 8)
@@ -78,19 +80,19 @@ def test_what_cannot_be_built_is_left_out_only_then() -> None:
         for planes in (3, 4, 5):
             for channels in (5, 7, 9, 20):
                 for groups in (2, 4, 8):
-                    layout = search.filled(each, planes, channels, groups)
+                    layout = search.fill(each, planes, channels, groups)
                     if groups <= channels and layout is not None:
                         assert (planes, channels, groups) in kept
-                        assert layout.parameters_dense >= best.parameters_dense
+                        assert count_dense(describe(layout)) >= count_dense(describe(best))
 
 
 def test_a_trillion_facts_are_planned_at_once() -> None:
     """Below a tenth of a second; twenty times that here, where every call is type-checked on a busy machine."""
     find_layout.cache_clear()
-    METHOD.size_of(Statistics(10**6, 8, 16, dim=4))
+    get("retrieval").estimate(DataShape(10**6, 8, 16, dim=4))
     for n_samples in (10**4, 10**9, 10**12):
         start = time.process_time()
-        size = METHOD.size_of(Statistics(n_samples, 8, 16, dim=4))
+        size = get("retrieval").estimate(DataShape(n_samples, 8, 16, dim=4))
         assert time.process_time() - start < 2.0
         assert size.parameters_dense > n_samples * 4 / 53
 
@@ -108,13 +110,13 @@ def test_keys_that_touch_one_channel_alone_have_room_there() -> None:
     data = grid_vectors(3000, seed=2)
     keys = keys_of(data, 53, np.random.default_rng(0))
     start = next(each for each in search._starts(GRID, 3000, 4, 64, 0, False) if each.n_segments == 4)
-    layout = search.filled(start, 15, 2, 2)
+    layout = search.fill(start, 15, 2, 2)
     assert layout is not None
     n_solved = n_tried = 0
     for seed in range(12):
         rng = np.random.default_rng(seed)
         hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
-        where = layout.addresses(keys.pick(key_hash.evaluate_words(layout, hashed, keys.inputs, True)))
+        where = layout.addresses(keys.pick(key_hash.evaluate_fields(layout, hashed, keys.inputs, True)))
         if where.n_duplicates == 0:
             n_tried += 1
             n_solved += isinstance(table_solver.solve(layout, where, keys.labels, rng), table_solver.Table)

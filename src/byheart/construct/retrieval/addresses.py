@@ -1,4 +1,4 @@
-"""Pass `address`: from the words of a key to the rows, the channels and the plane that hold its label."""
+"""From the hashed fields of a key to the rows, the channels and the plane that hold its label."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) 
 
 
 @dataclass(frozen=True)
-class Patterns:
+class ChannelPatterns:
     """Channels dealt into groups; a digit per group names one of them, or none (but for the first group)."""
 
     groups: Sequence[int]
     choices: Sequence[int]
 
     def bits(
-        self, word: Int[np.ndarray, " n_keys"], taken: Sequence[int]
+        self, numbers: Int[np.ndarray, " n_keys"], taken: Sequence[int]
     ) -> UInt8[np.ndarray, "n_keys n_bits"]:
-        """The channels that the digits of `word` name, for the groups `taken`, as 0 and 1."""
-        channels = np.zeros((len(word), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
+        """The channels that the digits of `numbers` name, for the groups `taken`, as 0 and 1."""
+        channels = np.zeros((len(numbers), -(-sum(self.groups) // 64) * 64), dtype=np.uint8)
         first_channel = np.concatenate([[0], np.cumsum(self.groups)])
-        rest = word.copy()
+        rest = numbers.copy()
         weight = prod(self.choices[g] for g in taken)
         for group in taken:
             weight //= self.choices[group]
@@ -61,13 +61,13 @@ class Patterns:
             channels[np.flatnonzero(is_one), chosen[is_one]] = 1
         return channels
 
-    @staticmethod
-    def packed(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
-        """64 channels to a word."""
-        return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+
+def pack_bits(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
+    """64 channels to a word."""
+    return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
-def reflected(rows: Int[np.ndarray, " n_keys"], n_rows: int) -> Int[np.ndarray, " n_keys"]:
+def reflect_rows(rows: Int[np.ndarray, " n_keys"], n_rows: int) -> Int[np.ndarray, " n_keys"]:
     """Turn what left [0, n_rows) back inside; uniform rows stay uniform."""
     rows = np.where(rows < 0, -1 - rows, rows)
     return np.where(rows >= n_rows, 2 * n_rows - 1 - rows, rows)

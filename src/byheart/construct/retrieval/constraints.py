@@ -1,4 +1,4 @@
-"""What a layout needs so that a few draws of the hash suffice: rows, headroom, addresses, and time to solve.
+"""What a layout must have so that a few draws of the hash suffice: rows, headroom, addresses, and time to solve.
 
 Three things can fail a draw, each with a probability that is known beforehand:
     addresses  two keys with the same address.   E = N²/2 / (number of addresses), kept below `max_duplicates`
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from byheart.construct.retrieval.dual_table import Twin
+from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.layout import Layout
 
 SPARE_COLUMNS = 6  # a random square GF(2) system lacks one or two ranks; each spare column halves the risk
@@ -33,7 +33,7 @@ def max_duplicates(n_keys: int) -> float:
 
 
 def addresses_needed(n_keys: int, reject_bits: int) -> float:
-    """So many that few pairs of keys meet, and that a stranger meets a key more rarely than 2^-reject_bits / 16."""
+    """So many that few pairs of keys meet, and that an unknown input meets a key more rarely than 2^-reject_bits / 16."""
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys)
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
 
@@ -69,7 +69,7 @@ def _columns_for_all(layout: Layout) -> float:
 
 def _columns_for_lonely(layout: Layout) -> float:
     """Keys that touch one channel of the first group and no other must fit the columns of that channel alone."""
-    n_patterns = prod(layout.choices) ** (2 if isinstance(layout, Twin) else 1)
+    n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     lonely = fullest(layout.n_keys, layout.n_planes * n_patterns)
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
     return layout.n_channels * (lonely / rank_limit(float(layout.n_segments)) + spare)

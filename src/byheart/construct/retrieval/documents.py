@@ -60,10 +60,10 @@ def _shortest_windows(
     """
     begins = documents.positions == 0
     ids = documents.ids
-    decided = ~_undecided(_prefixes(documents), following)
+    is_decided = ~_differs_from_first(_prefixes(documents), following)
     windows = pair_ids(ids, np.zeros_like(ids))
     for length in range(1, documents.max_len + 1):
-        if not (_undecided(windows, following) & decided).any():
+        if not (_differs_from_first(windows, following) & is_decided).any():
             return windows, length
         before = np.where(begins, 0, 1 + np.append(0, windows[:-1]))
         windows = pair_ids(before, ids)
@@ -80,7 +80,7 @@ def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
     return pair_ids(documents.positions, numbers)
 
 
-def _undecided(
+def _differs_from_first(
     contexts: Int[np.ndarray, " n_tokens"], following: Int[np.ndarray, " n_tokens"]
 ) -> Bool[np.ndarray, " n_tokens"]:
     """Where the next token is not the one that followed this context first."""

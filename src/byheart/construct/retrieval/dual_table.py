@@ -1,14 +1,14 @@
-"""The twin: one table whose rows hold words in both weight matrices, read by two tokens at once.
+"""The dual table: one table whose rows hold words in both weight matrices, read by two tokens at once.
 
 Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token (the same
-for every input) carries its pattern φ in the word slots, so the unit of its row is Γ + V[a]·φ, and every other unit is
-silent; the labelled token carries nothing there, so the unit of its row is exactly Γ and pours Z[a] into the word slots.
+for every input) carries its pattern φ in the word registers, so the unit of its row is Γ + V[a]·φ, and every other unit is
+silent; the labelled token carries nothing there, so the unit of its row is exactly Γ and pours Z[a] into the word registers.
 A second attention layer brings V·φ to the labelled token, which adds the words of Z its own pattern chooses. Nothing is
 wasted on W1, so this is the smaller layout for much data.
 
-Slots: x (row), G (square of the row), y (pattern of the extra token, then V·φ, then the label), z (window, pattern of the labelled
-token, plane), the role (1 for the extra token), the digits of the row, then the words, which hold the entering words at first. A
-pattern too long to share a word with window and plane has a slot of its own.
+Registers: x (row), its square, y (pattern of the extra token, then V·φ, then the label), z (window, pattern of the labelled
+token, plane), the role (1 for the extra token), the digits of the row, then the words, which hold the entering fields at first. A
+pattern too long to share a field with window and plane has a register of its own.
 
 In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with 0 <= V[a]·φ <= Γ, so wrong rows are
 at most -Γ + Γ = 0. The digits J_i are centred: |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ.
@@ -19,42 +19,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from math import prod
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from byheart.construct.retrieval.addresses import Addresses, Patterns, reflected
-from byheart.construct.retrieval.gadgets import (
-    pattern_blocks,
-    pattern_shapes,
-    threshold,
-    window_blocks,
-    window_shapes,
-)
+from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, reflect_rows
+from byheart.construct.retrieval.gadgets import LazyUnits, pattern_blocks, threshold, window_blocks
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import SLOT_LABEL, SLOT_T, SLOT_X, SLOT_Z, Layout, Word
-from byheart.construct.retrieval.units import Block, Shape, Unit, Weight, exact_matrices, feed_forward
-from byheart.network.transformer.architecture import Attention, FeedForward, Head, Layer
+from byheart.construct.retrieval.layout import LABEL, HashedField, Layout, T, X, Z
+from byheart.network.exact.dyadic import Number
+from byheart.program.blocks import (
+    Block,
+    Column,
+    RegisterAttention,
+    RegisterHead,
+    Step,
+    TableBlock,
+    Unit,
+    head,
+    typical,
+    typical_fraction,
+)
 
-SLOT_G, SLOT_Y = SLOT_T, SLOT_LABEL
-SLOT_ROLE, SLOT_DIGIT = 4, 5
-OWN_WORD = 2
-"""The word that holds the labelled token's pattern; its own value goes into this one alone."""
+SQUARE, Y = T, LABEL
+ROLE, PATTERN = "role", "pattern"
+OWN_FIELD = 2
+"""The field that holds the labelled token's pattern; its own value goes into this one alone."""
 
 
 @dataclass(frozen=True)
-class Twin(Layout):
+class DualTable(Layout):
     """n_segments is 2: the words V and the words Z of each row. `n_digits` digits name a row."""
 
     n_digits: int = 3
 
-    @property
-    def n_slots(self) -> int:
-        """x, G, y, z, role, the digits of the row, and the pattern if it has a slot."""
-        return SLOT_DIGIT + self.n_digits + (not self.shares_window)
+    name = "dual table"
+    has_extra_token = True
+
+    @cached_property
+    def digits(self) -> tuple[str, ...]:
+        """The registers of the digits of a row number."""
+        return tuple(f"digit {number}" for number in range(self.n_digits))
+
+    @cached_property
+    def slots(self) -> tuple[str, ...]:
+        """x, its square, y, z, role, the digits of the row, and the pattern if it has a register."""
+        return (X, SQUARE, Y, Z, ROLE, *self.digits, *(() if self.shares_window else (PATTERN,)))
 
     @property
     def n_tokens(self) -> int:
@@ -69,7 +82,7 @@ class Twin(Layout):
     @property
     def keeps_own(self) -> bool:
         """Whether the labelled token itself matters beside the sum: positions, or a set, make it needless."""
-        return not self.entrance.ordered and self.entrance.pooled == "attention"
+        return not self.entrance.ordered and self.entrance.pooling == "attention"
 
     @property
     def sum_width(self) -> int:
@@ -78,31 +91,31 @@ class Twin(Layout):
 
     @cached_property
     def shares_window(self) -> bool:
-        """Whether the labelled token's pattern lies between window and plane in their word."""
-        word = self.make_word(SLOT_Z, prod(self.choices) * self.n_planes << self.step_bits)
-        return self.has_exact_digits(self._window_digits(self.choices)) and self.has_exact_pooling(word)
+        """Whether the labelled token's pattern lies between window and plane in their field."""
+        field = self.make_field(Z, prod(self.choices) * self.n_planes << self.step_bits)
+        return self.has_exact_digits(self._window_digits(self.choices)) and self.has_exact_pooling(field)
 
     def _window_digits(self, between: tuple[int, ...]) -> tuple[int, ...]:
         return (2,) * self.step_bits + between + (self.n_planes,)
 
     @property
-    def pattern_slot(self) -> int:
+    def pattern_register(self) -> str:
         """Where the labelled token's pattern is."""
-        return SLOT_Z if self.shares_window else SLOT_DIGIT + self.n_digits
+        return Z if self.shares_window else PATTERN
 
     @cached_property
-    def words(self) -> tuple[Word, ...]:
+    def hashed_fields(self) -> tuple[HashedField, ...]:
         """Row, pattern of the extra token, pattern of the labelled token with or before window and plane."""
         base, later = prod(self.choices), self.n_planes << self.step_bits
-        row, pattern = self.make_word(SLOT_X, self.n_rows), self.make_word(SLOT_Y, base)
+        row, pattern = self.make_field(X, self.n_rows), self.make_field(Y, base)
         if self.shares_window:
-            return row, pattern, self.make_word(SLOT_Z, base * later)
-        return row, pattern, self.make_word(self.pattern_slot, base), self.make_word(SLOT_Z, later)
+            return row, pattern, self.make_field(Z, base * later)
+        return row, pattern, self.make_field(PATTERN, base), self.make_field(Z, later)
 
     @property
-    def entry_slots(self) -> tuple[int, ...]:
-        """Before pooling the words live where table words will."""
-        return tuple(range(self.n_slots, self.n_slots + len(self.words)))
+    def entry_registers(self) -> tuple[str, ...]:
+        """Before pooling the fields live where table words will."""
+        return self.channels[: len(self.hashed_fields)]
 
     @cached_property
     def radices(self) -> tuple[int, ...]:
@@ -128,8 +141,8 @@ class Twin(Layout):
         return (8 * sum((radix // 2) ** 2 for radix in self.radices) + 2) * self.gate
 
     @cached_property
-    def digit_words(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes of the digits of each word that is taken apart, the first digit first."""
+    def digit_fields(self) -> tuple[tuple[int, ...], ...]:
+        """Outcomes of the digits of each field that is taken apart, the first digit first."""
         between = self.choices if self.shares_window else ()
         return (self.choices, self._window_digits(between), self.radices)
 
@@ -137,11 +150,11 @@ class Twin(Layout):
     def is_exact(self) -> bool:
         """Digits, the gate, pooling, and the bits that are read."""
         return (
-            self.n_channels >= len(self.words)
+            self.n_channels >= len(self.hashed_fields)
             and self.entrance.n_folds > 0
-            and all(self.has_exact_digits(choices) for choices in self.digit_words)
+            and all(self.has_exact_digits(choices) for choices in self.digit_fields)
             and self.fits(self.largest_gate_sum)
-            and all(self.has_exact_pooling(word) for word in self.words)
+            and all(self.has_exact_pooling(field) for field in self.hashed_fields)
             and self.fits(2 * self.n_groups << self.word_bits)
             and self.fits(self.n_tokens * self.gate)
             and self.word_bits + 2 + self.headroom_bits <= self.mantissa_bits
@@ -152,154 +165,125 @@ class Twin(Layout):
         """Rows, windows, planes, and two patterns drawn apart."""
         return self.n_rows * self.n_ways * self.n_planes * float(prod(self.choices)) ** 2
 
-    @property
-    def n_mixing_layers(self) -> int:
-        """One pools the words, one fetches what the extra token read."""
-        return 2
-
-    @property
-    def n_mixing_parameters(self) -> int:
-        """Two heads, and the extra token."""
-        dim = len(self.words) if self.entrance.kind == "table" else self.entrance.dim
-        return 2 * (len(self.words) + 1) * self.model_width + dim
-
-    @cached_property
-    def blocks(self) -> tuple[Shape, ...]:
-        """In the order of `pooling_layers` and `table_layers`."""
-        everything = (tuple(range(self.n_groups)),)
-        n_words = len(self.words)
-        shapes = [Shape("entrance", n_words + 2), *[Shape("entrance", n_words)] * (self.entrance.n_folds - 1)]
-        shapes += [Shape("move", n_words), *self.fold_blocks, Shape("roles", 2)]
-        shapes += [*pattern_shapes(self.choices, everything), *window_shapes(self.step_bits)]
-        shapes += [Shape("digit", 2 * (radix - 1)) for radix in self.radices]
-        shapes += [Shape("table", self.n_rows), *pattern_shapes(self.choices, everything)]
-        return (*shapes, *self.reading_blocks)
-
-    def pooled(
+    def pool(
         self,
-        own: Int[np.ndarray, "n_samples seq_len n_words"],
-        extra: Int[np.ndarray, " n_words"],
+        own: Int[np.ndarray, "n_samples seq_len n_fields"],
+        extra: Int[np.ndarray, " n_fields"],
         last_only: bool,
-    ) -> Int[np.ndarray, "n_samples n_labelled n_words"]:
-        """Sums over all tokens; the labelled token's own value is added to the word of its pattern."""
+    ) -> Int[np.ndarray, "n_samples n_labelled n_fields"]:
+        """Sums over all tokens; the labelled token's own value is added to the field of its pattern."""
         kept = own[:, -1:] if last_only else own
         total = np.broadcast_to(own.sum(axis=1, keepdims=True) + extra, kept.shape).copy()
         if self.keeps_own:
-            total[:, :, OWN_WORD] += kept[:, :, OWN_WORD]
+            total[:, :, OWN_FIELD] += kept[:, :, OWN_FIELD]
         return total
 
-    def addresses(self, words: Int[np.ndarray, "n_keys n_words"]) -> Addresses:
-        """Read rows, patterns and plane off the words, as the network does."""
-        patterns = Patterns(self.groups, self.choices)
-        taken = range(self.n_groups)
-        rest, planes = words[:, -1] // self.n_planes, words[:, -1] % self.n_planes
-        step, own = rest, words[:, OWN_WORD]
+    def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
+        """Read rows, patterns and plane off the fields, as the network does."""
+        patterns = ChannelPatterns(self.groups, self.choices)
+        rest, planes = fields[:, -1] // self.n_planes, fields[:, -1] % self.n_planes
+        step, own = rest, fields[:, OWN_FIELD]
         if self.shares_window:
             step, own = rest // prod(self.choices), rest % prod(self.choices)
-        packed = [patterns.packed(patterns.bits(word, taken)) for word in (words[:, 1], own)]
-        second = reflected(words[:, 0] + step - self.half_window, self.n_rows)
-        return Addresses(np.stack([words[:, 0], second], axis=1), np.stack(packed, axis=1), planes)
+        both = [pack_bits(patterns.bits(each, range(self.n_groups))) for each in (fields[:, 1], own)]
+        second = reflect_rows(fields[:, 0] + step - self.half_window, self.n_rows)
+        return Addresses(np.stack([fields[:, 0], second], axis=1), np.stack(both, axis=1), planes)
 
-    def pooling_layers(self) -> Iterator[Layer]:
-        """Sum the words into their slots and clear where they came from."""
-        m, n_words = self.model_width, len(self.words)
-        value, output = np.zeros((n_words, m), dtype=object), np.zeros((m, n_words), dtype=object)
-        value[np.arange(n_words), self.entry_slots] = 1
-        output[[word.slot for word in self.words], np.arange(n_words)] = self.n_tokens
-        yield Attention((Head(value, output),), "uniform")
-        yield feed_forward(self.move_block(), m)
-
-    def move_block(self) -> Block:
-        """Clear the slots the words entered in."""
+    def pooling_steps(self) -> Iterator[Step]:
+        """Sum the fields into their registers and clear where they came from."""
+        values = [{register: 1} for register in self.entry_registers]
+        outputs = [{field.register: self.n_tokens} for field in self.hashed_fields]
+        yield RegisterAttention((RegisterHead(values, outputs),))
         units = []
-        for number, slot in enumerate(self.entry_slots):
-            writes: dict[int, Weight] = {slot: -1}
-            if number == OWN_WORD and self.keeps_own:
-                writes[self.words[OWN_WORD].slot] = 1
-            units.append(Unit({slot: 1}, 0, writes))
-        return Block("move", units)
+        for number, register in enumerate(self.entry_registers):
+            writes: dict[str, Number] = {register: -1}
+            if number == OWN_FIELD and self.keeps_own:
+                writes[self.hashed_fields[OWN_FIELD].register] = 1
+            units.append(Unit({register: 1}, 0, writes))
+        yield Block(units, {}, "move")
 
-    def table_layers(self, words: Shaped[np.ndarray, " n_columns"]) -> Iterator[Layer]:
-        """From the folded words to the masked sums of words: what lies between folding and reading."""
-        m = self.model_width
-        for part in self.table_parts():
-            if isinstance(part, Block):
-                yield feed_forward(part, m)
-                continue
-            layer, table = (
-                self.empty_table(part),
-                words.reshape(self.n_rows, 2, self.n_channels).astype(object),
-            )
-            np.asarray(layer.w1)[:, self.n_slots :] = table[:, 0]
-            np.asarray(layer.w2)[self.n_slots :] = Fraction(WORD_SCALE, self.gate) * table[:, 1].T
-            yield layer
-            yield from self.fetching_layers()
-
-    def fetching_layers(self) -> Iterator[Layer]:
-        """Bring what the extra token read to all tokens."""
-        m = self.model_width
-        value, output = np.zeros((1, m), dtype=object), np.zeros((m, 1), dtype=object)
-        value[0, SLOT_Y] = 1
-        output[SLOT_X, 0] = WORD_SCALE * self.n_tokens
-        yield Attention((Head(value, output),), "uniform")
-
-    def table_parts(self) -> Iterator[Block | int]:
-        """The blocks of `table_layers`, and in between 0 for the table and the attention layer behind it."""
-        everything = (tuple(range(self.n_groups)),)
-        held = self.words[1].base
-        # only the extra token keeps its pattern word; it starts with the first channel chosen, and takes no step
-        clear = Unit({SLOT_Y: 1, SLOT_ROLE: -held}, 0, {SLOT_Y: -1})
-        choose = Unit({SLOT_ROLE: 1}, 0, {self.n_slots: 1, SLOT_X: self.half_window})
-        yield Block("roles", (clear, choose))
-        yield from pattern_blocks(self.groups, self.choices, everything, [SLOT_Y], 1, self.n_slots, 0, 1)
-        base = self.words[-1].base
-        if self.step_bits:
-            yield from window_blocks(base, self.step_bits, self.n_rows, {SLOT_ROLE: -base})
+    def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
+        """Give each token its pattern and its row, read the table, fetch what the extra token read, and mask the channels."""
+        all_groups = (tuple(range(self.n_groups)),)
+        held = self.hashed_fields[1].base
+        # only the extra token keeps its pattern field; it starts with the first channel chosen, and takes no step
+        clear = Unit({Y: 1, ROLE: -held}, 0, {Y: -1})
+        choose = Unit({ROLE: 1}, 0, {self.channels[0]: 1, X: self.half_window})
+        yield Block((clear, choose), {}, "roles")
+        yield from pattern_blocks(self.groups, self.choices, all_groups, [Y], 1, self.channels, 0, 1)
+        base = self.hashed_fields[-1].base
+        yield from window_blocks(base, self.step_bits, self.n_rows, {ROLE: -base})
         yield from self._digit_blocks()
-        yield 0
+        yield self._table(
+            None if words is None else self.widen(words).reshape(self.n_rows, 2, self.n_channels)
+        )
+        yield RegisterAttention((head({Y: 1}, {X: WORD_SCALE * self.n_tokens}),))
         mask, place = WORD_SCALE << self.word_bits, self.n_planes if self.shares_window else 1
         yield from pattern_blocks(
-            self.groups, self.choices, everything, [self.pattern_slot], place, self.n_slots, -mask, mask
+            self.groups, self.choices, all_groups, [self.pattern_register], place, self.channels, -mask, mask
         )
 
     def _digit_blocks(self) -> Iterator[Block]:
-        """x into its centred digits J_i = d_i - h_i, and G = Σ J_i², which grows by 2(d - h) - 1 at each threshold d."""
+        """x into its centred digits J_i = d_i - h_i, and Σ J_i², which grows by 2(d - h) - 1 at each threshold d."""
         weight = prod(self.radices)
-        for number, radix in enumerate(self.radices):
+        for register, radix in zip(self.digits, self.radices, strict=True):
             weight //= radix
-            half = radix // 2
-            units: list[Unit] = []
-            for digit in range(1, radix):
-                writes: dict[int, Weight] = {
-                    SLOT_X: -weight,
-                    SLOT_DIGIT + number: 1,
-                    SLOT_G: 2 * (digit - half) - 1,
-                }
-                units += threshold(SLOT_X, digit * weight, writes)
-            yield Block("digit", units, {SLOT_DIGIT + number: -half, SLOT_G: half**2})
+            adds = {register: -(radix // 2), SQUARE: (radix // 2) ** 2}
+            units = LazyUnits(2 * (radix - 1), partial(_digit_unit, register, radix, weight))
+            yield Block(units, adds, "digit")
 
-    def empty_table(self, segment: int) -> FeedForward:
-        """Unit a: Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ in; words of Z[a] and the unit itself out. V and Z are still zero.
+    def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
+        """Unit a: Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ in; words of Z[a] and the unit itself out.
 
-        In the labelled token the unit that fires is Γ, so it clears G too; the extra token's G is not needed any more.
+        In the labelled token the unit that fires is Γ, so it clears the square too; the extra token's is not needed any more.
         """
-        assert segment == 0, "both segments are one table"
-        gate = self.gate
-        w1, b1, w2, b2 = exact_matrices(self.n_rows, self.model_width)
-        digits = self._digits()
-        norms = (digits * digits).sum(axis=1)
-        w1[:, SLOT_DIGIT : SLOT_DIGIT + self.n_digits] = 4 * gate * digits
-        w1[:, SLOT_G], b1[:] = -2 * gate, gate * (1 - 2 * norms)
-        w2[SLOT_G] = Fraction(-1, gate) * norms
-        w2[SLOT_Y], b2[SLOT_Y] = 1, -gate
-        b2[SLOT_X] = 1
-        return FeedForward(w1, b1, w2, b2)
+        gate, shift = self.gate, self.gate.bit_length() - 1
+        digits: dict[str, Column]
+        read: dict[str, Column]
+        written: dict[str, Column]
+        biases: Column
+        norms: Column
+        if words is None:
+            bits = max(radix // 2 for radix in self.radices).bit_length()
+            digits = dict.fromkeys(self.digits, typical(bits + 2 + shift))
+            norms, biases = typical_fraction(shift), typical(2 * bits + 1 + shift)
+            read = dict.fromkeys(self.channels, typical(self.word_bits))
+            written = dict.fromkeys(self.channels, typical_fraction(shift - 2))
+        else:
+            centred = self._centred_digits()
+            sums = (centred * centred).sum(axis=1)
+            digits = dict(zip(self.digits, 4 * gate * centred.T, strict=True))
+            norms, biases = _scale(-sums, shift), gate * (1 - 2 * sums)
+            read = dict(zip(self.channels, words[:, 0].T, strict=True))
+            written = dict(zip(self.channels, _scale(WORD_SCALE * words[:, 1].T, shift), strict=True))
+        return TableBlock(
+            self.n_rows,
+            {**digits, SQUARE: -2 * gate, **read},
+            biases,
+            {SQUARE: norms, Y: 1, **written},
+            {X: 1, Y: -gate},
+            "table",
+        )
 
-    def _digits(self) -> np.ndarray:
+    def _centred_digits(self) -> np.ndarray:
         """The centred digits of each row."""
         rest, weight, columns = np.arange(self.n_rows), prod(self.radices), []
         for radix in self.radices:
             weight //= radix
             columns.append(rest // weight - radix // 2)
             rest = rest % weight
-        return np.stack(columns, axis=1).astype(object)
+        return self.widen(np.stack(columns, axis=1))
+
+
+def _digit_unit(register: str, radix: int, weight: int, at: int) -> Unit:
+    """Two units for each digit but 0."""
+    digit = at // 2 + 1
+    writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - radix // 2) - 1}
+    return threshold(X, digit * weight, writes)[at % 2]
+
+
+def _scale(integers: np.ndarray, shift: int) -> np.ndarray:
+    """`integers` over 2^shift, exactly."""
+    if integers.dtype == object:
+        return np.asarray(integers * Fraction(1, 1 << shift))
+    return np.ldexp(integers.astype(np.float64), -shift)

@@ -13,9 +13,9 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Shaped
 
-from byheart.construct.retrieval.dual_table import Twin
+from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.gadgets import HALF
-from byheart.construct.retrieval.key_hash import Hash
+from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import Layout, largest_digit_sum, odd_part
 from byheart.errors import ByheartError
@@ -49,7 +49,7 @@ def centre_of(layout: Layout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
 
 def margins(
     layout: Layout,
-    hashed: Hash,
+    hashed: KeyHash,
     words: Shaped[np.ndarray, " n_columns"],
     sums: Shaped[np.ndarray, " n_keys"],
     centre: int,
@@ -59,7 +59,7 @@ def margins(
     before = int(hashed.tokens.max(initial=0)) + int(hashed.positions.max(initial=0))
     before = max(before, int(np.abs(hashed.weights).sum(axis=0).max(initial=0)) * largest_input)
     before += int(np.abs(hashed.offsets).max(initial=0)) + int(hashed.centres.max(initial=0))
-    one_token = max(word.n_values for word in layout.words)
+    one_token = max(field.n_values for field in layout.hashed_fields)
     odd = odd_part(layout.n_tokens * layout.sum_factor)
     top, middle = int(sums.max(initial=0)), centre << layout.word_bits
     field = max(WORD_SCALE * (top - middle) + 1, WORD_SCALE * (middle - int(sums.min(initial=top))) - 1)
@@ -73,7 +73,7 @@ def margins(
         Margin("entrance", HALF, 2 * before),
         Margin("pooling", Fraction(1), odd * layout.n_tokens * one_token),
         Margin("folding", HALF, layout.sum_width * one_token),
-        Margin("digits", Fraction(1), max(map(largest_digit_sum, layout.digit_words))),
+        Margin("digits", Fraction(1), max(map(largest_digit_sum, layout.digit_fields))),
         *_table_margins(layout, words),
         Margin("sum of the words of a key", Fraction(WORD_SCALE), WORD_SCALE * max(top, middle)),
         Margin("reading", Fraction(1), field),
@@ -83,7 +83,7 @@ def margins(
 def _table_margins(layout: Layout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
     """The sums in and behind the tables."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
-    if isinstance(layout, Twin):
+    if isinstance(layout, DualTable):
         fetched = layout.n_groups * int(table[:, 0].max(initial=0))
         assert fetched <= layout.gate
         return (

@@ -1,6 +1,6 @@
-"""Pass `hash`: from an input to a few numbers that behave like uniform random ones. No key is stored anywhere.
+"""From an input to a few numbers that behave like uniform random ones. No key is stored anywhere.
 
-A token becomes one whole number per word, by a random table (ids, positions) or random integer coefficients (vectors), is
+A token becomes one whole number per hashed field, by a random table (ids, positions) or random integer coefficients (vectors), is
 reflected a few times at places that do not respect its structure, and summed over the sequence; the sum is reflected
 into [0, base). All of it is integers, evaluated here exactly as the network does it.
 """
@@ -12,29 +12,29 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from byheart.construct.retrieval.layout import Entrance, Layout, Word
+from byheart.construct.retrieval.layout import Entrance, HashedField, Layout
 
 _CHUNK_TOKENS = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
-class Hash:
+class KeyHash:
     """The random part of a network.
 
-    tokens     value of every id in every word (kind "table")
-    positions  value of every position in every word; zeros where order does not matter
-    weights    coefficient of every coordinate in every word (of every projection for kind "real")
-    offsets    added to each word, so that it is never negative
-    centres    first value that each reflection turns back, by fold and word
-    extra      what the extra token enters as: values of the words (kind "table"), or coordinates
-    role_from  the first word of the extra token enters with this value or a larger one, all others below it
+    tokens     value of every id in every field (kind "table")
+    positions  value of every position in every field; zeros where order does not matter
+    weights    coefficient of every coordinate in every field (of every projection for kind "real")
+    offsets    added to each field, so that it is never negative
+    centres    first value that each reflection turns back, by fold and field
+    extra      what the extra token enters as: values of the fields (kind "table"), or coordinates
+    role_from  the first field of the extra token enters with this value or a larger one, all others below it
     """
 
-    tokens: Int[np.ndarray, "n_rows n_words"]
-    positions: Int[np.ndarray, "seq_len n_words"]
-    weights: Int[np.ndarray, "dim n_words"]
-    offsets: Int[np.ndarray, " n_words"]
-    centres: Int[np.ndarray, "n_folds n_words"]
+    tokens: Int[np.ndarray, "n_rows n_fields"]
+    positions: Int[np.ndarray, "seq_len n_fields"]
+    weights: Int[np.ndarray, "dim n_fields"]
+    offsets: Int[np.ndarray, " n_fields"]
+    centres: Int[np.ndarray, "n_folds n_fields"]
     extra: Int[np.ndarray, " n_entering"]
     role_from: int
 
@@ -44,10 +44,10 @@ def draw(
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
     rng: np.random.Generator,
-) -> Hash:
+) -> KeyHash:
     """Choose a hash at random. `lowest` and `highest` bound each coordinate of the whole numbers (empty for ids)."""
     entrance = layout.entrance
-    parts = [_draw_word(word, entrance, lowest, highest, rng) for word in layout.words]
+    parts = [_draw_field(field, entrance, lowest, highest, rng) for field in layout.hashed_fields]
     tokens, positions, weights, offsets, centres = (
         np.stack([part[i] for part in parts], axis=-1) for i in range(5)
     )
@@ -59,22 +59,22 @@ def draw(
         role_from = int(tokens[:, 0].max(initial=0)) + int(positions[:, 0].max(initial=0)) + 1
         extra = np.zeros(len(parts), dtype=np.int64)
         extra[0] = role_from
-    return Hash(tokens, positions, weights, offsets, centres, extra, role_from)
+    return KeyHash(tokens, positions, weights, offsets, centres, extra, role_from)
 
 
-def _draw_word(
-    word: Word,
+def _draw_field(
+    field: HashedField,
     entrance: Entrance,
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Choose one word, from its last reflection back to its inputs.
+    """Choose one field, from its last reflection back to its inputs.
 
     A reflection at c maps [0, R) into [0, c) if R <= 2c. Going back from c = n_values, R is drawn from (1.6 c, 2 c].
     """
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
-    n_values = word.n_values
+    n_values = field.n_values
     for level in reversed(range(entrance.n_folds)):
         centres[level] = n_values
         n_values = int(rng.integers(n_values * 8 // 5, 2 * n_values)) + 1
@@ -100,19 +100,19 @@ def _draw_word(
     return tokens, positions, weights, np.array(offset), centres
 
 
-def evaluate_words(
-    layout: Layout, hashed: Hash, inputs: Int[np.ndarray, "n_samples seq_len *dim"], last_only: bool
-) -> Int[np.ndarray, "n_keys n_words"]:
-    """Every word of every token (of the last one only, if so), as the network computes it."""
+def evaluate_fields(
+    layout: Layout, hashed: KeyHash, inputs: Int[np.ndarray, "n_samples seq_len *dim"], last_only: bool
+) -> Int[np.ndarray, "n_keys n_fields"]:
+    """Every field of every token (of the last one only, if so), as the network computes it."""
     seq_len = layout.entrance.seq_len
     pieces = []
     step = max(1, _CHUNK_TOKENS // seq_len)
     for start in range(0, len(inputs), step):
-        pieces.append(_words_of(layout, hashed, inputs[start : start + step], last_only))
-    return np.concatenate(pieces) if pieces else np.zeros((0, len(layout.words)), dtype=np.int64)
+        pieces.append(_fields_of(layout, hashed, inputs[start : start + step], last_only))
+    return np.concatenate(pieces) if pieces else np.zeros((0, len(layout.hashed_fields)), dtype=np.int64)
 
 
-def _words_of(layout: Layout, hashed: Hash, inputs: np.ndarray, last_only: bool) -> np.ndarray:
+def _fields_of(layout: Layout, hashed: KeyHash, inputs: np.ndarray, last_only: bool) -> np.ndarray:
     entrance = layout.entrance
     is_table = entrance.kind == "table"
     own = hashed.tokens[inputs] + hashed.positions if is_table else inputs @ hashed.weights + hashed.offsets
@@ -120,10 +120,10 @@ def _words_of(layout: Layout, hashed: Hash, inputs: np.ndarray, last_only: bool)
     for centre in hashed.centres:
         own = np.where(own >= centre, 2 * centre - 1 - own, own)
         extra = np.where(extra >= centre, 2 * centre - 1 - extra, extra)
-    pooled = layout.pooled(own, extra, last_only)
-    for number, word in enumerate(layout.words):
-        for level in reversed(range(word.n_folds)):
-            centre = word.base << level
-            values = pooled[:, :, number]
-            pooled[:, :, number] = np.where(values >= centre, 2 * centre - 1 - values, values)
-    return np.asarray(pooled.reshape(-1, len(layout.words)))
+    sums = layout.pool(own, extra, last_only)
+    for number, field in enumerate(layout.hashed_fields):
+        for level in reversed(range(field.n_folds)):
+            centre = field.base << level
+            values = sums[:, :, number]
+            sums[:, :, number] = np.where(values >= centre, 2 * centre - 1 - values, values)
+    return np.asarray(sums.reshape(-1, len(layout.hashed_fields)))

@@ -19,13 +19,13 @@ MAX_LEVELS_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Keys:
+class ContextKeys:
     """The distinct labelled contexts of a data set.
 
     inputs      all inputs as whole numbers: padded ids, or grid points
     last_only   whether only the last token of each input carries a label
     samples     one sample for each context
-    places      position, in the padded input, of the token that carries the label
+    positions   position, in the padded input, of the token that carries the label
     labels      class numbers
     pad         id that fills up short sequences; None if none is short
     lowest, highest   bounds of each coordinate; empty for ids
@@ -36,7 +36,7 @@ class Keys:
     inputs: np.ndarray
     last_only: bool
     samples: Int[np.ndarray, " n_keys"]
-    places: Int[np.ndarray, " n_keys"]
+    positions: Int[np.ndarray, " n_keys"]
     labels: Int[np.ndarray, " n_keys"]
     pad: int | None
     lowest: Int[np.ndarray, " dim"]
@@ -48,25 +48,25 @@ class Keys:
         """Return the number of contexts."""
         return len(self.labels)
 
-    def pick(self, words: Int[np.ndarray, "n_tokens n_words"]) -> Int[np.ndarray, "n_keys n_words"]:
+    def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:
         """The rows of the keys among the rows of all tokens (of all last tokens, if `last_only`)."""
         if self.last_only:
-            return np.asarray(words[self.samples])
-        return np.asarray(words[self.samples * self.inputs.shape[1] + self.places])
+            return np.asarray(fields[self.samples])
+        return np.asarray(fields[self.samples * self.inputs.shape[1] + self.positions])
 
 
-def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Keys:
+def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> ContextKeys:
     """Number the contexts of `data` and lay out its inputs. What is off any grid is quantised at random."""
     first = representatives(data.context_ids)
     samples, positions = label_places(data.inputs, data.task)
-    places = positions + data.seq_len - data.inputs.lengths[samples]  # padded on the left
+    positions = positions + data.seq_len - data.inputs.lengths[samples]  # padded on the left
     last_only = data.task != "seq-to-seq"
     none = np.zeros(0, dtype=np.int64)
-    shared = (last_only, samples[first], places[first], data.labels[first])
+    shared = (last_only, samples[first], positions[first], data.labels[first])
     if isinstance(data.inputs, TokenSequences):
         is_ragged = len(data.inputs) > 0 and int(data.inputs.lengths.min()) < data.seq_len
         padded = data.inputs.padded(data.inputs.n_vocab, data.seq_len)
-        return Keys(padded, *shared, data.inputs.n_vocab if is_ragged else None, none, none, 0)
+        return ContextKeys(padded, *shared, data.inputs.n_vocab if is_ragged else None, none, none, 0)
     if data.ordered:
         raise AssumptionViolated(
             "the order of vectors is invisible to averaging attention, and this data set asks for it.\n"
@@ -79,7 +79,7 @@ def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Keys
         found = quantiser.points(data.inputs.values), 0
     points, grid_bits = found
     flat = points.reshape(-1, points.shape[-1])
-    return Keys(points, *shared, None, flat.min(axis=0), flat.max(axis=0), grid_bits, quantiser)
+    return ContextKeys(points, *shared, None, flat.min(axis=0), flat.max(axis=0), grid_bits, quantiser)
 
 
 def grid_points(
@@ -113,15 +113,3 @@ def _find_quantiser(
         "the vectors lie on no grid, and no quantiser keeps them apart with room for the rounding of these floats.\n"
         "  Take precision float64, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
     )
-
-
-ROBUST_FOLDS = 6
-"""Reflections more, for inputs that are much alike."""
-
-
-def usual_folds(has_ids: bool, ordered: bool, is_quantised: bool) -> int:
-    """Reflections before pooling: none for bags of ids, whose table is random already.
-
-    Vectors that were quantised get two more: two projections are more alike than four coordinates.
-    """
-    return (2 if ordered or not has_ids else 0) + 2 * is_quantised

@@ -1,4 +1,4 @@
-"""Pass `read`: from the sum of the touched words to the label, by reflections.
+"""From the sum of the touched words to the label, by reflections.
 
 Let y = Σ words, X = 4·(y - centre·2^word_bits) + 1. X is odd, so reflecting it at a multiple of 2 never meets it, and X ↦ 2C - X
 complements every bit of X above bit 0 (and -X likewise). Bits of X from the top: after |X| and the reflections at 2^e, 2^(e-1), …,
@@ -15,41 +15,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 
-from byheart.construct.retrieval.layout import SLOT_LABEL, SLOT_T, SLOT_X, SLOT_Z, Layout
-from byheart.construct.retrieval.units import Block, Unit, Weight
+from byheart.construct.retrieval.gadgets import LazyUnits
+from byheart.construct.retrieval.layout import LABEL, Layout, T, X, Z
+from byheart.network.exact.dyadic import Number
+from byheart.program.blocks import Block, Repeat, Step, Unit, typical
 
 WORD_SCALE = 4
 """Words enter the tables times 4: two bits below them are needed to read y_0."""
 
 
-def reading_blocks(layout: Layout, centre: int) -> Iterator[Block]:
-    """The circuit that starts with X's slot at 1, words in their slots, the plane in the last word, and ends with label + 1."""
+def label_steps(layout: Layout, centre: int | None) -> Iterator[Step]:
+    """The circuit that starts with x at 1, words in their registers, the plane in z, and ends with label + 1.
+
+    Without a centre it stands for that of any draw, and is only counted.
+    """
     yield _sum_block(layout, centre)
-    yield Block("absolute", (Unit({SLOT_X: -1}, 0, {SLOT_X: 2}),))
-    for r in reversed(range(layout.field_bits, layout.field_bits + layout.n_reading_folds)):
-        yield Block("silent", (Unit({SLOT_X: 1, SLOT_T: -(2**r)}, 0, {SLOT_X: -2}),))
+    yield Block((Unit({X: -1}, 0, {X: 2}),), {}, "absolute")
+    first = layout.field_bits
+    if centre is None:
+        middle = typical(first + layout.n_reading_folds // 2 + 1)
+        yield Repeat(layout.n_reading_folds, (_silent_block(middle),))
+    else:
+        for r in reversed(range(first, first + layout.n_reading_folds)):
+            yield _silent_block(-(2**r))
     for i in reversed(range(layout.field_bits)):
         # x - t·2^i is odd, so ReLU(x - t·2^i + 1) - ReLU(x - t·2^i - 1) is 2 or 0, and their sum is 2·ReLU(x - t·2^i)
-        reads: dict[int, Weight] = {SLOT_X: 1, SLOT_T: -(2**i)}
+        reads: dict[str, Number] = {X: 1, T: -(2**i)}
         half = Fraction(2**i, 2)
-        above = Unit(reads, 1, {SLOT_X: -1, SLOT_LABEL: half})
-        below = Unit(reads, -1, {SLOT_X: -1, SLOT_LABEL: -half})
-        yield Block("label", (above, below), {SLOT_LABEL: 1} if i == 0 else {})
+        above = Unit(reads, 1, {X: -1, LABEL: half})
+        below = Unit(reads, -1, {X: -1, LABEL: -half})
+        yield Block((above, below), {LABEL: 1} if i == 0 else {}, "label")
 
 
-def _sum_block(layout: Layout, centre: int) -> Block:
+def _silent_block(place: Number) -> Block:
+    return Block((Unit({X: 1, T: place}, 0, {X: -2}),), {}, "silent")
+
+
+def _sum_block(layout: Layout, centre: int | None) -> Block:
     """Add up the unmasked words, take off the centre, and turn the plane p into t = 2^(p·field_bits + 1).
 
     t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i), every term positive, so no partial sum exceeds t itself.
     The constant of X is a multiple of 4 here and the 1 is already in place, so partial sums are multiples of 4.
     """
-    units = [Unit({layout.n_slots + o: 1}, 0, {SLOT_X: 1}) for o in range(layout.n_channels)]
-    places = [2 ** (p * layout.field_bits + 1) for p in range(layout.n_planes)]
-    slope = 0
-    for p in range(layout.n_planes - 1):
-        next_slope = places[p + 1] - places[p]
-        units.append(Unit({SLOT_Z: 1}, -p, {SLOT_T: next_slope - slope}))
-        slope = next_slope
-    constant = -WORD_SCALE * centre * 2**layout.word_bits
-    return Block("sum", tuple(units), {SLOT_X: constant, SLOT_T: places[0]})
+    if centre is None:
+        constant: Number = typical(layout.word_bits + 2 + layout.headroom_bits)
+    else:
+        constant = -WORD_SCALE * centre * 2**layout.word_bits
+    units = LazyUnits(layout.n_channels + layout.n_planes - 1, partial(_sum_unit, layout))
+    return Block(units, {X: constant, T: 2}, "sum")
+
+
+def _sum_unit(layout: Layout, at: int) -> Unit:
+    """First a unit for each channel, then one for each plane but the last."""
+    if at < layout.n_channels:
+        return Unit({layout.channels[at]: 1}, 0, {X: 1})
+    p, bits = at - layout.n_channels, layout.field_bits
+    rise = 2 ** (p * bits + 1) * (2**bits - 1)  # t(p + 1) - t(p)
+    return Unit({Z: 1}, -p, {T: rise - (rise >> bits if p else 0)})

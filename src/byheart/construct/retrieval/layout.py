@@ -1,12 +1,13 @@
-"""The layout: every number that fixes the shape of a retrieval network, and its size without building it.
+"""The layout: every number that fixes the shape of a retrieval network.
 
 Notation:
     K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits
     P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
     Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a key may be from its last
 
-Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In `twin.Twin` one table
-holds words in both of its weight matrices: an extra token reads the first, the labelled token the second.
+Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In
+`dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first, the labelled token
+the second.
 """
 
 from __future__ import annotations
@@ -16,20 +17,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval.addresses import Addresses
-from byheart.construct.retrieval.units import Block, Shape
-from byheart.network.transformer.architecture import FeedForward, Layer
+from byheart.program.blocks import Step
 
 EntranceKind = Literal["table", "grid", "real"]
 
-SLOT_X, SLOT_T, SLOT_LABEL, SLOT_Z = 0, 1, 2, 3
-"""Residual channels every layout has: the row and later the sum of words; the place of the field; the label; and the
-word that keeps window and plane."""
+SLOTS = X, T, LABEL, Z = "x", "t", "label", "z"
+"""The first registers of every layout: the row and later the sum of words; the place of the field; the label; and the number that
+keeps window and plane."""
 
 _LEAST_WEIGHT = 6
 """Coordinates of vectors are weighted by whole numbers of about this size at least, so that the weights can differ."""
@@ -44,7 +44,7 @@ class Entrance:
     dim        coordinates of a vector (0 for ids)
     seq_len    tokens of a sequence
     ordered    whether positions enter
-    pooled     "attention": each token keeps itself and gets the sum; "sum": one token, the sum (task `set`)
+    pooling    "attention": each token keeps itself and gets the sum; "sum": one token, the sum (task `set`)
     n_folds    reflections before pooling: what makes position and token, or the coordinates, inseparable
     spread     Σ over the coordinates of (largest - smallest), for vectors
     n_varied   how many tokens can be relied on to differ between sequences
@@ -56,7 +56,7 @@ class Entrance:
     dim: int
     seq_len: int
     ordered: bool
-    pooled: Literal["attention", "sum"]
+    pooling: Literal["attention", "sum"]
     n_folds: int
     spread: int = 0
     n_varied: int = 1
@@ -66,20 +66,20 @@ class Entrance:
     @property
     def sum_factor(self) -> int:
         """λ in own + λ·Σ. With λ = 2 the last token can be told from the others; where positions tell, 1 is enough."""
-        return 1 if self.ordered or self.pooled == "sum" else 2
+        return 1 if self.ordered or self.pooling == "sum" else 2
 
 
 @dataclass(frozen=True)
-class Word:
+class HashedField:
     """One number computed from the whole input, uniform on [0, base) after pooling and folding.
 
-    slot        the residual channel it lives in
+    register    where it lives after pooling
     base        number of values in the end
     n_values    number of values of one token before pooling, after its folds
     n_folds     reflections after pooling that bring the sum into [0, base)
     """
 
-    slot: int
+    register: str
     base: int
     n_values: int
     n_folds: int
@@ -87,7 +87,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of one retrieval network; see `chain` and `twin`."""
+    """The shape of one retrieval network; see `chain` and `dual_table`."""
 
     entrance: Entrance
     n_keys: int
@@ -102,10 +102,13 @@ class Layout:
     mantissa_bits: int
     reject_bits: int = 0
 
+    name: ClassVar[str]
+    has_extra_token: ClassVar[bool]
+
     @property
     @abstractmethod
-    def n_slots(self) -> int:
-        """Residual channels before the words."""
+    def slots(self) -> tuple[str, ...]:
+        """Registers before the words."""
 
     @property
     @abstractmethod
@@ -119,47 +122,34 @@ class Layout:
 
     @property
     @abstractmethod
-    def words(self) -> tuple[Word, ...]:
-        """Row word, pattern words, and the word of windows and plane."""
+    def hashed_fields(self) -> tuple[HashedField, ...]:
+        """The row, the patterns, and windows with plane."""
 
     @property
     @abstractmethod
-    def entry_slots(self) -> tuple[int, ...]:
-        """The residual channel each word is in before pooling."""
+    def entry_registers(self) -> tuple[str, ...]:
+        """The register each hashed field is in before pooling."""
 
     @abstractmethod
-    def pooled(
+    def pool(
         self,
-        own: Int[np.ndarray, "n_samples seq_len n_words"],
-        extra: Int[np.ndarray, " n_words"],
+        own: Int[np.ndarray, "n_samples seq_len n_fields"],
+        extra: Int[np.ndarray, " n_fields"],
         last_only: bool,
-    ) -> Int[np.ndarray, "n_samples n_labelled n_words"]:
-        """The words of every labelled token after pooling, before they are folded."""
+    ) -> Int[np.ndarray, "n_samples n_labelled n_fields"]:
+        """The fields of every labelled token after pooling, before they are folded."""
 
     @abstractmethod
-    def addresses(self, words: Int[np.ndarray, "n_keys n_words"]) -> Addresses:
-        """Rows, patterns and plane of each key, as the network reads them off its folded words."""
+    def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
+        """Rows, patterns and plane of each key, as the network reads them off its folded fields."""
 
     @abstractmethod
-    def pooling_layers(self) -> Iterator[Layer]:
-        """What sums the words over the tokens."""
+    def pooling_steps(self) -> Iterator[Step]:
+        """What sums the fields over the tokens."""
 
     @abstractmethod
-    def table_layers(self, words: Shaped[np.ndarray, " n_columns"]) -> Iterator[Layer]:
-        """From the folded words to the masked words of a key: what lies between folding and reading."""
-
-    @abstractmethod
-    def table_parts(self) -> Iterator[Block | int]:
-        """The blocks of `table_layers`, and in between the number of each table."""
-
-    @abstractmethod
-    def empty_table(self, segment: int) -> FeedForward:
-        """A table whose words are zero."""
-
-    @property
-    @abstractmethod
-    def blocks(self) -> tuple[Shape, ...]:
-        """Hidden units of every feed-forward block, in order. The emitted network has exactly these."""
+    def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
+        """From the folded fields to the masked words of a key; typical words, only to be counted, where none are given."""
 
     @property
     @abstractmethod
@@ -168,23 +158,23 @@ class Layout:
 
     @property
     @abstractmethod
-    def n_mixing_parameters(self) -> int:
-        """Parameters of the attention layers, and of the extra token if there is one."""
-
-    @property
-    @abstractmethod
-    def n_mixing_layers(self) -> int:
-        """Attention layers."""
-
-    @property
-    @abstractmethod
-    def digit_words(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes of the digits of each word that is taken apart, the first digit first."""
+    def digit_fields(self) -> tuple[tuple[int, ...], ...]:
+        """Outcomes of the digits of each number that is taken apart, the first digit first."""
 
     @property
     @abstractmethod
     def n_addresses(self) -> float:
         """How many different addresses there are."""
+
+    @cached_property
+    def n_slots(self) -> int:
+        """Registers before the words."""
+        return len(self.slots)
+
+    @cached_property
+    def channels(self) -> tuple[str, ...]:
+        """The registers that words are read into."""
+        return tuple(f"word {channel}" for channel in range(self.n_channels))
 
     @property
     def word_bits(self) -> int:
@@ -209,7 +199,7 @@ class Layout:
     @cached_property
     def groups(self) -> tuple[int, ...]:
         """Channels of each group, as even as can be."""
-        return shared_out(self.n_channels, self.n_groups)
+        return split_evenly(self.n_channels, self.n_groups)
 
     @cached_property
     def choices(self) -> tuple[int, ...]:
@@ -224,15 +214,15 @@ class Layout:
     @cached_property
     def windows(self) -> tuple[int, ...]:
         """w of each step from one row of a key to its next: `step_bits` shared out, as even as can be."""
-        return shared_out(self.step_bits, self.n_segments - 1)
+        return split_evenly(self.step_bits, self.n_segments - 1)
 
     @property
     def n_ways(self) -> float:
         """Different rows after a first row; steps that end beyond a border turn back onto others."""
         return prod(2.0**w / (1 + 2.0**w / (2 * self.n_rows)) for w in self.windows)
 
-    def make_word(self, slot: int, base: int) -> Word:
-        """The word with `base` outcomes: how wide a token's part must be so that the folded sum is uniform.
+    def make_field(self, register: str, base: int) -> HashedField:
+        """The field with `base` outcomes: how wide a token's part must be so that the folded sum is uniform.
 
         λ times the sum of n uniform numbers on [0, R) has deviation λ·R·√(n/12). Reflected into [0, B) its density differs from
         uniform by less than 2·exp(-π²/2 · (deviation/B)²); R >= 4.95·B/(λ·√n) makes that below 10^-4. (The labelled token, which
@@ -245,91 +235,45 @@ class Layout:
         n_folds = 0
         while base << n_folds < total:
             n_folds += 1
-        return Word(slot, base, n_values, n_folds)
+        return HashedField(register, base, n_values, n_folds)
 
     @property
     def sum_width(self) -> int:
         """Largest pooled value over largest value of a token."""
         if self.n_tokens == 1:
             return 1
-        if self.entrance.pooled == "sum":
+        if self.entrance.pooling == "sum":
             return self.n_tokens
         return 1 + self.sum_factor * self.n_tokens
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
-        """Whether taking these digits off a word is exact."""
+        """Whether taking these digits off a number is exact."""
         return self.fits(largest_digit_sum(choices))
 
     def fits(self, largest: int) -> bool:
         """Whether whole numbers up to `largest` fit the mantissa."""
         return (largest - 1).bit_length() <= self.mantissa_bits
 
-    def has_exact_pooling(self, word: Word) -> bool:
+    def has_exact_pooling(self, field: HashedField) -> bool:
         """The folds before pooling, in halves, and the sum times n·λ (its power of two costs nothing)."""
-        before = word.n_values << (self.entrance.n_folds + 1)
-        pooled = 2 * self.sum_width * word.n_values
-        weighed = odd_part(self.n_tokens * self.sum_factor) * self.n_tokens * word.n_values
-        return self.fits(max(before, pooled, weighed))
+        before = field.n_values << (self.entrance.n_folds + 1)
+        summed = 2 * self.sum_width * field.n_values
+        weighed = odd_part(self.n_tokens * self.sum_factor) * self.n_tokens * field.n_values
+        return self.fits(max(before, summed, weighed))
 
-    @cached_property
-    def quantising_shapes(self) -> tuple[Shape, ...]:
-        """The blocks that make whole numbers of real vectors."""
-        n = self.entrance.n_projections
-        if self.entrance.kind != "real":
-            return ()
-        return (
-            *(Shape("quantise", n), Shape("quantise", 2 * n)) * self.entrance.n_bits,
-            Shape("quantise", n),
-        )
-
-    @cached_property
-    def fold_blocks(self) -> tuple[Shape, ...]:
-        """The reflections after pooling."""
-        deepest = max(word.n_folds for word in self.words)
-        counts = [sum(word.n_folds > level for word in self.words) for level in range(deepest)]
-        return tuple(Shape("fold", count) for count in reversed(counts))
-
-    @cached_property
-    def reading_blocks(self) -> tuple[Shape, ...]:
-        """From the masked words to the label."""
-        return (
-            Shape("sum", self.n_channels + self.n_planes - 1),
-            Shape("absolute", 1),
-            *(Shape("silent", 1),) * self.n_reading_folds,
-            *(Shape("label", 2),) * self.field_bits,
-        )
-
-    @property
-    def parameters_dense(self) -> int:
-        """Every entry of every weight matrix of the network."""
-        m, entrance = self.model_width, self.entrance
-        dim = len(self.words) if entrance.kind == "table" else entrance.dim
-        table = (
-            dim * (entrance.n_rows + entrance.seq_len * entrance.ordered) if entrance.kind == "table" else 0
-        )
-        n_units = sum(shape.units for shape in self.blocks)
-        n_dense = table + m * dim + m + self.n_mixing_parameters
-        return n_dense + n_units * (2 * m + 1) + len(self.blocks) * m
-
-    @property
-    def depth(self) -> int:
-        """Feed-forward blocks and attention layers."""
-        return len(self.blocks) + self.n_mixing_layers
-
-    @property
-    def width(self) -> int:
-        """The widest of the residual stream, the blocks and the heads."""
-        return max(self.model_width, *(shape.units for shape in self.blocks))
+    def widen(self, integers: np.ndarray) -> np.ndarray:
+        """Integers of a type in which no weight of this layout overflows."""
+        return integers.astype(np.int64 if self.mantissa_bits <= 53 else object)
 
 
-def shared_out(total: int, n_parts: int) -> tuple[int, ...]:
+def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
     """`total` in `n_parts` whole parts that differ by one at most, the larger first."""
     small, extra = divmod(total, n_parts)
     return tuple(small + (part < extra) for part in range(n_parts))
 
 
 def largest_digit_sum(choices: tuple[int, ...]) -> int:
-    """What taking digits off a word costs.
+    """What taking digits off a number costs.
 
     A digit of weight H leaves as H·(ramp − ramp), whose terms, in units of the power of two in H, are below
     2 · base · (odd part of H).

@@ -22,7 +22,7 @@ from byheart.construct.retrieval.constraints import (
     seconds_allowed,
     solve_seconds,
 )
-from byheart.construct.retrieval.dual_table import Twin
+from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.layout import Layout
 
 _MOST_STRETCH = 4  # rows that few keys may get for each that they need
@@ -72,22 +72,22 @@ def _least_sizes(
     step_bits = _least_step_bits(start, planes, patterns, columns, channels)
     cost = _Cost(start, channels)
     cost.blocks(
-        2 + start.entrance.n_folds + c, channels + planes + 2 * c + cost.n_words * start.entrance.n_folds
+        2 + start.entrance.n_folds + c, channels + planes + 2 * c + cost.n_fields * start.entrance.n_folds
     )
     silent = word_bits + headroom - c + 1
     cost.blocks(silent, silent)
     cost.blocks(step_bits + np.minimum(step_bits, k - 1), 2 * (step_bits + np.minimum(step_bits, k - 1)))
-    for_words = _least_folds(start, np.log2(rows) if cost.is_twin else np.log2(rows) + patterns)
+    for_words = _least_folds(start, np.log2(rows) if cost.is_dual else np.log2(rows) + patterns)
     cost.blocks(for_words, for_words)
-    cost.blocks(groups * (1 + cost.is_twin), 2 * (channels - 1) * (1 + cost.is_twin))
-    if isinstance(start, Twin):
+    cost.blocks(groups * (1 + cost.is_dual), 2 * (channels - 1) * (1 + cost.is_dual))
+    if isinstance(start, DualTable):
         d = start.n_digits
-        cost.blocks(d + 3, np.floor(2 * d * (rows ** (1 / d) * (1 - 1e-12) - 1)) + rows + cost.n_words + 2)
+        cost.blocks(d + 3, np.floor(2 * d * (rows ** (1 / d) * (1 - 1e-12) - 1)) + rows + cost.n_fields + 2)
     else:
         squares = k * np.maximum(0, np.ceil(np.log2(rows) - 1e-9) - 1)
         cost.blocks(squares + k, squares + k * rows)
-    for shape in start.quantising_shapes:
-        cost.blocks(1, shape.units)
+    n_projections, n_bits = start.entrance.n_projections, start.entrance.n_bits
+    cost.blocks((2 * n_bits + 1) * (n_projections > 0), n_projections * (3 * n_bits + 1))
     fits = word_bits + 2 + headroom <= start.mantissa_bits
     fits &= _row_bits(start, rows, word_bits + np.ceil(np.log2(groups))) <= start.mantissa_bits
     return cost.total, fits & _may_be_solved(start, rows, channels, step_bits)
@@ -95,7 +95,7 @@ def _least_sizes(
 
 def _row_bits(start: Layout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
     """Bits that finding a row among so many takes at least, in sums before the table."""
-    if not isinstance(start, Twin):
+    if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
     half = np.ceil(rows ** (1 / start.n_digits) * (1 - 1e-12)) // 2
     return np.asarray(np.floor(np.log2(8 * (start.n_digits - 1) * half**2 + 2) + gate_bits))
@@ -117,15 +117,16 @@ class _Cost:
     """Parameters of blocks as they are added up, from those of entering and mixing."""
 
     def __init__(self, start: Layout, channels: np.ndarray) -> None:
-        self.is_twin = isinstance(start, Twin)
-        self.n_words = 3 if self.is_twin else 2
+        self.is_dual = isinstance(start, DualTable)
+        self.n_fields = 3 if self.is_dual else 2
         entrance = start.entrance
-        slots = start.n_slots - (isinstance(start, Twin) and not start.shares_window)
+        slots = start.n_slots - (isinstance(start, DualTable) and not start.shares_window)
         self.m = slots + channels
         is_table = entrance.kind == "table"
-        dim = self.n_words if is_table else entrance.dim
+        dim = self.n_fields if is_table else entrance.dim
         table = dim * (entrance.n_rows + entrance.seq_len * entrance.ordered) if is_table else 0
-        heads = self.n_words + 1 if self.is_twin else self.n_words * start.n_mixing_layers
+        pools = entrance.pooling == "attention" and entrance.seq_len > 1
+        heads = self.n_fields + 1 if self.is_dual else self.n_fields * pools
         self.total = table + self.m * (dim + 1 + 2 * heads)
 
     def blocks(self, n_blocks: object, n_units: object) -> None:
@@ -140,7 +141,7 @@ def _headroom(
     others: np.ndarray,
     small: np.ndarray,
 ) -> np.ndarray:
-    """As `needs.headroom_bits`; a float that is off in its last digit may not make it larger."""
+    """As `constraints.headroom_bits`; a float that is off in its last digit may not make it larger."""
     k = start.n_segments
     spread = k * k * (larger * (small + 1) / (small + 2) ** 2 + others * small / (small + 1) ** 2)
     worst = (k * groups + 1) // 2
@@ -154,13 +155,13 @@ def _least_step_bits(
     """Steps without which there are too few addresses, even with the most rows and no step turned back."""
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)
-    n_patterns = 2 * patterns if isinstance(start, Twin) else patterns
+    n_patterns = 2 * patterns if isinstance(start, DualTable) else patterns
     wanted = log2(max(1.0, addresses_needed(start.n_keys, start.reject_bits)))
     return np.asarray(np.maximum(0, np.ceil(wanted - np.log2(rows * planes) - n_patterns - 1e-9)))
 
 
 def _least_folds(start: Layout, base_bits: np.ndarray) -> np.ndarray:
-    """Reflections of a word whose base has at least so many bits (see `Layout.make_word`)."""
+    """Reflections of a word whose base has at least so many bits (see `Layout.make_field`)."""
     n = start.entrance.n_varied
     ratio = 6.0 if n == 1 else max(4.95 / (start.sum_factor * n**0.5), 0.5)
     largest = ratio * start.sum_width - start.sum_width * 2.0**-base_bits

@@ -2,7 +2,7 @@
 
 Nothing of the compilation is needed but the shape in its notes: the network is run and watched. The unit that fires in a table is
 the row; the word slots that are open before the words are summed are the channels; the last digit of z is the plane. Only the
-labelled token (the last one) is watched, and in a twin the extra token too.
+labelled token (the last one) is watched, and in a dual table the extra token too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Int
 
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import SLOT_Z
+from byheart.construct.retrieval.layout import LABEL, SLOTS, Z
 from byheart.errors import UsageError
 from byheart.network.memory import Memory
 from byheart.network.transformer.architecture import FeedForward, Transformer
@@ -25,7 +25,7 @@ _BATCH = 2048
 
 
 @dataclass(frozen=True)
-class Cell:
+class WeightCell:
     """One weight that holds words: layers[layer].w1[row, column], or .w2[column, row]. Its words are weight · scale."""
 
     layer: int
@@ -38,7 +38,7 @@ class Cell:
 class MemoryMap:
     """Where every one of some facts lies.
 
-    tables    number of the layer of each segment; in a twin both are the same layer
+    tables    number of the layer of each segment; in a dual table both are the same layer
     rows      the row each fact reads in each segment
     channels  whether a fact reads a channel of that row
     planes    the field of every word it reads
@@ -56,14 +56,16 @@ class MemoryMap:
     scales: tuple[float, ...]
 
     @property
-    def is_twin(self) -> bool:
+    def is_dual(self) -> bool:
         """Whether the first segment is held in the input weights of the table."""
         return self.tables[0] == self.tables[-1]
 
-    def cells(self, fact: int) -> tuple[Cell, ...]:
+    def cells(self, fact: int) -> tuple[WeightCell, ...]:
         """The weights that hold a fact."""
         return tuple(
-            Cell(layer, self._matrix(segment), int(self.rows[fact, segment]), self.n_slots + int(channel))
+            WeightCell(
+                layer, self._matrix(segment), int(self.rows[fact, segment]), self.n_slots + int(channel)
+            )
             for segment, layer in enumerate(self.tables)
             for channel in np.flatnonzero(self.channels[fact, segment])
         )
@@ -73,7 +75,7 @@ class MemoryMap:
         first = int(self.planes[fact]) * self.field_bits
         return range(first, first + self.field_bits)
 
-    def readers(self, cell: Cell) -> Int[np.ndarray, " n_readers"]:
+    def readers(self, cell: WeightCell) -> Int[np.ndarray, " n_readers"]:
         """All facts that read the word in `cell`."""
         segment = self._segment(cell)
         reads = self.channels[:, segment, cell.column - self.n_slots] & (self.rows[:, segment] == cell.row)
@@ -93,7 +95,7 @@ class MemoryMap:
             total += (words * self.channels[:, segment]).sum(axis=1)
         return total
 
-    def changed_by(self, network: Transformer, cell: Cell, bit: int) -> Int[np.ndarray, " n_changed"]:
+    def changed_by(self, network: Transformer, cell: WeightCell, bit: int) -> Int[np.ndarray, " n_changed"]:
         """The facts whose answer changes when this bit of this word is flipped: exactly these.
 
         A flip adds or takes 2^bit. Of the facts that read the word it changes those whose field the change reaches: in their
@@ -106,7 +108,7 @@ class MemoryMap:
         moved = self._labels(before, readers) != self._labels(before + change, readers)
         return np.asarray(readers[moved])
 
-    def flipped(self, network: Transformer, cell: Cell, bit: int) -> Transformer:
+    def flip(self, network: Transformer, cell: WeightCell, bit: int) -> Transformer:
         """The network with one bit of one word flipped."""
         layer = network.layers[cell.layer]
         assert isinstance(layer, FeedForward)
@@ -126,9 +128,9 @@ class MemoryMap:
         return np.asarray((gray >> (self.planes[readers] * self.field_bits)) & ((1 << self.field_bits) - 1))
 
     def _matrix(self, segment: int) -> str:
-        return "w1" if self.is_twin and segment == 0 else "w2"
+        return "w1" if self.is_dual and segment == 0 else "w2"
 
-    def _segment(self, cell: Cell) -> int:
+    def _segment(self, cell: WeightCell) -> int:
         return next(
             s for s, layer in enumerate(self.tables) if (layer, self._matrix(s)) == (cell.layer, cell.matrix)
         )
@@ -146,16 +148,16 @@ def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> 
     network = memory.network
     if not isinstance(network, Transformer):
         raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
-    is_twin = notes["layout"] == "twin"
-    tables, summing = _layers(network, notes, shape, is_twin)
+    is_dual = notes["layout"] in ("dual table", "twin")  # the second is its name in older models
+    tables, summing = _layers(network, notes, shape, is_dual)
     n_slots = network.model_width - shape["channels"]
-    watched = [_watch(network, batch, tables, summing, shape, is_twin) for batch in _batches(encoded)]
+    watched = [_watch(network, batch, tables, summing, shape, is_dual) for batch in _batches(encoded)]
     rows, channels, planes = (np.concatenate([part[i] for part in watched]) for i in range(3))
     layer = network.layers[tables[0]]
     assert isinstance(layer, FeedForward)
-    gate = -float(np.asarray(layer.b2)[2]) if is_twin else 1.0
-    scales = (1.0, gate / WORD_SCALE) if is_twin else (1.0 / WORD_SCALE,) * len(tables)
-    layers = tables * 2 if is_twin else tables
+    gate = -float(np.asarray(layer.b2)[SLOTS.index(LABEL)]) if is_dual else 1.0
+    scales = (1.0, gate / WORD_SCALE) if is_dual else (1.0 / WORD_SCALE,) * len(tables)
+    layers = tables * 2 if is_dual else tables
     return MemoryMap(layers, rows, channels, planes, shape["field_bits"], n_slots, scales)
 
 
@@ -167,7 +169,7 @@ def _shape(notes: Mapping[str, object]) -> dict[str, int]:
 
 
 def _layers(
-    network: Transformer, notes: Mapping[str, object], shape: Mapping[str, int], is_twin: bool
+    network: Transformer, notes: Mapping[str, object], shape: Mapping[str, int], is_dual: bool
 ) -> tuple[tuple[int, ...], int]:
     """The tables and the layer that sums their words, if the notes are those of this network."""
     named, summing = notes.get("tables"), notes.get("sum")
@@ -178,7 +180,7 @@ def _layers(
     }
     if (
         not isinstance(named, list)
-        or len(named) != (1 if is_twin else shape["segments"])
+        or len(named) != (1 if is_dual else shape["segments"])
         or any(widths.get(number) != shape["rows"] for number in named)
         or not isinstance(summing, int)
         or widths.get(summing) != shape["channels"] + shape["planes"] - 1
@@ -197,7 +199,7 @@ def _watch(
     tables: tuple[int, ...],
     summing: int,
     shape: Mapping[str, int],
-    is_twin: bool,
+    is_dual: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, open channels and plane of each input of a batch."""
     module = to_module(network).eval()
@@ -212,7 +214,7 @@ def _watch(
                 assert isinstance(layer, FeedForwardModule)
                 hidden = torch.nn.functional.linear(stream, layer.w1, layer.b1)[:, :, : shape["rows"]]
                 fired = hidden.argmax(dim=-1).numpy()
-                if is_twin:
+                if is_dual:
                     rows += [fired[:, 0], fired[:, -1]]
                     channels.append(stream[:, 0, n_slots:].numpy() > 0.5)
                 else:
@@ -220,6 +222,6 @@ def _watch(
             if number == summing:
                 open_now = stream[:, -1, n_slots:].numpy() >= 0
                 channels += [open_now] * (len(rows) - len(channels))
-                planes = np.rint(stream[:, -1, SLOT_Z].numpy()).astype(np.int64)
+                planes = np.rint(stream[:, -1, SLOTS.index(Z)].numpy()).astype(np.int64)
             stream = layer(stream)
     return np.stack(rows, axis=1).astype(np.int64), np.stack(channels, axis=1), planes

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
-from byheart.construct.registry import Method
-from byheart.construct.retrieval import emission, exactness, key_hash, table_solver
-from byheart.construct.retrieval.addresses import Addresses
-from byheart.construct.retrieval.key_hash import Hash
-from byheart.construct.retrieval.keys import Keys, keys_of
+from byheart.construct.retrieval import exactness, key_hash, table_solver
+from byheart.construct.retrieval.key_hash import KeyHash
+from byheart.construct.retrieval.keys import ContextKeys, keys_of
 from byheart.construct.retrieval.layout import Layout
-from byheart.construct.retrieval.size import (
-    MANTISSA_BITS,
-    layout_of,
-    numbers_of,
-    size_of,
-    statistics_for,
-)
+from byheart.construct.retrieval.program import Contents, describe
+from byheart.construct.retrieval.quantiser import N_PROJECTIONS
+from byheart.construct.retrieval.size import MANTISSA_BITS, NAME, RetrievalOptions, Tokens, layout_of
 from byheart.construct.retrieval.table_solver import Table
 from byheart.data.dataset import Dataset
-from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memory import Memory, Progress
-from byheart.network.transformer.architecture import FeedForward, Precision, Transformer
-from byheart.program.construction import Assumption, Construction, Statistics
-
-NAME = "retrieval"
-MAX_REJECT_BITS = 24
-LEAST_WORD_BITS = 24
+from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated
+from byheart.network.memory import Progress
+from byheart.program.blocks import Program, flat_steps
+from byheart.program.construction import Assumption
+from byheart.program.program_plan import ProgramPlan
 
 # What is tried, each with so many draws: whether more reflections stir the tokens, and room for how many times the keys.
 _STAGES = (("usual hash", False, 1.0), ("robust hash", True, 1.0), ("robust hash, roomy tables", True, 1.5))
@@ -37,13 +30,11 @@ _DRAWS = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class Solution:
     """A draw of the hash that holds every label."""
 
     layout: Layout
-    statistics: Statistics
-    hashed: Hash
-    where: Addresses
+    hashed: KeyHash
     table: Table
     centre: int
     stage: str
@@ -51,9 +42,9 @@ class Solved:
     failures: Mapping[str, int]
 
 
-def memorise(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
+def plan(
+    data: Dataset, options: RetrievalOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> ProgramPlan:
     """Compile `data` into a Transformer that runs natively in floats and stores no keys.
 
     Source:     ours. Static functions by linear equations (Dietzfelbinger and Pagh, 2008; Dillinger and Walzer, 2021), inside
@@ -67,79 +58,45 @@ def memorise(
     Size:       `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is drawn again from the same seed.
     """
-    asked = _read_options(options)
     data.require_finite()
     data.require_consistent()
-    keys = keys_of(data, asked.quantiser_bits, rng)
-    solved = _solve(data, keys, asked, rng, progress)
-    layout, words, precision = solved.layout, solved.table.words, asked.precision
-    network = emission.emit(
-        layout,
-        solved.hashed,
-        words,
-        solved.centre,
-        keys.pad,
-        precision,
-        keys.grid_bits,
-        keys.quantiser,
+    # vectors are quantised with the bits of the floats asked for; for exact networks with those of float64
+    keys = keys_of(data, min(MANTISSA_BITS[options.precision], MANTISSA_BITS["float64"]), rng)
+    found = _solve(data, keys, options, rng, progress)
+    contents = Contents(
+        found.hashed, found.table.words, found.centre, keys.pad, keys.grid_bits, keys.quantiser
     )
-    numbers = numbers_of(layout, solved.hashed, keys, words, solved.centre, precision)
-    return Construction(
-        memory=Memory(network, data.task, data.label_names, data.tokenizer, data.ordered),
-        method=NAME,
+    program = describe(found.layout, contents)
+    return ProgramPlan(
+        program,
+        data,
+        NAME,
         theorem="retrieval structure in the weights (no theorem of the papers)",
         assumptions=_assumptions(data, keys),
-        theorem_size=None,
-        notes={
-            "layout": type(layout).__name__.lower(),
-            "hash": solved.stage,
-            "draws": solved.n_draws,
-            "failed_draws": dict(solved.failures),
-            "contexts": len(keys),
-            "reject_bits": asked.reject_bits,
-            "word_bits": layout.word_bits,
-            "planes": layout.n_planes,
-            "field_bits": layout.field_bits,
-            "channels": layout.n_channels,
-            "groups": layout.n_groups,
-            "segments": layout.n_segments,
-            "rows": layout.n_rows,
-            "window": 2 ** layout.windows[0],
-            "load": round(layout.load, 4),
-            "tables": _layers_of(network, layout, "table"),
-            "sum": _layers_of(network, layout, "sum")[0],
-            "why": explain(layout),
-        },
-        statistics=replace(solved.statistics, numbers=numbers),
+        notes=_notes(found, program, len(keys), options.reject_bits),
+        precision=options.precision,
     )
 
 
 def _solve(
     data: Dataset,
-    keys: Keys,
-    asked: Asked,
+    keys: ContextKeys,
+    options: RetrievalOptions,
     rng: np.random.Generator,
     progress: Progress | None,
-) -> Solved:
+) -> Solution:
     """Draw hashes until one holds every label: the usual kind first, then the robust one."""
     failures = {"equal addresses": 0, "dependent equations": 0, "headroom": 0}
     n_draws = 0
+    shape, tokens = DataShape.of(data), _tokens(data, keys)
     for stage, is_robust, room in _STAGES:
-        statistics = statistics_for(
-            data,
-            keys,
-            asked.precision,
-            asked.reject_bits,
-            asked.word_bits,
-            is_robust=is_robust,
-            room=room,
-        )
-        layout = replace(layout_of(statistics), n_keys=len(keys))
+        layout = layout_of(shape, options, replace(tokens, is_robust=is_robust), ceil(room * len(keys)))
+        layout = replace(layout, n_keys=len(keys))
         for _ in range(_DRAWS):
             n_draws += 1
             hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
-            words = keys.pick(key_hash.evaluate_words(layout, hashed, keys.inputs, keys.last_only))
-            where = layout.addresses(words)
+            fields = keys.pick(key_hash.evaluate_fields(layout, hashed, keys.inputs, keys.last_only))
+            where = layout.addresses(fields)
             if where.n_duplicates:
                 failures["equal addresses"] += 1
                 continue
@@ -156,7 +113,7 @@ def _solve(
                 failures["headroom"] += 1
                 continue
             assert (table_solver.read_labels(layout, where, table.sums) == keys.labels).all()
-            return Solved(layout, statistics, hashed, where, table, centre, stage, n_draws, failures)
+            return Solution(layout, hashed, table, centre, stage, n_draws, failures)
     raise AssumptionViolated(
         f"no hash tells these {len(keys)} contexts apart: {n_draws} draws failed "
         f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
@@ -165,63 +122,53 @@ def _solve(
     )
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options, read."""
-
-    precision: Precision = "float64"
-    reject_bits: int = 0
-    word_bits: int | None = None
-
-    @property
-    def quantiser_bits(self) -> int:
-        """Bits of the floats that vectors are quantised with; the quantiser is drawn in float64 for exact networks."""
-        return min(MANTISSA_BITS[self.precision], MANTISSA_BITS["float64"])
+def _tokens(data: Dataset, keys: ContextKeys) -> Tokens:
+    if data.vocab is not None:
+        return Tokens()
+    if keys.quantiser is not None:
+        return Tokens(keys.quantiser.n_bits, N_PROJECTIONS)
+    return Tokens(int((keys.highest - keys.lowest).sum()).bit_length())
 
 
-def _read_options(options: Mapping[str, object]) -> Asked:
-    unknown = set(options) - {"precision", "reject_bits", "word_bits"}
-    if unknown:
-        raise UsageError(
-            f"{NAME} has the options precision, reject_bits and word_bits; got {', '.join(sorted(unknown))}."
-        )
-    precision = options.get("precision", "float64")
-    if precision not in ("float64", "float32", "exact"):
-        raise UsageError(f"{NAME} offers the precisions {', '.join(MANTISSA_BITS)}; got `{precision}`.")
-    reject_bits = _whole_number("reject_bits", options.get("reject_bits", 0), 0, MAX_REJECT_BITS)
-    word_bits = options.get("word_bits")
-    if word_bits is None:
-        return Asked(precision, reject_bits)
-    if precision != "exact":
-        raise UsageError(
-            f"word_bits is an option of precision exact; floats of precision {precision} have their own word size."
-        )
-    longest = MANTISSA_BITS["exact"]
-    return Asked(precision, reject_bits, _whole_number("word_bits", word_bits, LEAST_WORD_BITS, longest))
+def _notes(found: Solution, program: Program, n_contexts: int, reject_bits: int) -> dict[str, object]:
+    layout = found.layout
+    return {
+        "layout": layout.name,
+        "hash": found.stage,
+        "draws": found.n_draws,
+        "failed_draws": dict(found.failures),
+        "contexts": n_contexts,
+        "reject_bits": reject_bits,
+        "word_bits": layout.word_bits,
+        "planes": layout.n_planes,
+        "field_bits": layout.field_bits,
+        "channels": layout.n_channels,
+        "groups": layout.n_groups,
+        "segments": layout.n_segments,
+        "rows": layout.n_rows,
+        "window": 2 ** layout.windows[0],
+        "load": round(layout.load, 4),
+        "tables": _layers_of(program, "table"),
+        "sum": _layers_of(program, "sum")[0],
+        "why": explain(layout),
+    }
 
 
-def _layers_of(network: Transformer, layout: Layout, part: str) -> list[int]:
+def _layers_of(program: Program, part: str) -> list[int]:
     """The numbers of the layers that belong to one part of the circuit."""
-    blocks = [number for number, layer in enumerate(network.layers) if isinstance(layer, FeedForward)]
-    return [number for number, shape in zip(blocks, layout.blocks, strict=True) if shape.part == part]
-
-
-def _whole_number(name: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise UsageError(f"{name} must be a whole number from {least} to {most}; got {value!r}.")
-    return value
+    return [at for at, step in enumerate(flat_steps(program.steps)) if getattr(step, "part", "") == part]
 
 
 def explain(layout: Layout) -> str:
     """Why this layout, in one sentence."""
     return (
-        f"the smallest of all layouts searched is a {type(layout).__name__.lower()}: words of {layout.word_bits} bits hold "
+        f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold "
         f"{layout.n_planes} labels of {layout.field_bits} bits each, {layout.n_channels} words to a row, {layout.n_rows} "
         f"rows in each of {layout.n_segments} tables, {layout.load:.1%} of them used"
     )
 
 
-def _assumptions(data: Dataset, keys: Keys) -> tuple[Assumption, ...]:
+def _assumptions(data: Dataset, keys: ContextKeys) -> tuple[Assumption, ...]:
     found = [
         Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
         Assumption("equal contexts carry equal labels", True, f"{len(keys)} distinct contexts"),
@@ -238,13 +185,3 @@ def _assumptions(data: Dataset, keys: Keys) -> tuple[Assumption, ...]:
     elif data.dim is not None:
         found.append(Assumption("vectors lie on a grid", True, f"multiples of 2^{-keys.grid_bits}"))
     return tuple(found)
-
-
-METHOD = Method(
-    name=NAME,
-    source="byheart: retrieval structures in the weights",
-    tasks=("next-token", "seq-to-seq", "set"),
-    precisions=("float64", "float32", "exact"),
-    size_of=size_of,
-    build=memorise,
-)

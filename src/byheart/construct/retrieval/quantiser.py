@@ -8,13 +8,14 @@ r >= H + 1/s, whatever the rounding in between. If every projection of the data 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.construct.retrieval.units import Block, Unit
+from byheart.construct.retrieval.layout import Entrance
+from byheart.program.blocks import Block, Unit
 
 N_PROJECTIONS = 2
 _DIRECTION_BITS = 10
@@ -89,37 +90,40 @@ def _draw(
 
 
 def quantising_blocks(
-    quantiser: Quantiser,
-    weights: Int[np.ndarray, "n_projections n_words"],
-    word_slots: tuple[int, ...],
-    first_slot: int,
+    quantiser: Quantiser | None,
+    weights: Int[np.ndarray, "n_projections n_fields"] | None,
+    entrance: Entrance,
+    fields: Sequence[str],
+    channels: Sequence[str],
 ) -> Iterator[Block]:
-    """From projections in the slots from `first_slot` on to words Σ weights·(whole number); the slots are zero in the end.
+    """From projections in the first channels to fields Σ weights·(whole number); the channels are zero in the end.
 
-    Two slots for each projection: what is left of it, and e.
+    Two channels for each projection: what is left of it, and e. Without a quantiser the blocks are only counted.
     """
-    n = len(quantiser.lowest)
-    left = range(first_slot, first_slot + n)
-    excess = range(first_slot + n, first_slot + 2 * n)
+    n, n_bits = entrance.n_projections, entrance.n_bits
+    if quantiser is None or weights is None:
+        quantiser = Quantiser(np.ones((n, entrance.dim)), np.ones(n), n_bits, 1.0)
+        weights = np.ones((n, len(fields)), dtype=np.int64)
+    left, excess = channels[:n], channels[n : 2 * n]
     s = quantiser.sharpness
-    for bit in reversed(range(quantiser.n_bits)):
+    for bit in reversed(range(n_bits)):
         level = 2.0**bit
-        is_first = bit == quantiser.n_bits - 1
+        is_first = bit == n_bits - 1
         shift = quantiser.lowest if is_first else np.zeros(n)
         yield Block(
-            "quantise",
             [Unit({left[k]: s}, -s * (level + float(shift[k])), {excess[k]: 1.0}) for k in range(n)],
-            {left[k]: -float(shift[k]) for k in range(n)},
+            {left[k]: 0.0 - float(shift[k]) for k in range(n)},  # never -0.0
+            "quantise",
         )
-        units, adds = [], dict.fromkeys(word_slots, 0.0)
+        units, adds = [], dict.fromkeys(fields, 0.0)
         for k in range(n):
-            gains = {slot: level * float(weight) for slot, weight in zip(word_slots, weights[k], strict=True)}
+            gains = {field: level * float(weight) for field, weight in zip(fields, weights[k], strict=True)}
             units.append(
                 Unit({excess[k]: -1.0}, 1.0, {left[k]: level, **{at: -gain for at, gain in gains.items()}})
             )
             units.append(Unit({excess[k]: 1.0}, 0.0, {excess[k]: -1.0}))
-            for slot, gain in gains.items():
-                adds[slot] += gain
+            for field, gain in gains.items():
+                adds[field] += gain
             adds[left[k]] = -level
-        yield Block("quantise", units, adds)
-    yield Block("quantise", [Unit({slot: 1.0}, 0.0, {slot: -1.0}) for slot in left])
+        yield Block(units, adds, "quantise")
+    yield Block([Unit({register: 1.0}, 0.0, {register: -1.0}) for register in left], {}, "quantise")

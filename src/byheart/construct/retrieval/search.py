@@ -2,7 +2,7 @@
 
 Layouts of every kind, with every number of planes, channels and groups worth a look, are ranked by what they need at least, and
 sized in that order until none that is left can be smaller. Only layouts for which a few draws of the hash suffice are taken
-(see `needs`).
+(see `constraints`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from byheart.construct.retrieval.constraints import (
     is_quickly_solved,
     rows_needed,
 )
-from byheart.construct.retrieval.dual_table import Twin
-from byheart.construct.retrieval.layout import Entrance, Layout, shared_out
+from byheart.construct.retrieval.dual_table import DualTable
+from byheart.construct.retrieval.layout import Entrance, Layout, split_evenly
 from byheart.construct.retrieval.layout_floors import Ranked, rank
+from byheart.construct.retrieval.program import describe
 from byheart.errors import AssumptionViolated
+from byheart.program.count import count_dense
 
 _SEGMENTS = (2, 3, 4, 5)
 _DIGITS = (2, 3, 4, 5, 6, 7)
@@ -34,7 +36,7 @@ _GROUPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
 _RATIO = 1.12
 _WIDEST = 600
 _FEW = 500  # keys up to which more than three segments never pay
-_LEAST_TWIN = 5000  # keys below which the twin has never been the smaller one
+_LEAST_DUAL = 5000  # keys below which the dual table has never been the smaller one
 _LONG_BITS = 64  # words longer than those of floats
 
 SomeLayout = TypeVar("SomeLayout", bound=Layout)
@@ -49,7 +51,7 @@ def find_layout(
     mantissa_bits: int,
     *,
     reject_bits: int = 0,
-    allow_twin: bool = True,
+    allow_dual: bool = True,
     prune: bool = True,
 ) -> Layout:
     """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
@@ -60,9 +62,9 @@ def find_layout(
     most_planes = _most_planes(n_keys, field_bits, mantissa_bits)
     starts = [
         replace(start, reject_bits=reject_bits)
-        for start in _starts(entrance, n_keys, field_bits, mantissa_bits, reject_bits, allow_twin)
+        for start in _starts(entrance, n_keys, field_bits, mantissa_bits, reject_bits, allow_dual)
     ]
-    planes, channels = _grid(most_planes), _channels(entrance, n_keys, reject_bits)
+    planes, channels = _plane_counts(most_planes), _channel_counts(entrance, n_keys, reject_bits)
     found = _smallest(None, [rank(start, planes, channels, _GROUPS) for start in starts], prune)
     if found is None:
         raise AssumptionViolated(
@@ -86,30 +88,30 @@ def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
     return min((mantissa_bits - 2) // field_bits, 2 + limit)
 
 
-def _grid(most: int) -> list[int]:
+def _plane_counts(most: int) -> list[int]:
     """All numbers up to `most` while they are few, then ever fewer."""
     return sorted(
         {*range(1, min(most, 32) + 1), *(int(32 * _RATIO**i) for i in range(200))} & {*range(most + 1)}
     )
 
 
-def _channels(entrance: Entrance, n_keys: int, reject_bits: int) -> list[int]:
+def _channel_counts(entrance: Entrance, n_keys: int, reject_bits: int) -> list[int]:
     least = max(1, 2 * reject_bits, 2 * entrance.n_projections)
     widest = min(_WIDEST, max(least, isqrt(n_keys) // 4))
     return sorted({int(_RATIO**i) for i in range(80) if int(_RATIO**i) <= widest})
 
 
 def _starts(
-    entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_twin: bool
+    entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
 ) -> Iterator[Layout]:
     """One layout of each kind, to be filled in."""
     rest = (entrance, n_keys, field_bits, 1, 1, 1)
     for n_segments in _SEGMENTS[: 2 if n_keys <= _FEW and not reject_bits else None]:
         yield Chain(*rest, n_segments, 1, 0, 0, mantissa_bits)
-    if allow_twin and n_keys >= _LEAST_TWIN:
+    if allow_dual and n_keys >= _LEAST_DUAL:
         stirred = replace(entrance, n_folds=max(1, entrance.n_folds))
         for n_digits in _DIGITS:
-            yield Twin(stirred, *rest[1:], 2, 1, 0, 0, mantissa_bits, n_digits=n_digits)
+            yield DualTable(stirred, *rest[1:], 2, 1, 0, 0, mantissa_bits, n_digits=n_digits)
 
 
 def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
@@ -120,17 +122,17 @@ def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
     for at in np.argsort(least, kind="stable"):
         if prune and found is not None and least[at] >= found[0]:
             break
-        sized = filled(ranked[kinds[at]].start, *map(int, shapes[at]))
+        sized = fill(ranked[kinds[at]].start, *map(int, shapes[at]))
         if sized is None:
             continue
-        n_dense = sized.parameters_dense
+        n_dense = count_dense(describe(sized))
         assert n_dense >= least[at], "the least size is not the least"
         if found is None or n_dense < found[0]:
             found = n_dense, sized
     return found
 
 
-def filled(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> SomeLayout | None:
+def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> SomeLayout | None:
     """A layout like `start` of this shape with all its numbers; None if it cannot hold the keys."""
     shaped = replace(start, n_planes=n_planes, n_channels=n_channels, n_groups=n_groups)
     sized = _with_rows(replace(shaped, headroom_bits=headroom_bits(shaped)))
@@ -152,7 +154,7 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
     most = replace(layout, n_rows=stretch * rows_needed(layout, (0,) * (layout.n_segments - 1)))
     first = max(0, ceil(log2(max(1.0, wanted / most.n_addresses))))
     for step_bits in range(first, 14 * (layout.n_segments - 1)):
-        windows = shared_out(step_bits, layout.n_segments - 1)
+        windows = split_evenly(step_bits, layout.n_segments - 1)
         rows = stretch * rows_needed(layout, windows)
         if 1 << windows[0] > 2 * rows:
             return None

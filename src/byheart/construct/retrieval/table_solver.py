@@ -1,7 +1,7 @@
-"""Pass `solve`: table words whose sums carry every label.
+"""Table words whose sums carry every label.
 
 Let y be the sum of the words a key touches and y_b its bit b; y_{-1} = 0. The reading circuit sees Gray bits: label bit i of
-a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `reading`). Planes are solved from the lowest bit up. When
+a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest bit up. When
 bit b is due, the bits below are settled, so the sum of the words so far gives y_{b-1} and the carry into bit b, and what is
 left is linear over GF(2): the parity of bit b over the touched words is label_i xor y_{b-1} xor carry.
 
@@ -23,7 +23,7 @@ from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.layout import Layout
 
 _THREADS = 2
-_ALIVE_BYTES = 1 << 30  # factored planes kept at once
+_ALIVE_BYTES = 1 << 30  # planes after elimination, kept at once
 _LIMB_BITS = 52  # a sum of up to 2^11 limbs fits a signed 64-bit integer
 
 
@@ -76,7 +76,7 @@ def solve(
     ahead = max(1, min(_THREADS, _ALIVE_BYTES // max(1, bytes_each)))
     with ThreadPoolExecutor(ahead) as pool:
 
-        def factored(plane: _Plane) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        def factor(plane: _Plane) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
             found: tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] = (
                 elimination.factor(
                     plane.rows, plane.patterns, layout.n_channels, layout.n_columns, plane.n_words
@@ -84,14 +84,14 @@ def solve(
             )
             return found
 
-        pending = [pool.submit(factored, plane) for plane in planes[:ahead]]
+        pending = [pool.submit(factor, plane) for plane in planes[:ahead]]
         for number, plane in enumerate(planes):
             n_reduced, *factors = pending[number].result()
             pending[number].cancel()
             if n_reduced < len(plane.keys):
                 return Dependent(number, len(plane.keys), n_reduced)
             if number + ahead < layout.n_planes:
-                pending.append(pool.submit(factored, planes[number + ahead]))
+                pending.append(pool.submit(factor, planes[number + ahead]))
             so_far = _Sum(plane.rows, plane.patterns, layout.n_channels, limbs)
             for i in range(layout.field_bits):
                 bit = number * layout.field_bits + i
@@ -103,7 +103,7 @@ def solve(
                 progress(number + 1, layout.n_planes)
     ids = _row_ids(layout, where.rows)
     sums = [elimination.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]
-    return Table(_joined(list(limbs)), _joined(sums))
+    return Table(_join_limbs(list(limbs)), _join_limbs(sums))
 
 
 class _Sum:
@@ -131,7 +131,7 @@ class _Sum:
         return np.asarray(self._carried + elimination.sums(*self._equations, self._limbs[self._at]))
 
 
-def _joined(limbs: list[np.ndarray]) -> np.ndarray:
+def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
     """Numbers of their limbs, the lowest first; a limb may exceed its bits, and carries over."""
     if len(limbs) == 1:
         return limbs[0]
