@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_INSTALLED = ("ray", "hub")  # extras that `make setup` leaves out
+NOT_INSTALLED = ("lens", "ray", "hub")  # extras that `make setup` leaves out
 
 
 def pins(text: str) -> dict[str, Version]:

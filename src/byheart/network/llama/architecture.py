@@ -17,6 +17,8 @@ from byheart.network.protocol import Backend, Precision, Progress
 if TYPE_CHECKING:
     from torch import nn
 
+    from byheart.network.balls import Ball
+
 
 @dataclass(frozen=True, eq=False)
 class Llama:
@@ -98,6 +100,10 @@ class Llama:
     ) -> np.ndarray:
         """It answers with text."""
         raise UsageError("a Llama answers with text; its logits are over tokens, not over labels.")
+
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
+        """It has none: nothing rounds, and the backend `exact` says so."""
+        raise UsageError("a Llama answers with text; nothing in it rounds.")
 
     def answer(
         self,
