@@ -24,9 +24,6 @@ from byheart.network.transformer.architecture import AttentionKind, Pattern, Sum
 Form: TypeAlias = Mapping[str, Number]
 """A linear form: a multiple of each register named."""
 
-Column: TypeAlias = "Number | np.ndarray"
-"""One number for every unit of a table: an array of them, or a single number that all units share."""
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -35,6 +32,11 @@ class Unit:
     reads: Form
     bias: Number
     writes: Form
+
+
+def clear(*registers: str) -> tuple[Unit, ...]:
+    """Units that set registers to zero, provided they are not negative."""
+    return tuple(Unit({register: 1}, 0, {register: -1}) for register in registers)
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class Block:
 
 
 Blocks: TypeAlias = tuple[Block, ...]
+
+Column: TypeAlias = "Number | np.ndarray"
+"""One number for every unit of a table: an array of them, or a single number that all units share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +117,9 @@ class Progression:
     length: int
 
 
+Numbers: TypeAlias = "Progression | Repeated | Sequence[Number] | np.ndarray"
+
+
 @dataclass(frozen=True)
 class Repeated:
     """`times` copies of a number that is not zero, and zeros up to `length`, in whatever order: good for counting only."""
@@ -119,9 +127,6 @@ class Repeated:
     number: Number
     times: int
     length: int
-
-
-Numbers: TypeAlias = "Progression | Repeated | Sequence[Number] | np.ndarray"
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +192,7 @@ def typical_fraction(bits: int) -> Dyadic:
     return Dyadic(1, -bits)
 
 
-def evenly_changing(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
+def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ...]]) -> tuple[Step, ...]:
     """For counting: steps_of(first), …, steps_of(last), whose weights change by as many bits from each to the next.
 
     Their mean is that of the two ends, so half of them are counted as the first, and half as the last.
@@ -205,11 +210,6 @@ def negated(form: Form) -> dict[str, Number]:
 
 def _negative(value: Number) -> Number:
     return Dyadic(-value.mantissa, value.exponent) if isinstance(value, Dyadic) else -value
-
-
-def clear(*registers: str) -> tuple[Unit, ...]:
-    """Units that set registers to zero, provided they are not negative."""
-    return tuple(Unit({register: 1}, 0, {register: -1}) for register in registers)
 
 
 def head(value: Form, output: Form, key: Form | None = None, query: Form | None = None) -> RegisterHead:

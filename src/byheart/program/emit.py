@@ -48,7 +48,7 @@ def emit(program: Program, precision: Precision = "exact") -> Transformer:
     Floats are refused (`InexactWeights`) where a number described is not a number of that type.
     """
     registers, extra = program.registers, program.extra
-    inputs = {registers.index(name): listed(numbers) for name, numbers in program.inputs.items()}
+    inputs = {registers.index(name): list_numbers(numbers) for name, numbers in program.inputs.items()}
     writer = _Writer(precision)
     return Transformer(
         w_in=writer.rows("w_in", (len(registers), program.dim), inputs),
@@ -57,7 +57,7 @@ def emit(program: Program, precision: Precision = "exact") -> Transformer:
         seq_len=program.seq_len,
         embedding=None if program.table is None else _embedding(program.table, writer),
         pad=program.pad,
-        extra=None if extra is None else writer.rows("extra", (1, program.dim), {0: listed(extra)}),
+        extra=None if extra is None else writer.rows("extra", (1, program.dim), {0: list_numbers(extra)}),
     )
 
 
@@ -124,7 +124,7 @@ def _head(head: RegisterHead, channel: Mapping[str, int], writer: _Writer) -> He
 
 def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
     def matrix(name: str, columns: Sequence[Numbers]) -> Weights:
-        numbers = {at: listed(column) for at, column in enumerate(columns)}
+        numbers = {at: list_numbers(column) for at, column in enumerate(columns)}
         return writer.columns(f"embedding.{name}", (len(numbers[0]), len(numbers)), numbers)
 
     positions = table.positions
@@ -133,7 +133,7 @@ def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
     )
 
 
-def listed(numbers: Numbers) -> Sequence[Number] | np.ndarray:
+def list_numbers(numbers: Numbers) -> Sequence[Number] | np.ndarray:
     """The numbers one by one."""
     assert not isinstance(numbers, Repeated), "these numbers stand for others, and are only counted"
     if isinstance(numbers, Progression):
@@ -210,8 +210,8 @@ class _Writer:
 def _spread(line: Column | Sequence[Number], length: int) -> Sequence[Number]:
     """The numbers of a line one by one, a single one for all."""
     if isinstance(line, np.ndarray):
-        listed_line: list[Number] = line.tolist()
-        return listed_line
+        plain: list[Number] = line.tolist()
+        return plain
     return line if isinstance(line, Sequence) else [line] * length
 
 

@@ -18,7 +18,7 @@ from byheart.program.blocks import (
     Step,
     Unit,
     clear,
-    evenly_changing,
+    mean_of_ends,
     negated,
     side_by_side,
 )
@@ -172,7 +172,7 @@ class KeyedExtraction:
 
     def outline(self) -> tuple[Step, ...]:
         """The same for counting: from each entry to the next, weights lose as many bits."""
-        return (*self.opening(), *evenly_changing(0, self.n_entries - 1, self.entry))
+        return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 
     def opening(self) -> Blocks:
         """The block that readies both packed registers."""

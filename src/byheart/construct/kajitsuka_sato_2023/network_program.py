@@ -21,7 +21,7 @@ from byheart.program.blocks import (
     head,
 )
 from byheart.program.distinct_tokens import DistinctTokens, table_of_shape
-from byheart.program.emit import listed
+from byheart.program.emit import list_numbers
 
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
 
@@ -42,7 +42,7 @@ def network_program(tokens: DistinctTokens, ids: ContextIds, hidden: HiddenLayer
         writes={VALUE: column(hidden.slope_changes, 0.0), PLACE: column(0.0 * used, -1.0)},
         adds={VALUE: hidden.first_value},
     )
-    table = None if tokens.table is None else _scaled(tokens.table, table_scale(tokens))
+    table = None if tokens.table is None else _scale_table(tokens.table, table_scale(tokens))
     axes = [1.0] if direction is None else direction
     return _assemble(table, axes, ids.beta, wide, n_bits, tokens.sequences.shape[1], tokens.pad)
 
@@ -80,11 +80,11 @@ def _assemble(
     return Program(REGISTERS, {PLACE: axes}, steps, ANSWER, seq_len, table, pad)
 
 
-def _scaled(table: TokenTable, scale: float) -> TokenTable:
+def _scale_table(table: TokenTable, scale: float) -> TokenTable:
     """1 + (place of the token)/scale, as token entry plus position entry, both without rounding."""
-    tokens = np.array(listed(table.tokens[0]), dtype=np.float64)
+    tokens = np.array(list_numbers(table.tokens[0]), dtype=np.float64)
     if table.positions is None:
         return TokenTable((1 + tokens / scale,))
     return TokenTable(
-        (1 + tokens / scale,), (np.array(listed(table.positions[0]), dtype=np.float64) / scale,)
+        (1 + tokens / scale,), (np.array(list_numbers(table.positions[0]), dtype=np.float64) / scale,)
     )

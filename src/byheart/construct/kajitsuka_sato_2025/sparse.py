@@ -51,9 +51,9 @@ METHOD = Method(
     source="Kajitsuka & Sato 2025, Remark 4.5",
     tasks=("seq-to-seq",),
     precisions=("exact",),
-    size_of=size_of,
-    plan=memorise_through_an_extra_token,
-    example=lambda: Example(random_tokens(12, 4, 20, seed=0, task="seq-to-seq")),
-    page="how-it-works.md",
     statements=("KS25-R4.5",),
+    page="how-it-works.md",
+    plan=memorise_through_an_extra_token,
+    size_of=size_of,
+    example=lambda: Example(random_tokens(12, 4, 20, seed=0, task="seq-to-seq")),
 )

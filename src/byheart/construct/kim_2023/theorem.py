@@ -127,11 +127,11 @@ def _label_contexts(
 METHOD = Method(
     name=NAME,
     source="Kim, Kim & Mozafari 2023",
-    tasks=("seq-to-seq", "next-token"),
-    precisions=("exact",),
-    size_of=size_of,
-    plan=memorise_by_sorting,
-    example=lambda: Example(random_tokens(12, 3, 9, seed=0, task="seq-to-seq")),
     page="rivals.md",
     statements=("KS25-L C.1", "KS25-eq12"),
+    plan=memorise_by_sorting,
+    size_of=size_of,
+    tasks=("seq-to-seq", "next-token"),
+    precisions=("exact",),
+    example=lambda: Example(random_tokens(12, 3, 9, seed=0, task="seq-to-seq")),
 )

@@ -17,10 +17,13 @@ from byheart.program.blocks import (
     Block,
     Blocks,
     Form,
+    Numbers,
+    Program,
     Repeat,
     Step,
+    TokenTable,
     Unit,
-    evenly_changing,
+    mean_of_ends,
     negated,
     typical,
 )
@@ -122,6 +125,11 @@ def lookup_blocks(arrangement: Arrangement, packed: Sequence[int], field_bits: i
     )
 
 
+def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...]) -> Program:
+    """The program that puts a vector on the line by its axes, and answers with the last register."""
+    return Program(REGISTERS, {PLACE: axes}, steps, ANSWER, 1, table)
+
+
 @dataclass(frozen=True)
 class Costs:
     """Dense parameters of a block that moves points, and of a field with all its bits."""
@@ -160,7 +168,7 @@ def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step
         Repeat(parts.n_segments, (Block(at_least(PLACE, far, {PLACE: far})),)),
         Repeat(parts.n_buckets, (Block(at_least(PLACE, far, fields)),)),
         *field(n_fields - 1),
-        *(evenly_changing(n_fields - 2, 1, field) if n_fields > 2 else ()),
+        *(mean_of_ends(n_fields - 2, 1, field) if n_fields > 2 else ()),
         *(field(0) if n_fields > 1 else ()),
         CLOSING,
     )

@@ -10,15 +10,7 @@ from math import log2
 import numpy as np
 
 from byheart.construct.park_2021.arrangement import Arrangement, arrange, short_direction
-from byheart.construct.park_2021.program import (
-    ANSWER,
-    PLACE,
-    REGISTERS,
-    Parts,
-    costs_of,
-    lookup_blocks,
-    lookup_outline,
-)
+from byheart.construct.park_2021.program import Parts, costs_of, line_program, lookup_blocks, lookup_outline
 from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
@@ -26,7 +18,7 @@ from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
-from byheart.program.blocks import Program, typical
+from byheart.program.blocks import typical
 from byheart.program.count import count
 from byheart.program.program_plan import ProgramPlan
 from byheart.program.single_vectors import TASKS, assume_single, labelled_vectors, outline_table
@@ -61,13 +53,10 @@ def memorise_without_keys(
     packed = pack_buckets(arrangement, vectors.labels, field_bits)
     factor = Fraction(2) ** (points.frac_bits - unit)
     return ProgramPlan(
-        program=Program(
-            REGISTERS,
-            {PLACE: [entry * factor for entry in direction]},
-            lookup_blocks(arrangement, packed, field_bits, -lowest),
-            ANSWER,
-            1,
+        program=line_program(
             vectors.tokens.table,
+            [entry * factor for entry in direction],
+            lookup_blocks(arrangement, packed, field_bits, -lowest),
         ),
         data=data,
         method=NAME,
@@ -108,7 +97,7 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     n_points, field_bits = shape.context_count, field_bits_of(shape.n_classes)
     axes = [1] if table is not None else [typical(MANTISSA_BITS["float64"])] * (shape.dim or 1)
     steps = lookup_outline(expected_parts(shape), field_bits, 2 * n_points.bit_length())
-    return count(Program(REGISTERS, {PLACE: axes}, steps, ANSWER, 1, table))
+    return count(line_program(table, axes, steps))
 
 
 def expected_parts(shape: DataShape) -> Parts:
@@ -130,9 +119,9 @@ METHOD = Method(
     name=NAME,
     source="Park, Lee, Yun & Shin 2021",
     tasks=TASKS,
-    precisions=("exact",),
     size_of=size_of,
     plan=memorise_without_keys,
+    precisions=("exact",),
     example=lambda: Example(uniform_vectors(40, 1, 3, seed=0)),
     page="rivals.md",
     statements=("KS25-L G.1",),

@@ -96,11 +96,11 @@ def _program(table: TokenTable | None, line: LineMap, lookup: tuple[Step, ...]) 
 METHOD = Method(
     name=NAME,
     source="Vardi, Yehudai & Shamir 2022, Theorem 3.1",
+    statements=("KS25-L C.1",),
+    page="rivals.md",
     tasks=TASKS,
     precisions=("exact",),
     size_of=size_of,
     plan=memorise_vectors,
     example=lambda: Example(uniform_vectors(40, 1, 3, seed=0)),
-    page="rivals.md",
-    statements=("KS25-L C.1",),
 )
