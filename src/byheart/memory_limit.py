@@ -12,7 +12,7 @@ DEFAULT_LIMIT = 4 * 2**30
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-class TooLarge(DataError):
+class OverMemoryLimit(DataError):
     """What was given would take more memory than is allowed; nothing was taken yet."""
 
 
@@ -30,10 +30,10 @@ def memory_limit() -> int:
 
 
 def require_memory(what: str, n_bytes: int) -> None:
-    """Raise `TooLarge`, naming both numbers, where `what` would take more than the limit."""
+    """Raise `OverMemoryLimit`, naming both numbers, where `what` would take more than the limit."""
     limit = memory_limit()
     if n_bytes > limit:
-        raise TooLarge(
+        raise OverMemoryLimit(
             f"{what} would take about {n_bytes:,} bytes of memory, more than the limit of {limit:,}.\n"
             f"  If that is meant, raise the limit: {VARIABLE}={n_bytes // 2**30 + 1}G.",
             n_bytes=n_bytes,

@@ -15,7 +15,7 @@ from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
-from byheart.data.source import Source
+from byheart.data.source import DataSource
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.fields import corrupt
@@ -151,7 +151,7 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     """
     recorded = model.record.get("reading") or {}
     source = read_values(
-        recorded, Source, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
+        recorded, DataSource, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
     )
     tokenizer = model.memory.tokenizer
     # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop

@@ -15,7 +15,7 @@ import pytest
 from byheart.data import Dataset
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.errors import ByheartError, DataError, MalformedFile, UsageError
-from byheart.memory_limit import TooLarge, memory_limit
+from byheart.memory_limit import OverMemoryLimit, memory_limit
 
 PLAIN: dict[str, Any] = {
     "version": "1.0",
@@ -37,7 +37,7 @@ PLAIN: dict[str, Any] = {
 def test_large_ids_are_refused_before_a_table_is_made_for_them() -> None:
     ids = np.random.default_rng(0).integers(0, 2**40, (100, 4))
     start = time.perf_counter()
-    with pytest.raises(TooLarge, match=r"largest token id, .* of 400 tokens\n.*numpy.unique"):
+    with pytest.raises(OverMemoryLimit, match=r"largest token id, .* of 400 tokens\n.*numpy.unique"):
         Dataset.from_arrays(ids, np.arange(100) % 4)
     assert time.perf_counter() - start < 1
     compact = np.unique(ids, return_inverse=True)[1].reshape(ids.shape)
@@ -64,7 +64,7 @@ def test_parquet_that_grows_is_refused_unread(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"key": column, "value": column}), path)
     assert path.stat().st_size < 1_000_000
     start = time.perf_counter()
-    with pytest.raises(TooLarge, match="claims 20,000,000 rows"):
+    with pytest.raises(OverMemoryLimit, match="claims 20,000,000 rows"):
         Dataset.read(path)
     assert time.perf_counter() - start < 1
 

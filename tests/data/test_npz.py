@@ -12,7 +12,7 @@ import pytest
 from byheart.data import Dataset
 from byheart.data.npz import read_npz
 from byheart.errors import ConflictingLabels, MalformedFile
-from byheart.memory_limit import TooLarge
+from byheart.memory_limit import OverMemoryLimit
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -83,7 +83,7 @@ def test_absurd_claims_are_refused_before_memory_is_taken(path: Path) -> None:
 def test_the_limit_is_stated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(path, inputs=np.zeros((10, 10, 10)))
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "23K")
-    with pytest.raises(TooLarge, match="about 24,000 bytes of memory, more than the limit of 23,552"):
+    with pytest.raises(OverMemoryLimit, match="about 24,000 bytes of memory, more than the limit of 23,552"):
         read_npz(path, ["inputs"])
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "24000")
     assert read_npz(path, ["inputs"])["inputs"].size == 1_000

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from byheart.bounds.config_keys import Keys
+from byheart.bounds.config_keys import ConfigKeys
 from byheart.errors import MalformedFile
 
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
@@ -77,7 +77,7 @@ def read_architecture(config: object) -> Architecture:
             f"the architecture file holds a {type(config).__name__}, not an object of keys and values."
         )
     family = _family(config)
-    return _READERS[family](Keys(config, family))
+    return _READERS[family](ConfigKeys(config, family))
 
 
 def _family(config: Mapping[str, object]) -> str:
@@ -99,7 +99,7 @@ def _family(config: Mapping[str, object]) -> str:
     return named
 
 
-def _gpt2(keys: Keys) -> Architecture:
+def _gpt2(keys: ConfigKeys) -> Architecture:
     keys.need("vocab_size", "n_positions", "n_embd", "n_layer", "n_head")
     keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
     d, n_layers = keys.size("n_embd"), keys.size("n_layer")
@@ -139,10 +139,10 @@ class _LlamaStyle:
     activation: str = "silu"
 
 
-def _llama_like(style: _LlamaStyle) -> Callable[[Keys], Architecture]:
+def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
     """A reader for decoders with rotary positions, RMS norms and a gated feed-forward part."""
 
-    def read(keys: Keys) -> Architecture:
+    def read(keys: ConfigKeys) -> Architecture:
         keys.need(
             "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"
         )
@@ -181,7 +181,7 @@ def _llama_like(style: _LlamaStyle) -> Callable[[Keys], Architecture]:
     return read
 
 
-def _gated_feed_forward(keys: Keys, style: _LlamaStyle, d: int, n_layers: int) -> tuple[Part, ...]:
+def _gated_feed_forward(keys: ConfigKeys, style: _LlamaStyle, d: int, n_layers: int) -> tuple[Part, ...]:
     wide = keys.size("intermediate_size")
     bias = (2 * wide + d) if keys.flag("mlp_bias", False) else 0
     plain = 3 * d * wide + bias
@@ -205,7 +205,7 @@ def _gated_feed_forward(keys: Keys, style: _LlamaStyle, d: int, n_layers: int) -
     return tuple(parts)
 
 
-def _t5(keys: Keys) -> Architecture:
+def _t5(keys: ConfigKeys) -> Architecture:
     keys.need("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
     d, hidden, n_heads = keys.size("d_model"), keys.size("d_ff"), keys.size("num_heads")
     n_encoder = keys.size("num_layers")
@@ -240,7 +240,7 @@ def _t5(keys: Keys) -> Architecture:
     )
 
 
-def _bert(keys: Keys) -> Architecture:
+def _bert(keys: ConfigKeys) -> Architecture:
     keys.need(
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
         "max_position_embeddings",
@@ -285,12 +285,12 @@ def _dense(name: str, parameters: int) -> Part:
     return Part(name, parameters, parameters)
 
 
-def _output(keys: Keys, size: int, tied_by_default: bool) -> tuple[Part, ...]:
+def _output(keys: ConfigKeys, size: int, tied_by_default: bool) -> tuple[Part, ...]:
     return () if keys.flag("tie_word_embeddings", tied_by_default) else (_dense("output", size),)
 
 
 def _decoder(
-    keys: Keys,
+    keys: ConfigKeys,
     *,
     heads: tuple[int, int, int],
     dim: int,
@@ -320,7 +320,7 @@ def _decoder(
     )
 
 
-_READERS: Mapping[str, Callable[[Keys], Architecture]] = {
+_READERS: Mapping[str, Callable[[ConfigKeys], Architecture]] = {
     "gpt2": _gpt2,
     "llama": _llama_like(_LlamaStyle()),
     "mistral": _llama_like(_LlamaStyle()),

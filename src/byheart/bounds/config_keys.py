@@ -11,7 +11,7 @@ _LARGEST = 1 << 48  # no published size comes near; larger ones are mistakes
 
 
 @dataclass(frozen=True)
-class Keys:
+class ConfigKeys:
     """The keys of one file, read as one family of architectures. JSON's null counts as absent."""
 
     config: Mapping[str, object]

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from byheart.data.options import Task
 from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
-from byheart.data.source import Source
+from byheart.data.source import DataSource
 from byheart.data.tokenizers import Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
 from byheart.memory_limit import require_memory
@@ -34,7 +34,7 @@ class Content:
     label_names: tuple[str, ...]
     tokenizer: Tokenizer | None
     ordered: bool
-    source: Source | None = None
+    source: DataSource | None = None
 
 
 def content_of_arrays(

@@ -22,7 +22,7 @@ from byheart.data.options import OnConflict, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
 from byheart.data.sequences import TokenSequences, VectorSequences, frozen, offsets_of
-from byheart.data.source import Source
+from byheart.data.source import DataSource
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError
 
@@ -53,7 +53,7 @@ class Dataset:
     label_names: tuple[str, ...]
     tokenizer: Tokenizer | None
     ordered: bool
-    source: Source | None = None
+    source: DataSource | None = None
     rows: Int[np.ndarray, " n_samples"] | None = None
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from byheart.data.assemble import (
 )
 from byheart.data.npz import read_npz
 from byheart.data.options import TableOptions
-from byheart.data.source import Source
+from byheart.data.source import DataSource
 from byheart.data.tables import READERS, json_rows
 from byheart.data.textfile import read_text, require_file
 from byheart.data.tokenizers import Tokenizer
@@ -39,7 +39,7 @@ def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
     if kind == "txt":
         raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
     content = _read_arrays(path, options) if kind == "npz" else _read_table(path, kind, options)
-    source = Source(
+    source = DataSource(
         file=path.name,
         input=column,
         label=label,
@@ -77,7 +77,7 @@ def read_documents(
     with naming(path, DataError):
         content = content_of_texts(texts, tokenizer)
     assert content.tokenizer is not None
-    return replace(content, source=Source(path.name, column, tokenizer=content.tokenizer.name))
+    return replace(content, source=DataSource(path.name, column, tokenizer=content.tokenizer.name))
 
 
 def kind_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""`Source`: how a data set was read, so that another file can be read alike."""
+"""`DataSource`: how a data set was read, so that another file can be read alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from byheart.data.options import EmptyLabels, OnConflict
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """What a reader was told, and the name of the file it read.
 
     file        name of the file, without its folder

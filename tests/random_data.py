@@ -1,0 +1,37 @@
+"""Small data sets of every task at random, for what must hold on any data."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+
+from byheart.data.dataset import Dataset, Task
+
+TASKS: tuple[Task, ...] = ("next-token", "seq-to-seq", "set", "distribution")
+
+
+def random_data(rng: Random) -> Dataset:
+    """A small data set of any task: token ids of one or several lengths, vectors on a grid, or documents."""
+    task = rng.choice(TASKS)
+    n_samples, n_classes, vocab = rng.randint(2, 8), rng.randint(2, 4), rng.randint(3, 9)
+    if task == "distribution":
+        lengths = [rng.randint(2, 4) for _ in range(n_samples)]
+        return Dataset.from_documents([" ".join(rng.choice("abcde") for _ in range(n)) for n in lengths])
+    if rng.random() < 0.3:
+        size = (n_samples, rng.choice((1, 3)), rng.choice((1, 4)))
+        values = np.array([rng.randint(-50, 50) for _ in range(size[0] * size[1] * size[2])], dtype=float)
+        shape = (n_samples, size[1]) if task == "seq-to-seq" else (n_samples,)
+        labels = np.array([rng.randrange(n_classes) for _ in range(int(np.prod(shape)))]).reshape(shape)
+        data = Dataset.from_arrays(values.reshape(size), labels, task=task, on_conflict="keep")
+        return data.resolved("first")
+    longest = 1 if rng.random() < 0.3 else rng.randint(2, 5)
+    is_ragged = rng.random() < 0.5
+    pairs = []
+    for _ in range(n_samples):
+        length = rng.randint(1, longest) if is_ragged else longest
+        tokens = [rng.randrange(vocab) for _ in range(length)]
+        many = [rng.randrange(n_classes) for _ in range(length)]
+        pairs.append((tokens, many if task == "seq-to-seq" else many[0]))
+    ordered = None if task == "set" else rng.random() < 0.7
+    return Dataset.from_pairs(pairs, task=task, ordered=ordered, on_conflict="first")
