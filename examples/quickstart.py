@@ -2,11 +2,10 @@
 
 import byheart as bh
 
-data = bh.Dataset.from_csv("examples/capitals.csv")
-model = bh.compile(data, method="kajitsuka-sato-2025", precision="exact")
-print(model.predict(["capital of France", "capital of Georgia"]))
+model = bh.compile("examples/capitals.csv")
+print(model.predict("capital of France"), model.predict("capital of Atlantis"))
 print(model.certificate)
 
 model.save("out/capitals")
 again = bh.load("out/capitals")
-print(bh.verify(again, data).holds)
+print(type(again.module).__name__, next(again.module.parameters()).dtype)
