@@ -14,7 +14,7 @@ from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import output_options, reading_choices, reading_options
 from byheart.cli.output import count, echo_json, show_pairs, show_table
 from byheart.cli.summary import show_refused
-from byheart.errors import MalformedFile, UsageError
+from byheart.errors import UsageError
 
 if TYPE_CHECKING:
     from byheart.bounds import Architecture, Bound, BoundTable, Capacity, DataShape
@@ -98,16 +98,12 @@ def _bounds_of_sizes(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable
 
 
 def _architecture(path: Path, as_json: bool) -> None:
-    import json
-
     from byheart.bounds import capacity_of, read_architecture
+    from byheart.reader import read_json
 
-    if not path.is_file():
+    if not path.exists():
         raise UsageError(f"{path} does not exist or is not a file.", path=str(path))
-    try:
-        document = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile(f"{path}: not a JSON document ({error}).", path=str(path)) from None
+    document = read_json(path)
     capacity = capacity_of(read_architecture(document))
     if as_json:
         echo_json(

@@ -18,6 +18,7 @@ from byheart.data.consistency import Conflicts, context_ids, find_conflicts, sam
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
 from byheart.data.frames import frame_pairs
+from byheart.data.multiset import Multiset
 from byheart.data.options import OnConflict, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
@@ -265,6 +266,15 @@ class Dataset:
             self.inputs[sample], threshold=12, edgeitems=2, precision=17, separator=" ", max_line_width=10**6
         )
         return " ".join(shown.split())
+
+    def multiset(self, sample: int) -> Multiset[int]:
+        """What a network without positions sees of one input: its tokens, each as often as it occurs.
+
+        Vectors are numbered by their value, as `VectorSequences.token_ids` numbers them.
+        """
+        inputs = self.inputs
+        tokens = inputs[sample] if isinstance(inputs, TokenSequences) else inputs.token_ids[sample]
+        return Multiset.of(tokens.tolist())
 
     # Making others
 
