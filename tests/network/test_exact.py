@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
-from byheart.network.exact.limbs import Fixed, divided, linear_combination, segment_sums
+from byheart.network.exact.limbs import Fixed, divide, linear_combination, segment_sums
 from byheart.network.transformer.evaluator import evaluate
 from byheart.network.transformer.interpreter import NotExact, interpret
 from byheart.theorems import checks
@@ -68,7 +68,7 @@ def test_sums_and_quotients_are_exact(values: list[int], divisor: int, exact: bo
     total = segment_sums(Fixed.from_integers(numbers, 0), index, len(numbers))
     assert total.fractions() == [sum(numbers)]
     odd = divisor // (divisor & -divisor)
-    quotients = divided(Fixed.from_integers(numbers, 0), divisor)
+    quotients = divide(Fixed.from_integers(numbers, 0), divisor)
     if any(value % odd for value in numbers):
         assert quotients is None
     else:

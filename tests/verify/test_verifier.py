@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import byheart.network.transformer.evaluator
 from byheart.data.dataset import Dataset
 from byheart.errors import CorruptModel, UsageError
+from byheart.model import Model
 from byheart.network import Embedding, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
 from byheart.network.memory import Memory
@@ -339,3 +341,15 @@ def test_the_second_look_is_cheaper_than_the_first_where_samples_are_few_and_lon
     assert _affordable(memory.network, 3, 5) == 3
     long = replace(memory.network, seq_len=2**22)
     assert [_affordable(long, 3, n_asked) for n_asked in (1, 5, 8, 100)] == [1, 1, 2, 3]
+
+
+def test_a_large_token_id_takes_no_memory() -> None:
+    data = Dataset.from_arrays([[0, 1], [2], [1]], [5, 6, 5])
+    model = Model(lookup(data), {}, None)
+    model.predict([[0, 1]])
+    tracemalloc.start()
+    try:
+        assert model.predict([[5 * 10**8], [0, 1]]) == [None, "5"]
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

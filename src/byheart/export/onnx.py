@@ -150,7 +150,7 @@ class _Graph:
         if averages and all(_divides(self.n_tokens, weights) for weights in outputs):
             outputs, averages = [weights / self.dtype.type(self.n_tokens) for weights in outputs], False
         changes = [
-            self._matmul(f"{name}.{at}.output", self._mixed(f"{name}.{at}", stream, layer, head), weights)
+            self._matmul(f"{name}.{at}.output", self._mix(f"{name}.{at}", stream, layer, head), weights)
             for at, (head, weights) in enumerate(zip(layer.heads, outputs, strict=True))
         ]
         change = changes[0] if len(changes) == 1 else self._node("Sum", *changes)
@@ -161,7 +161,7 @@ class _Graph:
             return self._node("Concat", first, self._tokens(stream, 1, _END), axis=1)
         return self._node("Add", stream, change)
 
-    def _mixed(self, name: str, stream: str, layer: Attention, head: Head) -> str:
+    def _mix(self, name: str, stream: str, layer: Attention, head: Head) -> str:
         """The values each token gets from the others."""
         read = self._tokens(stream, 0, 1) if layer.pattern == "scatter" else stream
         values = self._matmul(f"{name}.value", read, np.asarray(head.value))

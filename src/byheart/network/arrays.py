@@ -1,4 +1,4 @@
-"""What families of dense float arrays share: checks of shapes and types, sizes read from model.json, answers from logits."""
+"""What families of dense float arrays share: checks and counts of shapes, and sizes read from model.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from byheart.network.protocol import (
     MAX_ENTRIES,
     MAX_ROWS,
     MAX_SEQ_LEN,
-    UNKNOWN,
     NetworkSpec,
 )
 from byheart.network.transformer.architecture import ShapeMismatch
@@ -35,9 +34,27 @@ def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
         raise ShapeMismatch(f"the weights of one network must be of one float type, not {sorted(kinds)}.")
 
 
-def entries_of(shapes: Iterator[tuple[str, tuple[int, ...]]]) -> int:
-    """Entries of all these arrays."""
-    return sum(prod(shape) for _, shape in shapes)
+class ArrayShapes:
+    """Counts of a shape that lists each of its arrays."""
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Name and shape of every parameter, in the order of the network's own."""
+        raise NotImplementedError
+
+    @property
+    def n_arrays(self) -> int:
+        """Weight arrays in all."""
+        return sum(1 for _ in self.shapes())
+
+    @property
+    def n_rows(self) -> int:
+        """First axes of all weight arrays together."""
+        return sum(shape[0] for _, shape in self.shapes())
+
+    @property
+    def parameters_dense(self) -> int:
+        """Entries of all weight arrays."""
+        return sum(prod(shape) for _, shape in self.shapes())
 
 
 def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> dict[str, int]:
@@ -53,9 +70,3 @@ def refuse_impossible(spec: NetworkSpec, fields: Fields) -> None:
     """Refuse a shape with more entries than any file has."""
     if spec.parameters_dense > MAX_ENTRIES:
         raise corrupt(fields.where, "the sizes of the architecture are impossible")
-
-
-def classes_of_logits(logits: np.ndarray) -> np.ndarray:
-    """The largest of the logits (n_samples, n_outputs) of each sample, (n_samples, 1); `UNKNOWN` where one is not finite."""
-    found = np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), UNKNOWN)
-    return np.asarray(found[:, None], dtype=np.int64)

@@ -9,11 +9,11 @@ from importlib import import_module
 from byheart.fields import Fields
 from byheart.network.protocol import Network, NetworkSpec
 
-__all__ = ["FAMILIES", "Family", "Network", "NetworkSpec", "read_spec"]
+__all__ = ["FAMILIES", "Network", "NetworkFamily", "NetworkSpec", "read_spec"]
 
 
 @dataclass(frozen=True)
-class Family:
+class NetworkFamily:
     """Where the shape of a family is defined, and which files its folder may hold beside those of every model.
 
     spec         a class with a static method `from_json(fields) -> NetworkSpec`, as "module:name"
@@ -28,11 +28,11 @@ class Family:
 
 TRANSFORMER = "transformer"
 FAMILIES = {
-    TRANSFORMER: Family("byheart.network.transformer.spec:TransformerSpec"),
-    "decoder": Family("byheart.network.decoder.spec:DecoderSpec"),
-    "averaging-decoder": Family("byheart.network.decoder.spec:DecoderSpec"),
-    "attention-only": Family("byheart.network.attention_only.spec:AttentionOnlySpec"),
-    "llama": Family(
+    TRANSFORMER: NetworkFamily("byheart.network.transformer.spec:TransformerSpec"),
+    "decoder": NetworkFamily("byheart.network.decoder.spec:DecoderSpec"),
+    "averaging-decoder": NetworkFamily("byheart.network.decoder.spec:DecoderSpec"),
+    "attention-only": NetworkFamily("byheart.network.attention_only.spec:AttentionOnlySpec"),
+    "llama": NetworkFamily(
         "byheart.network.llama.spec:LlamaSpec",
         ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
         {"format": "pt"},

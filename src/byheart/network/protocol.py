@@ -45,15 +45,8 @@ MAX_ENTRIES = 2**48
 
 
 @runtime_checkable
-class NetworkSpec(Protocol):
-    """The shape of a network without its weights: what model.json stores and what a size is counted from.
-
-    Everything here is arithmetic: 10^12 layers cost nothing. `from_json` of the class is its inverse of `to_json`.
-    """
-
-    @property
-    def family(self) -> str:
-        """The name under which `families` lists it."""
+class Takes(Protocol):
+    """What a network takes, with or without its weights."""
 
     @property
     def precision(self) -> Precision:
@@ -68,16 +61,28 @@ class NetworkSpec(Protocol):
         """Dimension of the vectors that enter."""
 
     @property
-    def model_width(self) -> int:
-        """Width of the residual stream."""
-
-    @property
     def n_vocab(self) -> int | None:
         """Ids the network takes, padding included; None for vector inputs."""
 
     @property
     def pad(self) -> int | None:
         """The id that fills up short sequences on the left; None where all sequences have one length."""
+
+
+@runtime_checkable
+class NetworkSpec(Takes, Protocol):
+    """The shape of a network without its weights: what model.json stores and what a size is counted from.
+
+    Everything here is arithmetic: 10^12 layers cost nothing. `from_json` of the class is its inverse of `to_json`.
+    """
+
+    @property
+    def family(self) -> str:
+        """The name under which `families` lists it."""
+
+    @property
+    def model_width(self) -> int:
+        """Width of the residual stream."""
 
     @property
     def has_positions(self) -> bool:
@@ -117,7 +122,7 @@ class NetworkSpec(Protocol):
 
 
 @runtime_checkable
-class Network(Protocol):
+class Network(Takes, Protocol):
     """Weights and what they mean."""
 
     @property
@@ -125,28 +130,8 @@ class Network(Protocol):
         """Its shape."""
 
     @property
-    def precision(self) -> Precision:
-        """What the weights are kept in."""
-
-    @property
-    def seq_len(self) -> int:
-        """Tokens of the longest sequence."""
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors that enter."""
-
-    @property
     def takes_ids(self) -> bool:
         """Whether inputs are token ids; otherwise they are vectors."""
-
-    @property
-    def n_vocab(self) -> int | None:
-        """Ids the network takes, padding included; None for vector inputs."""
-
-    @property
-    def pad(self) -> int | None:
-        """The id that fills up short sequences on the left; None where all sequences have one length."""
 
     @property
     def backend(self) -> Backend:

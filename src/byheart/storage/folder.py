@@ -19,7 +19,7 @@ from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, UsageError
 from byheart.fields import Fields, corrupt, read_bytes, read_json
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.families import FAMILIES, Family, read_spec
+from byheart.network.families import FAMILIES, NetworkFamily, read_spec
 from byheart.network.memory import Memory
 from byheart.network.protocol import Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch
@@ -156,7 +156,7 @@ def _tokenizer(fields: Fields) -> Tokenizer:
         raise corrupt(fields.where, f"the tokenizer cannot be read ({error})") from error
 
 
-def _network(spec: NetworkSpec, folder: Path, family: Family) -> Network:
+def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
     path = folder / WEIGHTS
     header = read_header(path)
     weights: Iterator[Weights] = (

@@ -73,7 +73,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
         fields = Fields(parse_json(file.read(n_header), f"{path} (header)"), path)
     n_data = n_file - 8 - n_header
     tensors = {
-        name: _stored(fields.child(name), name, 8 + n_header, n_data, path)
+        name: _read_entry(fields.child(name), name, 8 + n_header, n_data, path)
         for name in fields.values
         if name != "__metadata__"
     }
@@ -81,7 +81,7 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
     return tensors
 
 
-def _stored(fields: Fields, name: str, first: int, n_data: int, path: Path) -> StoredTensor:
+def _read_entry(fields: Fields, name: str, first: int, n_data: int, path: Path) -> StoredTensor:
     dtype = fields.text("dtype", tuple(DTYPES))
     shape = fields.integers("shape", 0, 2**63 - 1)
     offsets = fields.integers("data_offsets", 0, 2**63 - 1)

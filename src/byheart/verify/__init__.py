@@ -10,10 +10,10 @@ from typing import Any
 from byheart.data.dataset import Dataset
 from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
 from byheart.verify.digest import weights_digest
-from byheart.verify.origin import Assumption
+from byheart.verify.origin import StatedAssumption
 from byheart.verify.verifier import Checkable, verify, verify_model
 
-__all__ = ["Assumption", "Certificate", "DatasetNumbers", "WrongSample", "verify", "weights_digest"]
+__all__ = ["Certificate", "DatasetNumbers", "StatedAssumption", "WrongSample", "verify", "weights_digest"]
 
 
 class _CallablePackage(ModuleType):

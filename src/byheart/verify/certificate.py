@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from byheart.fields import Fields, corrupt
 from byheart.network.size import Size
-from byheart.verify.origin import Assumption, optional_text, read_assumptions, read_theorem_size
+from byheart.verify.origin import StatedAssumption, optional_text, read_assumptions, read_theorem_size
 
 SCHEMA = 1
 
@@ -37,11 +37,11 @@ class WrongSample:
 
     def __str__(self) -> str:
         """One line for a person."""
-        found = self.reason if self.reason is not None else f"the network answers {_quoted(self.got)}"
-        return f"sample {self.number}: {self.input}: expected {_quoted(self.expected)}, {found}"
+        found = self.reason if self.reason is not None else f"the network answers {_quote(self.got)}"
+        return f"sample {self.number}: {self.input}: expected {_quote(self.expected)}, {found}"
 
 
-def _quoted(label: str | None) -> str:
+def _quote(label: str | None) -> str:
     return "nothing it knows" if label is None else repr(label)
 
 
@@ -149,7 +149,7 @@ class Certificate:
     seconds: float = field(compare=False)  # the one thing in which two equal checks differ
     method: str | None = None
     theorem: str | None = None
-    assumptions: tuple[Assumption, ...] = ()
+    assumptions: tuple[StatedAssumption, ...] = ()
     theorem_size: Mapping[str, int] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA

@@ -61,8 +61,7 @@ def _encode_tokens(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer 
     if not network.takes_ids or network.n_vocab is None:
         takes = f"{network.seq_len} vectors of dimension {network.dim}"
         return _refuse_all(memory, len(inputs), f"the sample is token ids; this model takes {takes}")
-    table = _translation(memory, tokenizer, inputs.n_vocab)
-    ids = table[inputs.ids]
+    ids = _translate(memory, tokenizer, inputs.ids)
     refused: dict[int, str] = {}
     sample_of = np.repeat(np.arange(len(inputs)), inputs.lengths)
     for at in np.flatnonzero(ids == UNKNOWN_TOKEN):
@@ -79,8 +78,8 @@ def _encode_tokens(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer 
     return EncodedInputs(asked, memory.encode(known.take(asked)), refused)
 
 
-def _translation(memory: Memory, theirs: Tokenizer | None, n_vocab: int) -> Int[np.ndarray, " n_vocab"]:
-    """For each token id of the inputs, the id the model knows it by, or `UNKNOWN_TOKEN`."""
+def _translate(memory: Memory, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """The id by which the model knows each token, or `UNKNOWN_TOKEN`. Ids may be large: no table is as long as the largest."""
     own = memory.tokenizer
     if own is not None and theirs is not None and own.vocabulary != theirs.vocabulary:
         if own.name != theirs.name:
@@ -92,10 +91,9 @@ def _translation(memory: Memory, theirs: Tokenizer | None, n_vocab: int) -> Int[
             )
         number = {token: index for index, token in enumerate(own.vocabulary)}
         found = [number.get(token, UNKNOWN_TOKEN) for token in theirs.vocabulary]
-        return np.array(found, dtype=np.int64).reshape(-1)
+        return np.asarray(np.array(found, dtype=np.int64).reshape(-1)[ids])
     n_known = (memory.network.n_vocab or 0) if own is None else len(own.vocabulary)
-    table = np.arange(n_vocab)
-    table[n_known:] = UNKNOWN_TOKEN
+    is_known = (ids >= 0) & (ids < n_known)
     if memory.network.pad is not None:
-        table[table == memory.network.pad] = UNKNOWN_TOKEN
-    return table
+        is_known &= ids != memory.network.pad
+    return np.where(is_known, ids, UNKNOWN_TOKEN)

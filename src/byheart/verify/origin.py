@@ -11,7 +11,7 @@ from byheart.fields import Fields
 
 
 @dataclass(frozen=True)
-class Assumption:
+class StatedAssumption:
     """One assumption of the theorem, as it was checked on this data set when the network was built."""
 
     statement: str
@@ -25,7 +25,7 @@ class Origin:
 
     method: str | None
     theorem: str | None
-    assumptions: tuple[Assumption, ...]
+    assumptions: tuple[StatedAssumption, ...]
     theorem_size: dict[str, int] | None
     dataset_digest: str | None
 
@@ -48,12 +48,12 @@ def optional_text(fields: Fields, name: str) -> str | None:
     return fields.text(name) if fields.has(name) else None
 
 
-def read_assumptions(fields: Fields) -> tuple[Assumption, ...]:
+def read_assumptions(fields: Fields) -> tuple[StatedAssumption, ...]:
     """The list `assumptions`, empty where it is absent."""
     if not fields.has("assumptions"):
         return ()
     return tuple(
-        Assumption(item.text("statement"), item.boolean("holds"), item.text("detail"))
+        StatedAssumption(item.text("statement"), item.boolean("holds"), item.text("detail"))
         for item in fields.children("assumptions")
     )
 

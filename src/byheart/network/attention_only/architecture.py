@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byheart.network.arrays import classes_of_logits, expect_one_float_type, expect_shape
-from byheart.network.protocol import Backend, Precision, Progress
+from byheart.network.arrays import expect_one_float_type, expect_shape
+from byheart.network.logits import AnswersWithLogits
+from byheart.network.protocol import Precision, Progress
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import realises
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @realises("DPC24-eq1", "DPC24-eq2")
 @dataclass(frozen=True, eq=False)
-class AttentionOnly:
+class AttentionOnly(AnswersWithLogits):
     """W_U (x_S + Σ_h W_O^h W_V^h Σ_s softmax_s(x_Sᵀ W_Q^hᵀ W_K^h x_s) x_s), x_s = e(t_s) + pos_s (DPC24 eqs. 1-2; no 1/√d_h).
 
     `embedding` is None where the inputs are vectors already.
@@ -133,16 +134,6 @@ class AttentionOnly:
         """Whether inputs are token ids; otherwise they are vectors."""
         return self.embedding is not None
 
-    @property
-    def backend(self) -> Backend:
-        """As PyTorch runs it."""
-        return "module"
-
-    @property
-    def second_backend(self) -> Backend | None:
-        """NumPy, from the equations, with a bound on rounding."""
-        return "equations"
-
     def traits(self) -> list[str]:
         """What it sees and adds."""
         seen = "all" if self.sees_itself else "others"
@@ -164,27 +155,8 @@ class AttentionOnly:
 
         return attention_only_logits(self, encoded, device=device, progress=progress)
 
-    def answer(
-        self,
-        encoded: np.ndarray,
-        label_names: Sequence[str],
-        *,
-        last_only: bool,
-        backend: Backend,
-        device: str = "cpu",
-        progress: Progress | None = None,
-    ) -> np.ndarray:
-        """The class with the largest logit."""
-        if backend == "equations":
-            return classes_of_logits(self.bound_logits(encoded).value)
-        return classes_of_logits(self.compute_logits(encoded, device=device, progress=progress))
-
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
         from byheart.network.attention_only.equations import bound_logits
 
         return bound_logits(self, encoded)
-
-    def files(self) -> Mapping[str, bytes]:
-        """None."""
-        return {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from byheart.fields import Fields
-from byheart.network.arrays import entries_of, read_sizes, refuse_impossible
+from byheart.network.arrays import ArrayShapes, read_sizes, refuse_impossible
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.exact.dyadic import Weights
 from byheart.network.protocol import Precision
@@ -18,7 +18,7 @@ FLAGS = ("skip", "sees_itself", "ragged", "zero_token")
 
 
 @dataclass(frozen=True)
-class AttentionOnlySpec:
+class AttentionOnlySpec(ArrayShapes):
     """Everything about such a network except its weights. `n_tokens` 0 stands for vector inputs."""
 
     precision: Precision
@@ -69,21 +69,6 @@ class AttentionOnlySpec:
     def width(self) -> int:
         """max(d, sizes of all heads together)."""
         return max(self.dim, self.n_heads * max(self.key_dim, self.value_dim))
-
-    @property
-    def n_arrays(self) -> int:
-        """Weight arrays in all."""
-        return sum(1 for _ in self.shapes())
-
-    @property
-    def n_rows(self) -> int:
-        """First axes of all weight arrays together."""
-        return sum(shape[0] for _, shape in self.shapes())
-
-    @property
-    def parameters_dense(self) -> int:
-        """Entries of all weight arrays."""
-        return entries_of(self.shapes())
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Name and shape of every parameter, in the order of the network's own."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from byheart.network.arrays import classes_of_logits, expect_one_float_type, expect_shape
-from byheart.network.protocol import Backend, Precision, Progress
+from byheart.network.arrays import expect_one_float_type, expect_shape
+from byheart.network.logits import AnswersWithLogits
+from byheart.network.protocol import Precision, Progress
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import realises
 
@@ -54,7 +55,7 @@ Mixing: TypeAlias = SelfAttention | TokenAveraging
 
 @realises("MFT24-eq2")
 @dataclass(frozen=True, eq=False)
-class Decoder:
+class Decoder(AnswersWithLogits):
     """V ᵀψ(Wᵀ mixing(z_α + u) + b): logits over what follows a context of 1 to `seq_len` tokens (MFT24 eq. 2).
 
     Position t is the t-th token of the context, counted from its start. Contexts are filled up on the left with the
@@ -165,16 +166,6 @@ class Decoder:
         """Whether inputs are token ids; otherwise they are vectors."""
         return self.embedding is not None
 
-    @property
-    def backend(self) -> Backend:
-        """As PyTorch runs it."""
-        return "module"
-
-    @property
-    def second_backend(self) -> Backend | None:
-        """NumPy, from the equations, with a bound on rounding."""
-        return "equations"
-
     def traits(self) -> list[str]:
         """How it mixes tokens, and its activation."""
         return ["decoder", type(self.mixing).__name__, self.activation]
@@ -193,27 +184,8 @@ class Decoder:
 
         return decoder_logits(self, encoded, device=device, progress=progress)
 
-    def answer(
-        self,
-        encoded: np.ndarray,
-        label_names: Sequence[str],
-        *,
-        last_only: bool,
-        backend: Backend,
-        device: str = "cpu",
-        progress: Progress | None = None,
-    ) -> np.ndarray:
-        """The class with the largest logit."""
-        if backend == "equations":
-            return classes_of_logits(self.bound_logits(encoded).value)
-        return classes_of_logits(self.compute_logits(encoded, device=device, progress=progress))
-
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
         from byheart.network.decoder.equations import bound_logits
 
         return bound_logits(self, encoded)
-
-    def files(self) -> Mapping[str, bytes]:
-        """None."""
-        return {}

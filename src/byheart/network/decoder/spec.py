@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from byheart.fields import Fields
-from byheart.network.arrays import entries_of, read_sizes, refuse_impossible
+from byheart.network.arrays import ArrayShapes, read_sizes, refuse_impossible
 from byheart.network.decoder.architecture import (
     Activation,
     Decoder,
@@ -23,7 +23,7 @@ HEADS = ("n_heads", "key_dim", "value_dim")
 
 
 @dataclass(frozen=True)
-class DecoderSpec:
+class DecoderSpec(ArrayShapes):
     """Everything about a decoder except its weights. Without `heads` it averages tokens."""
 
     precision: Precision
@@ -70,21 +70,6 @@ class DecoderSpec:
         """max(d, sizes of all heads together, m)."""
         n_heads, key_dim, value_dim = self.heads or (0, 0, 0)
         return max(self.dim, n_heads * max(key_dim, value_dim), self.hidden_width)
-
-    @property
-    def n_arrays(self) -> int:
-        """Weight arrays in all."""
-        return sum(1 for _ in self.shapes())
-
-    @property
-    def n_rows(self) -> int:
-        """First axes of all weight arrays together."""
-        return sum(shape[0] for _, shape in self.shapes())
-
-    @property
-    def parameters_dense(self) -> int:
-        """Entries of all weight arrays."""
-        return entries_of(self.shapes())
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Name and shape of every parameter, in the order of the network's own."""

@@ -54,7 +54,7 @@ def _constant(rows: Partition, value: Dyadic) -> Column:
     return Column(everything, linear_combination(1, [], value))
 
 
-def _joined(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
+def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
     """The coarsest partition finer than both, with the group of each that its groups lie in."""
     left_chain = left.ancestors()
     if right in left_chain:
@@ -101,7 +101,7 @@ def linear(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic
     total = _linear_on_one(parts[0], bias)
     for part in parts[1:]:
         addend = _linear_on_one(part, ZERO)
-        partition, of_total, of_addend = _joined(total.partition, addend.partition)
+        partition, of_total, of_addend = _join(total.partition, addend.partition)
         pair = [(ONE, total.numbers.take(of_total)), (ONE, addend.numbers.take(of_addend))]
         total = Column(partition, linear_combination(partition.n_groups, pair, ZERO))
     return total

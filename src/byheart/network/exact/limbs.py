@@ -76,14 +76,14 @@ class Fixed:
         return np.where(negative, -1, (self.limbs != 0).any(axis=1).astype(np.int64))
 
     def ranks(self) -> np.ndarray:
-        """The place of each among the distinct numbers in rising order."""
+        """The rank of each among the distinct numbers in rising order."""
         unsigned = self.limbs.copy()
         unsigned[:, -1] ^= np.uint32(1 << (LIMB - 1))  # two's complement in the order of unsigned numbers
         order = np.lexsort(unsigned.T)  # the last limb is the most significant, and so is lexsort's last key
         is_larger = (unsigned[order[1:]] != unsigned[order[:-1]]).any(axis=1)
-        places = np.empty(len(self), dtype=np.int64)
-        places[order] = np.concatenate([[0], np.cumsum(is_larger)])
-        return places
+        ranks = np.empty(len(self), dtype=np.int64)
+        ranks[order] = np.concatenate([[0], np.cumsum(is_larger)])
+        return ranks
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
         """(rows, index): one row for each distinct number, and for each number which of those it equals."""
@@ -126,7 +126,7 @@ def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixe
             _in_threads(_add_multiples, n_rows, total, numbers.limbs, factor[0], subtract, offset)
         else:
             _in_threads(_add_products, n_rows, total, numbers.limbs, factor, subtract, offset)
-    return _trimmed(Fixed(total, frac_bits))
+    return _trim(Fixed(total, frac_bits))
 
 
 def common_factor(coefficients: Sequence[Dyadic]) -> int:
@@ -139,10 +139,10 @@ def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
     extra = segment.bit_length() // LIMB + 1
     total = np.zeros((len(index) // segment, numbers.limbs.shape[1] + extra), dtype=np.uint32)
     _add_segments(total, numbers.limbs, index, segment)
-    return _trimmed(Fixed(total, numbers.frac_bits))
+    return _trim(Fixed(total, numbers.frac_bits))
 
 
-def divided(numbers: Fixed, divisor: int) -> Fixed | None:
+def divide(numbers: Fixed, divisor: int) -> Fixed | None:
     """The exact quotients, or None if one of them is no dyadic rational."""
     twos = (divisor & -divisor).bit_length() - 1
     odd = divisor >> twos
@@ -161,11 +161,11 @@ def divided(numbers: Fixed, divisor: int) -> Fixed | None:
 
 
 def _equal(left: Fixed, right: Fixed) -> bool:
-    a, b = _trimmed(left), _trimmed(right)
+    a, b = _trim(left), _trim(right)
     return a.frac_bits == b.frac_bits and a.limbs.shape == b.limbs.shape and bool((a.limbs == b.limbs).all())
 
 
-def _trimmed(numbers: Fixed) -> Fixed:
+def _trim(numbers: Fixed) -> Fixed:
     """The same numbers without limbs that only repeat the sign, and without low limbs that are all zero."""
     limbs = numbers.limbs
     low, high = _needed_limbs(limbs)

@@ -18,7 +18,7 @@ import numpy as np
 
 from byheart.network.exact.columns import ONE, Column, Partition, distinct, linear, linear_distinct, terms_of
 from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
-from byheart.network.exact.limbs import Fixed, divided, segment_sums
+from byheart.network.exact.limbs import Fixed, divide, segment_sums
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Transformer
 from byheart.network.transformer.interpreter import Interpreter, NotExact
 
@@ -132,7 +132,7 @@ def _uniform_attention(
 
 
 def _mean(total: Column, n_tokens: int) -> Column:
-    mean = divided(total.numbers, n_tokens)
+    mean = divide(total.numbers, n_tokens)
     if mean is None:
         raise NotExact(
             f"a mean over {n_tokens} tokens is no dyadic rational here.\n"
@@ -234,25 +234,25 @@ def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -
         coordinates = [[Fraction(value) for value in column] for column in flat[kept].T.tolist()]
     else:
         ids = encoded.astype(np.int64).ravel()
-        places = np.tile(np.arange(encoded.shape[1]), len(encoded))
+        positions = np.tile(np.arange(encoded.shape[1]), len(encoded))
         ordered = network.embedding.positions is not None
-        codes, index = np.unique(ids * encoded.shape[1] + places if ordered else ids, return_inverse=True)
+        codes, index = np.unique(ids * encoded.shape[1] + positions if ordered else ids, return_inverse=True)
         partition = Partition(rows, index, len(codes))
-        coordinates = _embedded(network.embedding, codes, encoded.shape[1] if ordered else None)
+        coordinates = _embed(network.embedding, codes, encoded.shape[1] if ordered else None)
     return [distinct(Column(partition, Fixed.from_fractions(column))) for column in coordinates]
 
 
-def _embedded(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
-    """Coordinates of tokens[id] (+ positions[place]) for codes id, or id · seq_len + position."""
+def _embed(embedding: Embedding, codes: np.ndarray, seq_len: int | None) -> list[list[Fraction]]:
+    """Coordinates of tokens[id] (+ positions[position]) for codes id, or id · seq_len + position."""
     tokens = _table(embedding.tokens)
     if seq_len is None:
         return [[row.get(int(code), Fraction(0)) for code in codes] for row in tokens]
     assert embedding.positions is not None
-    places = _table(embedding.positions)
+    positions = _table(embedding.positions)
     split = [divmod(int(code), seq_len) for code in codes]
     return [
-        [token.get(number, Fraction(0)) + place.get(at, Fraction(0)) for number, at in split]
-        for token, place in zip(tokens, places, strict=True)
+        [token.get(number, Fraction(0)) + position.get(at, Fraction(0)) for number, at in split]
+        for token, position in zip(tokens, positions, strict=True)
     ]
 
 
