@@ -35,12 +35,12 @@ def describe_check(certificate: Certificate) -> str:
         "interpreter": "by the slow interpreter",
         "equations": "by NumPy, from the equations",
         "module": "natively in PyTorch",
+        "transformers": "as Hugging Face's transformers runs it",
     }[certificate.backend]
     what = "samples" if certificate.distribution is None else "contexts"
     again = certificate.rechecked_by_interpreter
-    second = (
-        "NumPy, from the equations" if certificate.rechecked_by == "equations" else "the slow interpreter"
-    )
+    seconds = {"equations": "NumPy, from the equations", "exact": "exact arithmetic"}
+    second = seconds.get(certificate.rechecked_by or "", "the slow interpreter")
     twice = f"; {again} again by {second}" if again else ""
     return (
         f"{certificate.checked - certificate.wrong:,} of {certificate.checked:,} {what} right, {how}{twice}"

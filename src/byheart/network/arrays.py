@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
 import numpy as np
@@ -34,6 +34,11 @@ def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
         raise ShapeMismatch(f"the weights of one network must be of one float type, not {sorted(kinds)}.")
 
 
+def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
+    """Entries of all these arrays."""
+    return sum(prod(shape) for _, shape in shapes)
+
+
 class ArrayShapes:
     """Counts of a shape that lists each of its arrays."""
 
@@ -54,7 +59,7 @@ class ArrayShapes:
     @property
     def parameters_dense(self) -> int:
         """Entries of all weight arrays."""
-        return sum(prod(shape) for _, shape in self.shapes())
+        return entries_of(self.shapes())
 
 
 def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, ...] = ()) -> dict[str, int]:

@@ -41,6 +41,7 @@ MANY_PRODUCTS = 2**22
 WORDS: dict[str | None, str] = {
     "interpreter": "the slow interpreter",
     "equations": "NumPy, from the equations,",
+    "exact": "exact arithmetic",
 }
 
 PACKAGES = {
