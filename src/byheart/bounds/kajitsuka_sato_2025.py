@@ -102,14 +102,13 @@ def theorem_4_1(
     Assumes:  consistent labels and token-wise (r, δ)-separation. Order is invisible: a sequence is a multiset
               with a marked last token.
     """
-    tokens, contexts = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
-    return _transformer_size(
-        ("KS25 Theorem 4.1", "KS25-T4.1", "Theorem 4.1 in the form of Theorem B.1, eqs. (61), (110), (111)"),
-        14,
-        dim,
-        lookup_size(tokens, n_samples, _id_count(n_samples)),
-        lookup_size(contexts, n_samples, n_classes),
+    identity = (
+        "KS25 Theorem 4.1",
+        "KS25-T4.1",
+        "Theorem 4.1 in the form of Theorem B.1, eqs. (61), (110), (111)",
     )
+    points = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
+    return _size_of_two_lookups(identity, points, n_samples, n_classes)
 
 
 @realises("KS25-C4.1")
@@ -123,14 +122,9 @@ def corollary_4_1(
 ) -> TheoremSize:
     """Sequence-to-sequence: Theorem 4.1 for the nN sequences that put each token last in turn."""
     n_rows = n_samples * seq_len
-    tokens, contexts = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
-    return _transformer_size(
-        ("KS25 Corollary 4.1", "KS25-C4.1", "Corollary 4.1: Theorem B.1 for nN sequences"),
-        14,
-        dim,
-        lookup_size(tokens, n_rows, _id_count(n_rows)),
-        lookup_size(contexts, n_rows, n_classes),
-    )
+    identity = ("KS25 Corollary 4.1", "KS25-C4.1", "Corollary 4.1: Theorem B.1 for nN sequences")
+    points = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
+    return _size_of_two_lookups(identity, points, n_rows, n_classes)
 
 
 @realises("KS25-T F.1")
@@ -235,6 +229,18 @@ def _tokens_and_contexts(
 def _id_count(n_samples: int) -> int:
     """C₁ = ⌈4N³√π⌉, the values of φ (33)."""
     return RootOfPi(Fraction(16 * n_samples**6), 1).ceil()
+
+
+def _size_of_two_lookups(
+    identity: tuple[str, str, str], points: tuple[Points, Points], n_stored: int, n_classes: int
+) -> TheoremSize:
+    """Width 14: tokens are looked up, gathered, and their contexts looked up (Theorem B.1)."""
+    tokens, contexts = points
+    first, second = (
+        lookup_size(tokens, n_stored, _id_count(n_stored)),
+        lookup_size(contexts, n_stored, n_classes),
+    )
+    return _transformer_size(identity, 14, tokens.dim, first, second)
 
 
 def _transformer_size(

@@ -24,6 +24,30 @@ HARD = "attention is hardmax or uniform, not softmax"
 _SUMMED_LAYERS = 16
 
 
+def _to_hold_every_labelling(
+    name: str,
+    statement: str,
+    quantity: str,
+    value: int,
+    assumptions: tuple[str, ...],
+    source: str,
+    network: str,
+    inputs: str,
+) -> Bound:
+    """What a network that can hold every labelling of some inputs has at least."""
+    what = "layers" if quantity.startswith("depth") else "parameters"
+    return Bound(
+        name=name,
+        statement=statement,
+        quantity=quantity,
+        kind="lower",
+        value=value,
+        assumptions=assumptions,
+        source=f"Kajitsuka & Sato 2025, {source}",
+        sentence=f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}.",
+    )
+
+
 @realises("KS25-R4.3")
 def remark_4_3(dim: int) -> Bound:
     """E_in of eq. (4) is an m x d matrix with m >= 1, so reading d-dimensional tokens takes d parameters."""
@@ -52,18 +76,15 @@ def theorem_4_2(n_samples: int) -> Bound:
                ids with an embedding layer there are no more of them than tokens.
     """
     value = smallest_relu_parameters(n_samples)
-    return Bound(
-        name="KS25 Theorem 4.2",
-        statement="KS25-T4.2",
-        quantity="parameters",
-        kind="lower",
-        value=value,
-        assumptions=(SHATTERED, CONSTANT, REAL),
-        source="Kajitsuka & Sato 2025, Theorem 4.2, through Goldberg & Jerrum 1995, Corollary 2.1",
-        sentence=(
-            f"A Transformer that can hold every labelling of {spell(n_samples)} sequences of equal tokens "
-            f"has at least {spell(value)} parameters."
-        ),
+    return _to_hold_every_labelling(
+        "KS25 Theorem 4.2",
+        "KS25-T4.2",
+        "parameters",
+        value,
+        (SHATTERED, CONSTANT, REAL),
+        "Theorem 4.2, through Goldberg & Jerrum 1995, Corollary 2.1",
+        "A Transformer",
+        f"{spell(n_samples)} sequences of equal tokens",
     )
 
 
@@ -71,18 +92,15 @@ def theorem_4_2(n_samples: int) -> Bound:
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
     """The same for a stated width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
-    return Bound(
-        name=f"KS25 Theorem 4.2 at width {width}",
-        statement="KS25-T4.2",
-        quantity=f"depth at width {width}",
-        kind="lower",
-        value=value,
-        assumptions=(SHATTERED, CONSTANT, REAL, f"one affine map and at most {width} ReLU units per layer"),
-        source="Kajitsuka & Sato 2025, Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
-        sentence=(
-            f"A ReLU network of width {width} on {spell(dim)} inputs that can hold every labelling of {spell(n_samples)} "
-            f"points has at least {spell(value)} layers."
-        ),
+    return _to_hold_every_labelling(
+        f"KS25 Theorem 4.2 at width {width}",
+        "KS25-T4.2",
+        f"depth at width {width}",
+        value,
+        (SHATTERED, CONSTANT, REAL, f"one affine map and at most {width} ReLU units per layer"),
+        "Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
+        f"A ReLU network of width {width} on {spell(dim)} inputs",
+        f"{spell(n_samples)} points",
     )
 
 
@@ -97,18 +115,15 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
     if n_samples:
         enough = smallest(lambda w: depth_limited_vc_dimension(w, n_maps) >= n_samples)
         value = min(n_samples, enough)
-    return Bound(
-        name=f"KS25 Theorem 4.2 with {n_maps} maps",
-        statement="KS25-T4.2",
-        quantity=f"parameters with at most {n_maps} affine maps on a path",
-        kind="lower",
-        value=value,
-        assumptions=(SHATTERED, CONSTANT, REAL),
-        source="Kajitsuka & Sato 2025, Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
-        sentence=(
-            f"A network of {spell(n_maps)} maps that can hold every labelling of {spell(n_samples)} sequences "
-            f"of equal tokens has at least {spell(value)} parameters."
-        ),
+    return _to_hold_every_labelling(
+        f"KS25 Theorem 4.2 with {n_maps} maps",
+        "KS25-T4.2",
+        f"parameters with at most {n_maps} affine maps on a path",
+        value,
+        (SHATTERED, CONSTANT, REAL),
+        "Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
+        f"A network of {spell(n_maps)} maps",
+        f"{spell(n_samples)} sequences of equal tokens",
     )
 
 
@@ -136,18 +151,15 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
     if n_outputs:
         logarithm = log2_e_times(48 * seq_len**3 * n_samples).high
         value = min(n_outputs, smallest(lambda w: (w * w + w) * logarithm >= n_outputs))
-    return Bound(
-        name="KS25 Theorem 4.3",
-        statement="KS25-T4.3",
-        quantity="parameters",
-        kind="lower",
-        value=value,
-        assumptions=(SHATTERED, HARD, REAL),
-        source="Kajitsuka & Sato 2025, Theorem 4.3, eqs. (94)-(96)",
-        sentence=(
-            f"A hard-attention Transformer that can hold every labelling of {spell(n_outputs)} distinct contexts "
-            f"has at least {spell(value)} parameters."
-        ),
+    return _to_hold_every_labelling(
+        "KS25 Theorem 4.3",
+        "KS25-T4.3",
+        "parameters",
+        value,
+        (SHATTERED, HARD, REAL),
+        "Theorem 4.3, eqs. (94)-(96)",
+        "A hard-attention Transformer",
+        f"{spell(n_outputs)} distinct contexts",
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, spell
+from byheart.bounds.bound import Bound, Kind, spell
 from byheart.bounds.enclosures import ceil_fraction, ln
 from byheart.theorems import realises
 
@@ -22,23 +22,38 @@ ANALYTIC = "the activation is real analytic at a point and not a polynomial ther
 REAL = "parameters are real numbers of any precision"
 
 
+def _by_lemma_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
+    reachable = "every distribution of full support must be reachable"
+    return Bound(
+        "MFT24 Lemma 1",
+        "MFT24-L1",
+        quantity,
+        kind,
+        value,
+        (SMOOTH, REAL, reachable),
+        f"{_PAPER}, Lemma 1",
+        sentence,
+    )
+
+
+def _by_theorem_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
+    assumptions = (SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy")
+    return Bound(
+        "MFT24 Theorem 1", "MFT24-T1", quantity, kind, value, assumptions, f"{_PAPER}, Theorem 1", sentence
+    )
+
+
 @realises("MFT24-L1")
 def lemma_1(n_parameters: int, vocab: int) -> Bound:
     """At most k / (ω - 1) contexts can be given arbitrary next-token distributions."""
     _check_vocab(vocab)
     value = n_parameters // (vocab - 1)
-    return Bound(
-        name="MFT24 Lemma 1",
-        statement="MFT24-L1",
-        quantity="contexts",
-        kind="upper",
-        value=value,
-        assumptions=(SMOOTH, REAL, "every distribution of full support must be reachable"),
-        source=f"{_PAPER}, Lemma 1",
-        sentence=(
-            f"A smooth model of {spell(n_parameters)} parameters interpolates arbitrary distributions over {spell(vocab)} "
-            f"tokens on at most {spell(value)} contexts."
-        ),
+    return _by_lemma_1(
+        "contexts",
+        "upper",
+        value,
+        f"A smooth model of {spell(n_parameters)} parameters interpolates arbitrary distributions over {spell(vocab)} "
+        f"tokens on at most {spell(value)} contexts.",
     )
 
 
@@ -47,18 +62,12 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Lemma 1 solved for k: n (ω - 1) parameters are necessary."""
     _check_vocab(vocab)
     value = n_contexts * (vocab - 1)
-    return Bound(
-        name="MFT24 Lemma 1",
-        statement="MFT24-L1",
-        quantity="parameters",
-        kind="lower",
-        value=value,
-        assumptions=(SMOOTH, REAL, "every distribution of full support must be reachable"),
-        source=f"{_PAPER}, Lemma 1",
-        sentence=(
-            f"Arbitrary next-token distributions over {spell(vocab)} tokens on {spell(n_contexts)} contexts need at least "
-            f"{spell(value)} parameters."
-        ),
+    return _by_lemma_1(
+        "parameters",
+        "lower",
+        value,
+        f"Arbitrary next-token distributions over {spell(vocab)} tokens on {spell(n_contexts)} contexts need at least "
+        f"{spell(value)} parameters.",
     )
 
 
@@ -68,18 +77,12 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
     _check_vocab(vocab)
     step = Fraction(1, vocab - 1)
     value = ((2 + step) * n_parameters * step + 1).__floor__()
-    return Bound(
-        name="MFT24 Theorem 1",
-        statement="MFT24-T1",
-        quantity="contexts",
-        kind="upper",
-        value=value,
-        assumptions=(SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy"),
-        source=f"{_PAPER}, Theorem 1",
-        sentence=(
-            f"A model of {spell(n_parameters)} parameters cannot reach the entropy of every corpus over {spell(vocab)} "
-            f"tokens with more than {spell(value)} contexts."
-        ),
+    return _by_theorem_1(
+        "contexts",
+        "upper",
+        value,
+        f"A model of {spell(n_parameters)} parameters cannot reach the entropy of every corpus over {spell(vocab)} "
+        f"tokens with more than {spell(value)} contexts.",
     )
 
 
@@ -88,18 +91,12 @@ def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Theorem 1 solved for k: (n - 1) (ω - 1)² / (2ω - 1) parameters, rounded up, are necessary."""
     _check_vocab(vocab)
     value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
-    return Bound(
-        name="MFT24 Theorem 1",
-        statement="MFT24-T1",
-        quantity="parameters",
-        kind="lower",
-        value=value,
-        assumptions=(SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy"),
-        source=f"{_PAPER}, Theorem 1",
-        sentence=(
-            f"Reaching the entropy of every corpus with {spell(n_contexts)} contexts over {spell(vocab)} tokens takes at "
-            f"least {spell(value)} parameters."
-        ),
+    return _by_theorem_1(
+        "parameters",
+        "lower",
+        value,
+        f"Reaching the entropy of every corpus with {spell(n_contexts)} contexts over {spell(vocab)} tokens takes at "
+        f"least {spell(value)} parameters.",
     )
 
 
