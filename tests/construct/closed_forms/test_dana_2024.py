@@ -18,6 +18,7 @@ from byheart.construct.dana_2024.heads import attention_features, draw_heads
 from byheart.construct.dana_2024.size import heads_needed
 from byheart.construct.dana_2024.theorem import likeliest_sequences
 from byheart.construct.registry import get
+from byheart.data.shape import DataShape
 from byheart.errors import UsageError
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.size import size_of_network
@@ -171,12 +172,11 @@ def test_facts_of_different_lengths() -> None:
     assert model.predict([data.inputs[i].tolist() for i in range(40)]) == names
 
 
-def test_the_size_is_foretold() -> None:
+def test_the_size_is_told_beforehand() -> None:
     rng = np.random.default_rng(0)
     data = bh.Dataset.from_arrays(pairs(8), rng.integers(0, 8, 64), task="next-token")
     built = get("dana-2024").build(data, {"precision": "float64"}, rng, None)
-    assert built.statistics is not None
-    planned, size = get("dana-2024").size_of(built.statistics), size_of_network(built.memory.network)
+    planned, size = get("dana-2024").estimate(DataShape.of(data)), size_of_network(built.memory.network)
     assert (planned.parameters_dense, planned.width) == (size.parameters_dense, size.width)
     assert built.theorem_size is not None
     assert built.theorem_size.parameters == size.parameters_dense  # Corollary 1

@@ -17,6 +17,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.registry import get
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.documents import story_openings
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.module import decoder_logits
 from byheart.network.size import size_of_network
@@ -148,11 +149,10 @@ def test_a_changed_weight_is_found_by_the_divergence_alone() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_size_is_foretold(method: str) -> None:
+def test_the_size_is_told_beforehand(method: str) -> None:
     data = documents(50, 12, 6, seed=1)
     built = get(method).build(data, {"precision": "float64"}, np.random.default_rng(0), None)
-    assert built.statistics is not None
-    planned, size = get(method).size_of(built.statistics), size_of_network(built.memory.network)
+    planned, size = get(method).estimate(DataShape.of(data)), size_of_network(built.memory.network)
     assert (planned.parameters_dense, planned.depth, planned.width) == (
         size.parameters_dense,
         size.depth,

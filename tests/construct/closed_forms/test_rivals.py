@@ -12,9 +12,10 @@ import byheart as bh
 from byheart.construct.attention_as_mlp.heads import GELU_SLOPE, RELU_ERROR, heads_for_layer, with_flag
 from byheart.construct.linear_memory.memories import hebbian, pseudo_inverse, random_embeddings, regression
 from byheart.construct.mahdavi_2023.size import capacity, heads_for, shared_context_capacity
-from byheart.construct.mahdavi_2023.theorem import patterns
+from byheart.construct.mahdavi_2023.theorem import head_features
 from byheart.construct.registry import get
 from byheart.data.generators import uniform_vectors
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.size import size_of_network
@@ -41,11 +42,10 @@ def test_examples_at_the_bound_are_memorised(n_context: int, dim: int, head_dim:
     assert model.record["notes"]["rank"] == n_examples
 
 
-def test_the_size_is_foretold() -> None:
+def test_the_size_is_told_beforehand() -> None:
     data = uniform_vectors(16, 5, 8, seed=0)
     built = get("mahdavi-2023").build(data, {}, np.random.default_rng(0), None)
-    assert built.statistics is not None
-    planned, size = get("mahdavi-2023").size_of(built.statistics), size_of_network(built.memory.network)
+    planned, size = get("mahdavi-2023").estimate(DataShape.of(data)), size_of_network(built.memory.network)
     assert (planned.parameters_dense, planned.depth, planned.width) == (
         size.parameters_dense,
         size.depth,
@@ -61,7 +61,7 @@ def test_a_shared_context_has_a_ceiling_that_head_size_does_not_lower() -> None:
     queries = 3 * rng.standard_normal((ceiling + 1, 1, dim))
     x = np.concatenate([context, queries], axis=1)
     assert capacity(n_heads, n_context, 1) == 1  # what the formula says of d_h = 1
-    found = patterns(heads_without_outputs(n_heads, 1, dim, n_context + 1, 0), x)
+    found = head_features(heads_without_outputs(n_heads, 1, dim, n_context + 1, 0), x)
     assert found.rank == ceiling  # one more example than the ceiling cannot be memorised
 
 
@@ -72,7 +72,11 @@ def test_what_breaks_an_assumption_is_refused() -> None:
     same[1] = same[0]
     flat = values.copy()
     flat[2, 1] = flat[2, 0]
-    for broken, words in ((values[:, :, :3], "2 <= n < d"), (same, "occurs twice"), (flat, "sample 3")):
+    for broken, words in (
+        (values[:, :, :3], "contexts of 2 to d - 1 tokens"),
+        (same, "occurs twice"),
+        (flat, "sample 3"),
+    ):
         data = bh.Dataset.from_arrays(
             broken, np.arange(5) if broken is not same else np.array([0, 0, 1, 2, 3])
         )

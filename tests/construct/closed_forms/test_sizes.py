@@ -1,6 +1,8 @@
-"""Every number of a size is known before building, given what building settles: `size_of` equals what is counted."""
+"""Every number of a size is known before building: the estimate of a shape is what is built, but for weights that are zero."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +12,9 @@ from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameter
 from byheart.construct.registry import get
 from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.size import size_of_network
-from byheart.program.construction import Statistics
 
 from .story_data import documents
 
@@ -32,9 +34,14 @@ def pairs(n_samples: int, seed: int = 0) -> Dataset:
 
 
 def agrees(name: str, data: Dataset, **options: object) -> None:
-    built = get(name).build(data, options, np.random.default_rng(0), None)
-    assert built.statistics is not None
-    assert get(name).size_of(built.statistics) == size_of_network(built.memory.network)
+    method = get(name)
+    found = method.plan(data, method.read_options(options), np.random.default_rng(0), None)
+    size, estimate = (
+        size_of_network(found.emit().memory.network),
+        method.estimate(DataShape.of(data), options),
+    )
+    assert found.size == size
+    assert replace(estimate, parameters_nonzero=size.parameters_nonzero) == size
 
 
 @pytest.mark.parametrize("name", ["madden-2024", "madden-2024-averaging", "dana-2024"])
@@ -77,14 +84,14 @@ def test_sizes_of_distributions_are_exact(name: str) -> None:
     agrees(name, documents(40, 12, 6, seed=1))
 
 
-def test_what_is_foretold_of_random_data_is_the_theorems_number() -> None:
+def test_what_is_estimated_of_random_data_is_the_theorems_number() -> None:
     # before building nothing is known of zeros, and the dense count is that of the theorem at d = 1
-    statistics = Statistics(500, 3, 10, vocab=40)
+    shape = DataShape(500, 3, 10, vocab=40)
     for name, theorem in (
         ("madden-2024", theorem_5_parameters),
         ("madden-2024-averaging", theorem_7_parameters),
     ):
-        size = get(name).size_of(statistics)
+        size = get(name).estimate(shape)
         assert size.parameters_dense == size.parameters_nonzero == theorem(500, 40, 3, 10).value
 
 
@@ -128,8 +135,6 @@ def test_a_linear_memory_of_fewer_dimensions_is_fitted_or_refused() -> None:
 
 def test_the_zero_token_takes_its_share() -> None:
     """A head with score s and value v gives sigmoid(s)·v, and v without the zero token."""
-    from dataclasses import replace
-
     from byheart.network.attention_only.module import attention_only_logits
 
     model = bh.compile(single_tokens(6, 3), method="attention-as-mlp", precision="float64")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from byheart.construct.registry import Method, deferred
+from byheart.construct.registry import Example, Method, NoOptions, deferred_plan
+from byheart.data.generators import random_tokens
+from byheart.data.shape import DataShape
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.size import Size
-from byheart.program.construction import Statistics
-from byheart.program.float_sizes import float_size
+from byheart.program.float_sizes import full_size
 from byheart.program.single_tokens import require_one_token
 
 NAME = "attention-as-mlp"
@@ -16,12 +18,13 @@ LABEL_DIM = 2
 """Labels are points on a circle."""
 
 
-def size_of(statistics: Statistics) -> Size:
+def size_of(shape: DataShape, options: NoOptions) -> Size:
     """One head a token to store: query, key, value and output have two numbers each."""
-    n_items = require_one_token(NAME, statistics)
-    assert statistics.vocab is not None
-    dense = DIM * (statistics.vocab + 1) + n_items * (3 * DIM + LABEL_DIM) + LABEL_DIM * statistics.n_classes
-    return float_size(statistics, dense, 1, max(DIM, n_items))
+    n_vocab, n_items = require_one_token(NAME, shape)
+    spec = AttentionOnlySpec(
+        "float64", n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes, False, True, False, True
+    )
+    return full_size(spec)
 
 
 METHOD = Method(
@@ -30,5 +33,8 @@ METHOD = Method(
     tasks=("next-token",),
     precisions=("float64",),
     size_of=size_of,
-    build=deferred("byheart.construct.attention_as_mlp.theorem"),
+    plan=deferred_plan("byheart.construct.attention_as_mlp.theorem"),
+    example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
+    page="closed_forms.md",
+    statements=("DPC24-P3",),
 )

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import numpy as np
 from jaxtyping import Float, Int
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.attention_as_mlp.heads import HeadsAsNeurons, heads_for_layer
 from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
+from byheart.construct.registry import NoOptions
 from byheart.data.dataset import Dataset
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
-from byheart.program.construction import Assumption, Construction, statistics_of
-from byheart.program.float_sizes import measured
+from byheart.program.construction import Assumption, BuiltPlan, Construction
 from byheart.program.single_tokens import require_one_token
-from byheart.program.single_vectors import refuse_options
 from byheart.program.targets import targets_of
 
 SLOPE = 40.0
 """β: on whole numbers SiLU(βx)/β is ReLU(x) to the last bit of float64, since sigmoid(40) rounds to 1 and e^-40·x is lost."""
 
 
-def memorise(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
+def plan(
+    data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> BuiltPlan:
     """Compile associations of single tokens into one layer of attention, one head a token.
 
     Source:     Huben & Morris (2023): a head of size 1 that sees its own token and a zero vector computes
@@ -41,9 +38,7 @@ def memorise(
     Size:       `size_of`: n heads for n tokens.
     Departs:    the zero vector is the one attention adds itself (`zero_token`), not a token of the sequence.
     """
-    refuse_options(NAME, {name: value for name, value in options.items() if name != "precision"})
-    statistics = statistics_of(data)
-    require_one_token(NAME, statistics)
+    require_one_token(NAME, DataShape.of(data))
     targets = targets_of(data)
     tokens, n_items = targets.contexts.ids, len(targets)
     points = circle_points(targets.n_outputs)
@@ -58,7 +53,7 @@ def memorise(
         )
     if progress is not None:
         progress(1, 1)
-    return Construction(
+    construction = Construction(
         memory=Memory(network, data.task, data.label_names, data.tokenizer, True),
         method=NAME,
         theorem="Huben & Morris 2023",
@@ -74,8 +69,8 @@ def memorise(
             source="Huben & Morris 2023",
         ),
         notes={"n_contexts": n_items, "n_heads": network.n_heads, "slope": SLOPE},
-        statistics=measured(replace(statistics, n_contexts=n_items), network),
     )
+    return BuiltPlan(construction)
 
 
 def broken_line(

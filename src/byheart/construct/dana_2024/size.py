@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from byheart.construct.registry import Method, deferred
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from byheart.construct.registry import Example, Method, deferred_plan
+from byheart.data.generators import random_tokens
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.size import Size
-from byheart.program.construction import Statistics
-from byheart.program.float_sizes import count_of, float_size
+from byheart.program.float_sizes import full_size
+from byheart.reader import within
 
 NAME = "dana-2024"
 HEAD_DIM = 4
@@ -28,23 +34,53 @@ def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int |
     return max(0, -((skip_rank - n_sequences) // head_dim))
 
 
-def size_of(statistics: Statistics) -> Size:
-    """The size of mode `theorem` by default, if there are as many different last tokens as dimensions.
+@dataclass(frozen=True)
+class DanaOptions:
+    """The options of `dana-2024`.
 
-    Where building has settled otherwise (`Construction.statistics`), the size of what it built.
+    mode      `theorem`: H·d_h + d >= T, one solve; `compact`: the whole model fitted, the fewest heads by bisection
+    dim       d; by default 2 for associations (Corollary 1) and N - 1 for distributions (Proposition 2), 10 for compact
+    head_dim  d_h; by default d up to 4, and d for compact
+    n_heads   compact: heads to fit; None for the fewest found
     """
-    if statistics.vocab is None:
+
+    precision: Literal["float64", "float32"] = "float64"
+    mode: Literal["theorem", "compact"] = "theorem"
+    dim: Annotated[int, within(1, 1 << 31)] | None = None
+    head_dim: Annotated[int, within(1, 1 << 31)] | None = None
+    n_heads: Annotated[int, within(1, 1 << 31)] | None = None
+
+    def sizes(self, task: str, n_outputs: int) -> tuple[int, int]:
+        """d and d_h, as given or by default."""
+        if self.mode == "compact":
+            dim = self.dim or 10
+            return dim, self.head_dim or dim
+        dim = self.dim or default_dim(task, n_outputs)
+        return dim, self.head_dim or min(dim, HEAD_DIM)
+
+
+def size_of(shape: DataShape, options: DanaOptions) -> Size:
+    """The size of mode `theorem`; an upper bound for `compact`, which looks for fewer heads."""
+    if shape.vocab is None:
         raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
-    is_distribution = statistics.task == "distribution"
-    seq_len = statistics.seq_len - (1 if is_distribution else 0)
-    n_sequences = statistics.n_contexts
-    if n_sequences is None:
-        n_sequences = statistics.n_samples * (seq_len if is_distribution else 1)
-    dim = count_of(statistics, "dim", default_dim(statistics.task, statistics.n_classes))
-    head_dim = count_of(statistics, "head_dim", min(dim, HEAD_DIM))
-    n_heads = count_of(statistics, "heads", heads_needed(n_sequences, dim, head_dim))
-    dense = dim * (seq_len + statistics.vocab + statistics.n_classes + 4 * head_dim * n_heads)
-    return float_size(statistics, dense, 1, max(dim, head_dim * n_heads))
+    dim, head_dim = options.sizes(shape.task, shape.n_classes)
+    n_heads = heads_needed(shape.context_count, dim, head_dim, shape.n_last_tokens)
+    if options.mode == "compact":
+        n_heads = options.n_heads or max(1, n_heads)
+    heads = (n_heads, head_dim, head_dim, dim)
+    spec = AttentionOnlySpec(
+        options.precision,
+        shape.vocab,
+        shape.context_len,
+        dim,
+        *heads,
+        shape.n_classes,
+        True,
+        True,
+        False,
+        False,
+    )
+    return full_size(spec)
 
 
 METHOD = Method(
@@ -53,5 +89,9 @@ METHOD = Method(
     tasks=("next-token", "distribution"),
     precisions=("float64", "float32"),
     size_of=size_of,
-    build=deferred("byheart.construct.dana_2024.theorem"),
+    plan=deferred_plan("byheart.construct.dana_2024.theorem"),
+    options=DanaOptions,
+    example=lambda: Example(random_tokens(20, 3, 12, 3, seed=0)),
+    page="closed_forms.md",
+    statements=("DPC24-T1", "DPC24-C1"),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,46 +12,17 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
 from byheart.construct.dana_2024.head_solver import interpolate
-from byheart.construct.dana_2024.size import HEAD_DIM, NAME, default_dim, heads_needed
-from byheart.construct.registry import require_known
+from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
-from byheart.program.construction import Assumption, Construction, statistics_of
-from byheart.program.float_sizes import measured
+from byheart.program.construction import Assumption, BuiltPlan, Construction
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 from byheart.theorems import realises
 
 ATTEMPTS = 4
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The options, checked.
-
-    mode      `theorem`: H·d_h + d >= T, one solve; `compact`: the whole model fitted, the fewest heads by bisection
-    dim       d; by default 2 for associations (Corollary 1) and N - 1 for distributions (Proposition 2)
-    head_dim  d_h; by default d up to 4, and d for compact
-    n_heads   compact: heads to fit; None for the fewest found
-    """
-
-    precision: Literal["float64", "float32"] = "float64"
-    mode: Literal["theorem", "compact"] = "theorem"
-    dim: int | None = None
-    head_dim: int | None = None
-    n_heads: int | None = None
-
-    @staticmethod
-    def of(options: Mapping[str, object]) -> Choices:
-        """Read options; `UsageError` names what is wrong with one."""
-        require_known(NAME, options, Choices.__dataclass_fields__)
-        given: dict[str, Any] = dict(options)
-        choices = Choices(**given)
-        if choices.mode not in ("theorem", "compact"):
-            raise UsageError(f"mode is {choices.mode!r}; choose theorem or compact.")
-        return choices
 
 
 @realises("DPC24-T1")
@@ -68,9 +37,9 @@ def likeliest_sequences(
     return order[: int(np.searchsorted(reached, 1 - epsilon, side="right")) + 1]
 
 
-def memorise(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
+def plan(
+    data: Dataset, options: DanaOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> BuiltPlan:
     """Compile sequences and what follows them into one layer of attention alone.
 
     Source:     DPC24 Theorem 1 with ε = 0, Corollary 1 (d = 2, associations) and Proposition 2 (d = N - 1, distributions).
@@ -80,15 +49,14 @@ def memorise(
     Size:       `size_of`: d(S + 2N + 4 d_h H) parameters with H·d_h + d >= T.
     Departs:    see `interpolate`. Shorter sequences are allowed: positions count from the end.
     """
-    choices = Choices.of(options)
     targets = targets_of(data)
     contexts = targets.contexts
     ragged = bool(contexts.lengths.min() < contexts.max_len)
     encoded = contexts.padded(contexts.n_vocab, contexts.max_len)
-    if choices.mode == "compact":
-        network, notes = _compact(targets, encoded, choices, data, ragged, rng, progress)
+    if options.mode == "compact":
+        network, notes = _compact(targets, encoded, options, data, ragged, rng, progress)
     else:
-        network, notes = _theorem(targets, encoded, choices, data, ragged, rng)
+        network, notes = _theorem(targets, encoded, options, data, ragged, rng)
     if data.task == "distribution":
         notes |= {"allowed_divergence": ALLOWED_DIVERGENCE}
     if progress is not None:
@@ -97,7 +65,7 @@ def memorise(
     shape = AttentionOnlyShape(
         network.n_outputs, network.seq_len, network.dim, int(network.value.shape[1]), network.n_heads
     )
-    return Construction(
+    construction = Construction(
         memory=Memory(network, data.task, data.label_names, data.tokenizer, True),
         method=NAME,
         theorem="DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1",
@@ -111,36 +79,29 @@ def memorise(
         ),
         theorem_size=_theorem_size(data, network, n_sequences),
         notes={**notes, "n_contexts": n_sequences},
-        statistics=measured(
-            replace(statistics_of(data), n_contexts=n_sequences),
-            network,
-            dim=network.dim,
-            head_dim=network.head_dim,
-            heads=network.n_heads,
-        ),
     )
+    return BuiltPlan(construction)
 
 
 def _theorem(
     targets: NextTokenTargets,
     encoded: np.ndarray,
-    choices: Choices,
+    options: DanaOptions,
     data: Dataset,
     ragged: bool,
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, dict[str, Any]]:
     """Draw heads until the native forward pass is right on every sequence."""
-    dim = choices.dim or default_dim(data.task, targets.n_outputs)
-    head_dim = choices.head_dim or min(dim, HEAD_DIM)
+    dim, head_dim = options.sizes(data.task, targets.n_outputs)
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(
             f"dim is {dim} and head_dim {head_dim}; needed are dim >= 2 and 1 <= head_dim <= dim."
         )
-    encoder = _encoder(targets, data, dim, choices.precision)
+    encoder = _encoder(targets, data, dim, options.precision)
     n_vocab = targets.contexts.n_vocab
     for _attempt in range(ATTEMPTS):
         found = interpolate(
-            encoded, n_vocab, encoder, rng, head_dim=head_dim, precision=choices.precision, ragged=ragged
+            encoded, n_vocab, encoder, rng, head_dim=head_dim, precision=options.precision, ragged=ragged
         )
         logits = attention_only_logits(found.network, encoded)
         if data.task == "distribution":
@@ -157,7 +118,7 @@ def _theorem(
             return found.network, notes
     raise AssumptionViolated(
         f"heads of dimension {head_dim} in dimension {dim} do not tell these {len(targets)} sequences apart in "
-        f"{choices.precision} (condition {found.condition:.2g}).\n  Give a larger dim, or float64.",
+        f"{options.precision} (condition {found.condition:.2g}).\n  Give a larger dim, or float64.",
         condition=found.condition,
     )
 
@@ -182,7 +143,7 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
 def _compact(
     targets: NextTokenTargets,
     encoded: np.ndarray,
-    choices: Choices,
+    options: DanaOptions,
     data: Dataset,
     ragged: bool,
     rng: np.random.Generator,
@@ -190,8 +151,7 @@ def _compact(
 ) -> tuple[AttentionOnly, dict[str, Any]]:
     if data.task != "next-token" or ragged:
         raise UsageError("mode compact is for next-token sequences of one length.")
-    dim = choices.dim or 10
-    head_dim = choices.head_dim or dim
+    dim, head_dim = options.sizes(data.task, targets.n_outputs)
     seed = int(rng.integers(2**63))
     done = 0
 
@@ -209,11 +169,11 @@ def _compact(
             dim=dim,
             head_dim=head_dim,
             n_heads=n_heads,
-            precision=choices.precision,
+            precision=options.precision,
         )
 
-    if choices.n_heads is not None:
-        found: CompactFit | None = fit(choices.n_heads)
+    if options.n_heads is not None:
+        found: CompactFit | None = fit(options.n_heads)
         tried: tuple[tuple[int, float], ...] = ()
     else:
         found, tried = fewest_heads(fit, 0, max(1, heads_needed(len(targets), dim, head_dim)))

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from byheart.construct.registry import Method, deferred
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from byheart.construct.registry import Example, Method, deferred_plan
+from byheart.data.generators import random_tokens
+from byheart.data.shape import DataShape
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.size import Size
-from byheart.program.construction import Statistics
-from byheart.program.float_sizes import count_of, float_size
+from byheart.program.float_sizes import full_size
 from byheart.program.single_tokens import require_one_token
+from byheart.reader import within
 
 NAME = "linear-memory"
 
 
-def size_of(statistics: Statistics) -> Size:
-    """The size at d = N, where the pseudo-inverse is exact: W and the identity after it, and d numbers a token and a label."""
-    n_items = require_one_token(NAME, statistics)
-    assert statistics.vocab is not None
-    dim = count_of(statistics, "dim", n_items)
-    # one head of size 1 that has nothing to choose from, W as its values, the identity as its output
-    dense = dim * (statistics.vocab + 1 + 2 + 2 * dim + statistics.n_classes)
-    return float_size(statistics, dense, 1, dim)
+@dataclass(frozen=True)
+class LinearMemoryOptions:
+    """The options of `linear-memory`.
+
+    dim   d; by default the number of associations
+    rule  how W is found; by default the pseudo-inverse where d is as large as the number of associations, else regression
+    """
+
+    precision: Literal["float64", "float32"] = "float64"
+    dim: Annotated[int, within(1, 1 << 31)] | None = None
+    rule: Literal["pseudo-inverse", "hebbian", "regression"] | None = None
+
+
+def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
+    """The size at d = N, where the pseudo-inverse is exact: W and the identity after it, and d numbers a token and a label.
+
+    W is the values of one head of size 1 that has nothing to choose from, the identity its output.
+    """
+    n_vocab, n_items = require_one_token(NAME, shape)
+    dim = options.dim or n_items
+    spec = AttentionOnlySpec(
+        options.precision, n_vocab, 1, dim, 1, 1, dim, dim, shape.n_classes, False, True, False, False
+    )
+    return full_size(spec)
 
 
 METHOD = Method(
@@ -27,5 +49,9 @@ METHOD = Method(
     tasks=("next-token",),
     precisions=("float64", "float32"),
     size_of=size_of,
-    build=deferred("byheart.construct.linear_memory.theorem"),
+    plan=deferred_plan("byheart.construct.linear_memory.theorem"),
+    options=LinearMemoryOptions,
+    example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
+    page="closed_forms.md",
+    statements=("DPC24-S6",),
 )

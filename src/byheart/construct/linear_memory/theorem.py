@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,52 +15,25 @@ from byheart.construct.linear_memory.memories import (
     random_embeddings,
     regression,
 )
-from byheart.construct.linear_memory.size import NAME
-from byheart.construct.registry import require_known
+from byheart.construct.linear_memory.size import NAME, LinearMemoryOptions
 from byheart.data.dataset import Dataset
-from byheart.errors import AssumptionViolated, UsageError
+from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.construction import Assumption, Construction, statistics_of
-from byheart.program.float_sizes import measured
+from byheart.program.construction import Assumption, BuiltPlan, Construction
 from byheart.program.single_tokens import require_one_token
 from byheart.program.targets import targets_of
 
-Rule = Literal["pseudo-inverse", "hebbian", "regression"]
 RULES = {"pseudo-inverse": pseudo_inverse, "hebbian": hebbian, "regression": regression}
 
 
-@dataclass(frozen=True)
-class Choices:
-    """The options, checked.
-
-    dim   d; by default the number of associations
-    rule  how W is found; by default the pseudo-inverse where d is as large as the number of associations, else regression
-    """
-
-    precision: Literal["float64", "float32"] = "float64"
-    dim: int | None = None
-    rule: Rule | None = None
-
-    @staticmethod
-    def of(options: Mapping[str, object]) -> Choices:
-        """Read options; `UsageError` names what is wrong with one."""
-        require_known(NAME, options, Choices.__dataclass_fields__)
-        given: dict[str, Any] = dict(options)
-        choices = Choices(**given)
-        if choices.rule is not None and choices.rule not in get_args(Rule):
-            raise UsageError(f"rule is {choices.rule!r}; choose one of {', '.join(get_args(Rule))}.")
-        if choices.dim is not None and (not isinstance(choices.dim, int) or choices.dim < 1):
-            raise UsageError(f"dim is {choices.dim!r}; it must be a whole number from 1 on.")
-        return choices
-
-
-def memorise(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
+def plan(
+    data: Dataset, options: LinearMemoryOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> BuiltPlan:
     """Compile associations of single tokens into one matrix between random embeddings.
 
     Source:     Cabannes, Dohmatob & Bietti (2024), f(x) = argmax_y u_y·W e_x; N <= d by the pseudo-inverse W = U E⁺.
@@ -71,18 +43,16 @@ def memorise(
     Size:       `size_of`: 2 d² for W and the identity after it, d numbers for each token and each label.
     Departs:    inputs are stored once each; output vectors have length one.
     """
-    choices = Choices.of(options)
-    statistics = statistics_of(data)
-    require_one_token(NAME, statistics)
+    require_one_token(NAME, DataShape.of(data))
     targets = targets_of(data)
     n_items, tokens = len(targets), targets.contexts.ids
-    dim = choices.dim or n_items
-    rule = choices.rule or ("pseudo-inverse" if n_items <= dim else "regression")
+    dim = options.dim or n_items
+    rule = options.rule or ("pseudo-inverse" if n_items <= dim else "regression")
     inputs = random_embeddings(targets.contexts.n_vocab, dim, rng)
     outputs = random_embeddings(targets.n_outputs, dim, rng)
     outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)
     memory = RULES[rule](inputs[tokens], outputs, targets.next_tokens)
-    network = _network(replace(memory, inputs=inputs), DTYPES[choices.precision])
+    network = _network(replace(memory, inputs=inputs), DTYPES[options.precision])
     logits = attention_only_logits(network, tokens[:, None])
     n_wrong = int((logits.argmax(axis=1) != targets.next_tokens).sum())
     if n_wrong:
@@ -93,7 +63,7 @@ def memorise(
         )
     if progress is not None:
         progress(1, 1)
-    return Construction(
+    construction = Construction(
         memory=Memory(network, data.task, data.label_names, data.tokenizer, True),
         method=NAME,
         theorem="Cabannes et al. 2024",
@@ -112,8 +82,8 @@ def memorise(
             source="Cabannes, Dohmatob & Bietti 2024",
         ),
         notes={"rule": rule, "dim": dim, "n_contexts": n_items},
-        statistics=measured(replace(statistics, n_contexts=n_items), network, dim=dim),
     )
+    return BuiltPlan(construction)
 
 
 def _network(memory: LinearMemory, dtype: type[np.floating[Any]]) -> AttentionOnly:

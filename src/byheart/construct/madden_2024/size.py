@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
 
-from byheart.construct.registry import Method, deferred
-from byheart.errors import AssumptionViolated
+from byheart.construct.registry import Example, Method, deferred_plan
+from byheart.data.dataset import Dataset
+from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.network.decoder.architecture import Activation
+from byheart.network.decoder.spec import DecoderSpec
 from byheart.network.size import Size
-from byheart.program.construction import Statistics
-from byheart.program.float_sizes import count_of, float_size
+from byheart.program.float_sizes import full_size
+from byheart.reader import within
 
 Kind = Literal["attention", "averaging"]
 METHOD_NAMES: dict[Kind, str] = {"attention": "madden-2024", "averaging": "madden-2024-averaging"}
@@ -16,6 +22,12 @@ METHOD_NAMES: dict[Kind, str] = {"attention": "madden-2024", "averaging": "madde
 
 DIM = 16
 """The embedding dimension of every solver but steps, which have dimension 1."""
+
+ALLOWED_GAP = 0.01
+"""Share of the entropy that MFT24's experiment allows as gap; the convex solver's default goal."""
+
+FIRST_WIDTH = 64
+"""Where the search for the fewest neurons begins."""
 
 OVERSAMPLING = {"float64": (1, 1), "float32": (5, 4)}
 """Neurons per context, as a fraction: as the theorem has it, and with a quarter more, which keeps the output matrix small
@@ -28,36 +40,90 @@ def neurons_for(n_contexts: int, precision: str) -> int:
     return -(-n_contexts * times // over)
 
 
-def size_of(kind: Kind, statistics: Statistics) -> Size:
-    """The size of the solver `auto`: the step solution in float64, of dimension 1, and random features in float32.
+@dataclass(frozen=True)
+class MaddenOptions:
+    """The options of both constructions.
 
-    Where building has settled otherwise (`Construction.statistics`), the size of what it built.
+    solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts), or `auto`:
+                  steps in float64 where the images lie far enough apart, else random features
+    dim, n_heads  embedding dimension and heads; steps have one of each
+    hidden_width  neurons; None for as many as contexts, or for the convex solver the fewest that reach the goal
+    gap           convex: the share of the entropy that may be left
+    neurons       convex: `shaped` to the data before the convex fit, or left as `random` as they are drawn
     """
-    if statistics.vocab is None:
+
+    precision: Literal["float64", "float32"] = "float64"
+    solver: Literal["auto", "steps", "random-features", "convex"] = "auto"
+    activation: Activation = "tanh"
+    dim: Annotated[int, within(1, 1 << 31)] = DIM
+    n_heads: Annotated[int, within(1, 1 << 31)] = 1
+    hidden_width: Annotated[int, within(1, 1 << 53)] | None = None
+    margin: float | None = None
+    gap: float = ALLOWED_GAP
+    neurons: Literal["shaped", "random"] = "shaped"
+
+    def __post_init__(self) -> None:
+        if self.solver == "steps" and self.activation != "tanh":
+            raise UsageError(
+                f"steps need an activation that saturates: tanh, not {self.activation}.\n"
+                "  Choose solver=random-features for it."
+            )
+
+    @property
+    def tries_steps(self) -> bool:
+        """Whether the step solution is tried first."""
+        usual = MaddenOptions(
+            self.precision, solver=self.solver, margin=self.margin, gap=self.gap, neurons=self.neurons
+        )
+        return self.solver == "steps" or (
+            self.solver == "auto" and self.precision == "float64" and self == usual
+        )
+
+
+def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
+    """The size if steps suffice where they are tried; the convex solver's search for the fewest neurons begins at 64."""
+    if shape.vocab is None:
         raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
-    seq_len = statistics.seq_len - (1 if statistics.task == "distribution" else 0)
-    n_contexts = statistics.n_contexts
-    if n_contexts is None:  # every prefix of every document may be a context of its own
-        n_contexts = statistics.n_samples * (seq_len if statistics.task == "distribution" else 1)
-    in_steps = statistics.precision != "float32"
-    dim = count_of(statistics, "dim", 1 if in_steps else DIM)
-    n_heads = count_of(statistics, "heads", 1)
-    default = n_contexts if in_steps else neurons_for(n_contexts, "float32")
-    n_neurons = count_of(statistics, "neurons", default)
-    mixing = seq_len if kind == "averaging" else seq_len * dim + 4 * n_heads * dim**2
-    dense = statistics.vocab * dim + mixing + n_neurons * (dim + 1 + statistics.n_classes)
-    width = max(dim, n_neurons, n_heads * dim if kind == "attention" else 0)
-    return float_size(statistics, dense, 2, width)
+    dim = 1 if options.tries_steps else options.dim
+    if options.solver == "convex":
+        default = FIRST_WIDTH
+    elif options.tries_steps:
+        default = shape.context_count
+    else:
+        default = neurons_for(shape.context_count, options.precision)
+    spec = DecoderSpec(
+        options.precision,
+        shape.vocab,
+        shape.context_len,
+        dim,
+        None if kind == "averaging" else (options.n_heads if dim > 1 else 1, dim, dim),
+        options.hidden_width or default,
+        shape.n_classes,
+        options.activation,
+    )
+    return full_size(spec)
+
+
+def _example() -> Example:
+    return Example(
+        Dataset.from_documents(
+            ["the cat sat on the mat", "the cat ran to the dog", "the dog sat on the log", "a cat ran on"]
+        )
+    )
 
 
 def method(kind: Kind) -> Method:
     """The registry's entry of one of the two theorems."""
-    theorem = {"attention": "Theorem 5", "averaging": "Theorem 7"}[kind]
+    theorem = {"attention": "5", "averaging": "7"}[kind]
     return Method(
         name=METHOD_NAMES[kind],
-        source=f"Madden, Fox & Thrampoulidis 2024, {theorem}",
+        source=f"Madden, Fox & Thrampoulidis 2024, Theorem {theorem}",
         tasks=("distribution", "next-token"),
         precisions=("float64", "float32"),
-        size_of=lambda statistics: size_of(kind, statistics),
-        build=deferred("byheart.construct.madden_2024.theorem", kind=kind),
+        size_of=partial(size_of, kind),
+        plan=deferred_plan("byheart.construct.madden_2024.theorem", kind=kind),
+        options=MaddenOptions,
+        example=_example,
+        page="closed_forms.md",
+        statements=(f"MFT24-T{theorem}",),
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -18,79 +16,29 @@ from byheart.construct.madden_2024.random_features import (
     features_of,
     solve_by_random_features,
 )
-from byheart.construct.madden_2024.size import DIM, METHOD_NAMES, Kind
+from byheart.construct.madden_2024.size import FIRST_WIDTH, METHOD_NAMES, Kind, MaddenOptions
 from byheart.construct.madden_2024.step_solution import solve_by_steps
-from byheart.construct.registry import require_known
 from byheart.data.dataset import Dataset
-from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.decoder.architecture import Activation, Decoder
+from byheart.errors import AssumptionViolated
+from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import decoder_logits
 from byheart.network.memory import Memory, Progress
-from byheart.program.construction import Assumption, Construction, statistics_of
-from byheart.program.float_sizes import measured
+from byheart.program.construction import Assumption, BuiltPlan, Construction
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 from byheart.theorems import realises
 
-Solver = Literal["auto", "steps", "random-features", "convex"]
-ALLOWED_GAP = 0.01
-"""Share of the entropy that MFT24's experiment allows as gap; the convex solver's default goal."""
-
 DRAWS = 8
-FIRST_WIDTH = 64
-"""Where the search for the fewest neurons begins."""
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The options of both constructions, checked.
-
-    solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts), or `auto`:
-                  steps in float64 where the images lie far enough apart, else random features
-    dim, n_heads  embedding dimension and heads; steps have one of each
-    hidden_width  neurons; None for as many as contexts, or for the convex solver the fewest that reach the goal
-    gap           convex: the share of the entropy that may be left
-    neurons       convex: `shaped` to the data before the convex fit, or left as `random` as they are drawn
-    """
-
-    precision: Literal["float64", "float32"] = "float64"
-    solver: Solver = "auto"
-    activation: Activation = "tanh"
-    dim: int = DIM
-    n_heads: int = 1
-    hidden_width: int | None = None
-    margin: float | None = None
-    gap: float = ALLOWED_GAP
-    neurons: Literal["shaped", "random"] = "shaped"
-
-    @staticmethod
-    def of(method: str, options: Mapping[str, object]) -> Choices:
-        """Read options; `UsageError` names what is wrong with one."""
-        require_known(method, options, Choices.__dataclass_fields__)
-        given: dict[str, Any] = dict(options)
-        for name, allowed in (
-            ("solver", get_args(Solver)),
-            ("activation", get_args(Activation)),
-            ("neurons", ("shaped", "random")),
-        ):
-            if name in given and given[name] not in allowed:
-                raise UsageError(f"{name} is {given[name]!r}; choose one of {', '.join(allowed)}.")
-        choices = Choices(**given)
-        if choices.solver == "steps" and choices.activation != "tanh":
-            raise UsageError(
-                f"steps need an activation that saturates: tanh, not {choices.activation}.\n"
-                "  Choose solver=random-features for it."
-            )
-        return choices
 
 
 @realises("MFT24-T5", "MFT24-T7", "MFT24-Def1")
-def memorise(
-    kind: Kind,
+def plan(
     data: Dataset,
-    options: Mapping[str, object],
+    options: MaddenOptions,
     rng: np.random.Generator,
     progress: Progress | None = None,
-) -> Construction:
+    *,
+    kind: Kind,
+) -> BuiltPlan:
     """Compile contexts and what follows them into one decoder layer.
 
     Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in
@@ -102,19 +50,18 @@ def memorise(
     Departs:    see the solvers.
     """
     name = METHOD_NAMES[kind]
-    choices = Choices.of(name, options)
     targets = targets_of(data)
-    margin = LOGIT_MARGIN[choices.precision] if choices.margin is None else choices.margin
-    decoder, notes = _solved(kind, choices, targets, margin, rng, progress)
+    margin = LOGIT_MARGIN[options.precision] if options.margin is None else options.margin
+    decoder, notes = _solve(kind, options, targets, margin, rng, progress)
     n_contexts = len(targets)
     if data.task == "next-token":
-        _require_right(name, decoder, targets, choices.precision)
+        _require_right(name, decoder, targets, options.precision)
     if data.task == "distribution":
         allowed = float("inf") if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
-        notes |= {"allowed_divergence": None if np.isinf(allowed) else allowed, "allowed_gap": choices.gap}
+        notes |= {"allowed_divergence": None if np.isinf(allowed) else allowed, "allowed_gap": options.gap}
     if progress is not None:
         progress(1, 1)
-    return Construction(
+    construction = Construction(
         memory=Memory(decoder, data.task, data.label_names, data.tokenizer, True),
         method=name,
         theorem={"attention": "MFT24 Theorem 5", "averaging": "MFT24 Theorem 7"}[kind],
@@ -130,14 +77,8 @@ def memorise(
         ),
         theorem_size=_theorem_size(kind, decoder, n_contexts),
         notes={**notes, "n_contexts": n_contexts, "margin": margin},
-        statistics=measured(
-            replace(statistics_of(data), n_contexts=n_contexts),
-            decoder,
-            dim=decoder.dim,
-            neurons=decoder.hidden_width,
-            heads=choices.n_heads if decoder.dim > 1 else 1,
-        ),
     )
+    return BuiltPlan(construction)
 
 
 def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
@@ -153,25 +94,25 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
         )
 
 
-def _solved(
+def _solve(
     kind: Kind,
-    choices: Choices,
+    options: MaddenOptions,
     targets: NextTokenTargets,
     margin: float,
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> tuple[Decoder, dict[str, Any]]:
-    if choices.solver == "steps" or (choices.solver == "auto" and _steps_may_do(choices)):
+    if options.tries_steps:
         try:
-            return _by_steps(kind, choices, targets, margin, rng)
+            return _by_steps(kind, options, targets, margin, rng)
         except AssumptionViolated:
-            if choices.solver == "steps":
+            if options.solver == "steps":
                 raise
-    front, encoded = _front(kind, choices, targets, choices.dim, rng)
-    if choices.solver == "convex":
-        return _by_regression(front, encoded, choices, targets, rng, progress)
+    front, encoded = _front(kind, options, targets, options.dim, rng)
+    if options.solver == "convex":
+        return _by_regression(front, encoded, options, targets, rng, progress)
     fit = solve_by_random_features(
-        front, encoded, targets.logits(margin), rng, n_neurons=choices.hidden_width
+        front, encoded, targets.logits(margin), rng, n_neurons=options.hidden_width
     )
     return fit.decoder, {
         "solver": "random-features",
@@ -181,18 +122,8 @@ def _solved(
     }
 
 
-def _steps_may_do(choices: Choices) -> bool:
-    asked_for_more = (choices.activation, choices.dim, choices.n_heads, choices.hidden_width) != (
-        "tanh",
-        DIM,
-        1,
-        None,
-    )
-    return choices.precision == "float64" and not asked_for_more
-
-
 def _front(
-    kind: Kind, choices: Choices, targets: NextTokenTargets, dim: int, rng: np.random.Generator
+    kind: Kind, options: MaddenOptions, targets: NextTokenTargets, dim: int, rng: np.random.Generator
 ) -> tuple[Decoder, np.ndarray]:
     contexts = targets.contexts
     front = draw_mixing(
@@ -202,19 +133,19 @@ def _front(
         dim,
         targets.n_outputs,
         rng,
-        n_heads=choices.n_heads if dim > 1 else 1,
-        activation=choices.activation,
-        precision=choices.precision,
+        n_heads=options.n_heads if dim > 1 else 1,
+        activation=options.activation,
+        precision=options.precision,
     )
     return front, contexts.padded(front.pad, front.seq_len)
 
 
 def _by_steps(
-    kind: Kind, choices: Choices, targets: NextTokenTargets, margin: float, rng: np.random.Generator
+    kind: Kind, options: MaddenOptions, targets: NextTokenTargets, margin: float, rng: np.random.Generator
 ) -> tuple[Decoder, dict[str, Any]]:
     """Draw embeddings until the images of all contexts lie far enough apart; the gap is a matter of luck."""
     for draw in range(DRAWS):
-        front, encoded = _front(kind, choices, targets, 1, rng)
+        front, encoded = _front(kind, options, targets, 1, rng)
         try:
             steps = solve_by_steps(front, encoded, targets.logits(margin))
         except AssumptionViolated:
@@ -234,17 +165,17 @@ def _by_steps(
 def _by_regression(
     front: Decoder,
     encoded: np.ndarray,
-    choices: Choices,
+    options: MaddenOptions,
     targets: NextTokenTargets,
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> tuple[Decoder, dict[str, Any]]:
     """The fewest neurons that reach the goal, or the number asked for."""
-    goal = choices.gap * targets.entropy_nats
+    goal = options.gap * targets.entropy_nats
     if goal <= 0:  # one continuation each: what guessing costs stands in for the entropy
-        goal = choices.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
-    solve = _with_shaped_neurons if choices.neurons == "shaped" else _with_random_neurons
-    decoder, fit, notes = solve(front, encoded, choices.hidden_width, targets, goal, rng, progress)
+        goal = options.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
+    solve = _with_shaped_neurons if options.neurons == "shaped" else _with_random_neurons
+    decoder, fit, notes = solve(front, encoded, options.hidden_width, targets, goal, rng, progress)
     if not fit.reached:
         raise AssumptionViolated(
             f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, above the {goal:.4g} asked for.\n"
@@ -252,7 +183,7 @@ def _by_regression(
             gap=fit.gap_nats,
             goal=goal,
         )
-    return decoder, {"solver": "convex", "neurons": choices.neurons, "gap_nats": fit.gap_nats, **notes}
+    return decoder, {"solver": "convex", "neurons": options.neurons, "gap_nats": fit.gap_nats, **notes}
 
 
 Regressed = tuple[Decoder, Regression, dict[str, Any]]
@@ -346,6 +277,3 @@ def _theorem_size(kind: Kind, decoder: Decoder, n_contexts: int) -> TheoremSize:
         assumptions=bound.assumptions,
         source=bound.source,
     )
-
-
-__all__ = ["Choices", "Solver", "memorise"]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from byheart.construct.registry import Method, deferred
+from dataclasses import dataclass
+from typing import Annotated
+
+from byheart.construct.registry import Example, Method, deferred_plan
+from byheart.data.generators import uniform_vectors
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.size import Size
-from byheart.program.construction import Statistics
-from byheart.program.float_sizes import count_of, float_size
+from byheart.program.float_sizes import full_size
+from byheart.reader import within
 
 NAME = "mahdavi-2023"
 LABEL_DIM = 2
@@ -33,17 +39,28 @@ def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
     return max(1, -((1 - n_examples) // step))
 
 
-def size_of(statistics: Statistics) -> Size:
-    """The size for d_h = min(n, d), or for what building has settled (`Construction.statistics`)."""
-    if statistics.dim is None or statistics.seq_len < 3 or statistics.seq_len - 1 >= statistics.dim:
+@dataclass(frozen=True)
+class MahdaviOptions:
+    """The options of `mahdavi-2023`: d_h, by default min(n, d), and H, by default the least of the theorem."""
+
+    head_dim: Annotated[int, within(1, 1 << 31)] | None = None
+    n_heads: Annotated[int, within(1, 1 << 31)] | None = None
+
+
+def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
+    """H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers a class."""
+    if shape.dim is None or shape.seq_len < 3 or shape.seq_len - 1 >= shape.dim:
         raise AssumptionViolated(
             f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label a sequence."
         )
-    n_context, dim = statistics.seq_len - 1, statistics.dim
-    head_dim = count_of(statistics, "head_dim", min(n_context, dim))
-    n_heads = count_of(statistics, "heads", heads_for(statistics.n_samples, n_context, head_dim))
-    dense = n_heads * (2 * head_dim * dim + LABEL_DIM * dim + LABEL_DIM**2) + LABEL_DIM * statistics.n_classes
-    return float_size(statistics, dense, 1, max(dim, n_heads * max(head_dim, LABEL_DIM)))
+    n_context, dim = shape.seq_len - 1, shape.dim
+    head_dim = options.head_dim or min(n_context, dim)
+    n_heads = options.n_heads or heads_for(shape.n_samples, n_context, head_dim)
+    heads = (n_heads, head_dim, LABEL_DIM, LABEL_DIM)
+    spec = AttentionOnlySpec(
+        "float64", 0, shape.seq_len, dim, *heads, shape.n_classes, False, False, False, False
+    )
+    return full_size(spec)
 
 
 METHOD = Method(
@@ -52,5 +69,9 @@ METHOD = Method(
     tasks=("next-token",),
     precisions=("float64",),
     size_of=size_of,
-    build=deferred("byheart.construct.mahdavi_2023.theorem"),
+    plan=deferred_plan("byheart.construct.mahdavi_2023.theorem"),
+    options=MahdaviOptions,
+    example=lambda: Example(uniform_vectors(8, 4, 6, 3, seed=0)),
+    page="closed_forms.md",
+    statements=("DPC24-S6", "DPC24-P3"),
 )

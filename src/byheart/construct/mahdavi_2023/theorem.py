@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, capacity, heads_for
-from byheart.construct.registry import require_known
+from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, MahdaviOptions, capacity, heads_for
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import VectorSequences
-from byheart.errors import AssumptionViolated, UsageError
+from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import to_attention_only_module
 from byheart.network.batches import run_in_batches
 from byheart.network.memory import Memory, Progress
 from byheart.program.circle import circle_points
-from byheart.program.construction import Assumption, Construction, statistics_of
-from byheart.program.float_sizes import measured
+from byheart.program.construction import Assumption, BuiltPlan, Construction
 
 SCORE_SPREAD = 3.0
 """Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""
 
 
 @dataclass(frozen=True, eq=False)
-class Patterns:
+class HeadFeatures:
     """Z: what every head brings on every example, (T, H·d), with its rank and condition number."""
 
     values: Float[np.ndarray, "n_examples n_features"]
@@ -35,7 +32,9 @@ class Patterns:
     condition: float
 
 
-def patterns(network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]) -> Patterns:
+def head_features(
+    network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]
+) -> HeadFeatures:
     """The attention before output of every example and its numerical rank."""
     module = to_attention_only_module(network).double().eval()
     per_sample = network.n_heads * max(network.seq_len, network.dim)
@@ -43,12 +42,12 @@ def patterns(network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_
     sizes = np.linalg.svd(found, compute_uv=False)
     rank = int((sizes > sizes[0] * max(found.shape) * np.finfo(np.float64).eps).sum())
     smallest = sizes[min(len(vectors), len(sizes)) - 1]
-    return Patterns(found, rank, float(sizes[0] / smallest) if smallest > 0 else float("inf"))
+    return HeadFeatures(found, rank, float(sizes[0] / smallest) if smallest > 0 else float("inf"))
 
 
-def memorise(
-    data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None = None
-) -> Construction:
+def plan(
+    data: Dataset, options: MahdaviOptions, rng: np.random.Generator, progress: Progress | None = None
+) -> BuiltPlan:
     """Compile examples (context vectors and, last, a query vector) into one layer of attention without skip connection.
 
     Source:     Mahdavi et al. (2023), Theorem 1, as restated by DPC24 section 6: T <= H(r - 1) + 1 with r = min(n, d_h).
@@ -58,7 +57,6 @@ def memorise(
     Guarantee:  the largest logit is the right one, checked natively; the rank of Z is checked before.
     Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers a class.
     """
-    require_known(NAME, options, ("head_dim", "n_heads"))
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
             f"{NAME} is for vectors with one label a sequence: its queries must be independent, and tokens repeat.\n"
@@ -68,8 +66,8 @@ def memorise(
     n_examples, seq_len, dim = x.shape
     n_context = seq_len - 1
     _check_assumptions(x, n_context, dim)
-    head_dim = _whole(options, "head_dim") or min(n_context, dim)
-    n_heads = _whole(options, "n_heads") or heads_for(n_examples, n_context, head_dim)
+    head_dim = options.head_dim or min(n_context, dim)
+    n_heads = options.n_heads or heads_for(n_examples, n_context, head_dim)
     size = np.sqrt(SCORE_SPREAD / (dim * np.sqrt(head_dim)))
     network = AttentionOnly(
         None,
@@ -82,7 +80,7 @@ def memorise(
         skip=False,
         sees_itself=False,
     )
-    found = patterns(network, x)
+    found = head_features(network, x)
     if found.rank < n_examples:
         raise AssumptionViolated(
             f"{n_heads} heads have rank {found.rank} on these {n_examples} examples.\n  Give more heads with n_heads.",
@@ -90,20 +88,10 @@ def memorise(
         )
     maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]
     value = maps.reshape(n_heads, dim, LABEL_DIM).transpose(0, 2, 1)
-    network = AttentionOnly(
-        None,
-        network.query,
-        network.key,
-        np.ascontiguousarray(value),
-        network.output,
-        network.unembedding,
-        seq_len,
-        skip=False,
-        sees_itself=False,
-    )
+    network = replace(network, value=np.ascontiguousarray(value))
     if progress is not None:
         progress(1, 1)
-    return Construction(
+    construction = Construction(
         memory=Memory(network, data.task, data.label_names, None, True),
         method=NAME,
         theorem="MLT23 Theorem 1",
@@ -126,15 +114,8 @@ def memorise(
             source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
         ),
         notes={"rank": found.rank, "condition": found.condition, "n_heads": n_heads, "head_dim": head_dim},
-        statistics=measured(statistics_of(data), network, head_dim=head_dim, heads=n_heads),
     )
-
-
-def _whole(options: Mapping[str, object], name: str) -> int | None:
-    value = options.get(name)
-    if value is None or (isinstance(value, int) and value >= 1):
-        return value
-    raise UsageError(f"{name} is {value!r}; it must be a whole number from 1 on.")
+    return BuiltPlan(construction)
 
 
 def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context: int, dim: int) -> None:
