@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from byheart.report.page import PAPERS, read_passes, read_results
@@ -12,55 +13,65 @@ from byheart.reproduce.plots import draw
 from byheart.reproduce.wall_clock import Pass, in_words
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+WORDS = {True: "yes", False: "no", None: "open"}
+LONGEST = 24  # rows of a table on the site; the records have them all
 
 
 def write(folder: Path) -> None:
-    """Write reproductions.md and the pictures it shows into `folder`."""
+    """Write the table of verdicts, the sections and the pictures they show into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    records = read_results(RESULTS)
+    records = sorted(
+        read_results(RESULTS), key=lambda record: (list(PAPERS).index(record.paper), record.figure)
+    )
     for record in records:
         draw(record, folder)
-    (folder / "reproductions.md").write_text(page(records, read_passes(RESULTS)), encoding="utf-8")
+    passes = read_passes(RESULTS)
+    (folder / "verdicts.md").write_text(verdicts(records, passes), encoding="utf-8")
+    sections = "\n".join(line for record in records for line in ["", *section(record)])
+    (folder / "reproductions.md").write_text(sections + "\n", encoding="utf-8")
 
 
-def page(records: list[FigureRecord], passes: list[Pass]) -> str:
-    """Verdicts in a table, then a section for each figure."""
-    lines = ["| figure | conclusion | runs |", "| --- | --- | --- |"]
-    ordered = sorted(records, key=lambda record: (list(PAPERS).index(record.paper), record.figure))
-    lines += [f"| {cell(r.title)} | **{r.verdict.outcome}** | {r.runs['count']:,} |" for r in ordered]
-    lines += ["", in_words(passes)]
-    for record in ordered:
-        lines += ["", *section(record)]
-    return "\n".join(lines) + "\n"
+def verdicts(records: Sequence[FigureRecord], passes: Sequence[Pass]) -> str:
+    """Claim, rule, verdict, seeds and budget of every figure."""
+    rows = [(r.title, r.claim, r.rule, f"**{r.verdict.outcome}**", r.budget) for r in records]
+    lines = table(("figure", "claim", "rule that decides", "verdict", "seeds and budget"), rows)
+    return "\n".join([*lines, "", in_words(passes)]) + "\n"
 
 
 def section(record: FigureRecord) -> list[str]:
     """A figure: what the paper says, the picture, what was found."""
+    verdict = record.verdict
     lines = [
         f"## {record.title}",
         "",
-        f"Claim: {record.claim} **Verdict: {record.verdict.outcome}.**",
+        f"Claim: {record.claim} **Verdict: {verdict.outcome}.** {verdict.summary}",
         "",
         f"```{{image}} _generated/{record.figure}.svg",
         f":alt: {record.title}",
         "```",
         "",
-        record.verdict.because,
+        f"Rule: {record.rule}",
         "",
+        *table(("condition", "found", ""), [(t.condition, t.found, WORDS[t.holds]) for t in verdict.trials]),
     ]
-    if record.verdict.checks:
-        lines += ["| asked | found | wanted | |", "| --- | --- | --- | --- |"]
+    if record.checks:
+        rows = [(check.name, check.found, check.wanted, WORDS[check.holds]) for check in record.checks]
         lines += [
-            f"| {cell(check.name)} | {cell(check.found)} | {cell(check.wanted)} | {'yes' if check.holds else 'no'} |"
-            for check in record.verdict.checks
+            "",
+            "Beside the verdict, with no part in it:",
+            "",
+            *table(("asked", "found", "wanted", ""), rows),
         ]
-        lines.append("")
-    return [*lines, run_sentence(record)]
+    for one in record.tables:
+        if 0 < len(one.rows) <= LONGEST:
+            lines += ["", f"{one.title}:", "", *table(one.heads, one.rows)]
+    return [*lines, "", run_sentence(record)]
 
 
-def cell(text: str) -> str:
-    """Text that does not end a cell of a table."""
-    return text.replace("|", "\\|")
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table of Markdown."""
+    body = ["| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in rows]
+    return ["| " + " | ".join(heads) + " |", "| " + " | ".join("---" for _ in heads) + " |", *body]
 
 
 if __name__ == "__main__":

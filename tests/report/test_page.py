@@ -10,7 +10,7 @@ import pytest
 
 from byheart.errors import UsageError
 from byheart.report.page import page, read_results, write_page
-from byheart.reproduce.figure import Check, FigureRecord, Panel, Series, Verdict
+from byheart.reproduce.figure import Check, FigureRecord, Panel, Series, Table, Trial, Verdict
 from byheart.reproduce.figure_files import to_json
 
 RECORD = FigureRecord(
@@ -28,9 +28,12 @@ RECORD = FigureRecord(
         ),
         Panel("map", "x", "y", columns=(1.0, 2.0), rows=(4.0,), cells=((0.5, float("nan")),)),
     ),
-    verdict=Verdict(
-        "holds in part", "Because <so>.", (Check("a", "1", "2", True), Check("b", "3", "4", False))
-    ),
+    rule="A rule.",
+    budget="3 seeds",
+    verdict=Verdict("holds under conditions", "Under <so>.", (Trial("a", "1", True), Trial("b", "3", False))),
+    checks=(Check("c", "5", "6", True),),
+    tables=(Table("Numbers", ("x",), (("<1>",),)),),
+    facts={},
     numbers={"slope": [1.0, 0.9, 1.1]},
     choices=("A choice.",),
     seeds=(0, 1),
@@ -58,9 +61,10 @@ def test_the_page_carries_everything_in_itself() -> None:
 def test_texts_are_escaped_and_verdicts_shown() -> None:
     text = page([RECORD])
     assert "A &lt;title&gt; &amp; more" in text
-    assert "Because &lt;so&gt;." in text
-    assert '<span class="badge partly">holds in part</span>' in text
-    assert text.count('class="mark yes"') == text.count('class="mark no"') == 1
+    assert "Under &lt;so&gt;." in text
+    assert '<span class="badge partly">holds under conditions</span>' in text
+    assert (text.count('class="mark yes"'), text.count('class="mark no"')) == (2, 1)
+    assert "&lt;1&gt;" in text
     assert "a device" in text
     assert "torch 2" in text
 

@@ -1,51 +1,67 @@
-"""Records whose numbers are planted, so that what a figure concludes from them is known beforehand."""
+"""Observations whose numbers are planted, so that what a figure concludes from them is known beforehand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from byheart.measure.records import Record, Run
-from byheart.reproduce.figure import Scale
-from byheart.reproduce.registry import stages_by_name
+from byheart.measure.records import Run
+from byheart.reproduce.figure import Computed, Facts, Scale, Verdict
+from byheart.reproduce.observation import Observation
+from byheart.reproduce.registry import figure_of
 from byheart.reproduce.samples import COLLECTIONS, Samples, prepare
+from byheart.reproduce.verdict import decide
 
 Measured = dict[str, float]
 WORDS = [f"w{number}" for number in range(300)]
 
 
-def planted(run: Run, measured: Measured, n_parameters: int = 1000) -> Record:
-    """A record of `run` that says `measured`."""
-    full = {"loss": 1.0, "gap": 1.0, "relative_gap": 1.0, "accuracy": 0.5, **measured}
-    return Record(
-        key=run.key,
-        config=run.config,
-        status="done",
-        steps=run.training.steps,
-        measured=full,
-        n_parameters=n_parameters,
-        n_samples=1.0,
-        seconds=0.5,
-        device="planted",
-        versions={"torch": "0"},
-        created="2026-01-01T00:00:00+00:00",
-        curve_steps=np.array([0, run.training.steps]),
-        curve={"loss": np.array([1.0, full["loss"]]), "accuracy": np.array([0.0, full["accuracy"]])},
-    )
+def planted(run: Run, measured: Measured, n_parameters: int = 1000, n_samples: float = 1.0) -> Observation:
+    """An observation of `run` that says `measured`."""
+    full = {
+        "loss": 1.0,
+        "gap": 1.0,
+        "relative_gap": 1.0,
+        "accuracy": 0.5,
+        "first_within": math.nan,
+        **measured,
+    }
+    full.setdefault("best_accuracy", full["accuracy"])
+    diverged = not math.isfinite(full["loss"])
+    ends = {
+        "step": (0.0, float(run.training.steps)),
+        "loss": (1.0, full["loss"]),
+        "accuracy": (0.0, full["accuracy"]),
+    }
+    return Observation(run.config, full, n_parameters, n_samples, "diverged" if diverged else "done", ends)
+
+
+def compute(
+    name: str, observations: Sequence[Observation], facts: Facts | None = None
+) -> tuple[Verdict, Computed]:
+    """What a figure makes of them at the paper's scale."""
+    computed = figure_of(name).compute("paper", observations, facts or {})
+    return decide("paper", computed.trials, computed.missing), computed
+
+
+def trial_of(verdict: Verdict, condition: str) -> bool | None:
+    """What the rule says under a condition."""
+    return next(trial.holds for trial in verdict.trials if trial.condition == condition)
 
 
 def runs_of(name: str, scale: Scale, samples: Samples | None = None) -> Iterable[Run]:
     """Every run of a figure once."""
-    stages = stages_by_name(name)(scale, samples)
+    stages = figure_of(name).stages(scale, samples)
     return {run.key: run for stage in stages for run in stage.runs}.values()
 
 
-def records_of(
+def observations_of(
     name: str, measured: Callable[[Run], Measured], samples: Samples | None = None, scale: Scale = "paper"
-) -> list[Record]:
-    """A record for every run of a figure."""
+) -> list[Observation]:
+    """An observation of every run of a figure."""
     return [planted(run, measured(run)) for run in runs_of(name, scale, samples)]
 
 
@@ -54,6 +70,8 @@ def small_samples(folder: Path, *, most: int | None = None) -> Samples:
     rng = np.random.default_rng(0)
     texts = {}
     for name, collection in COLLECTIONS.items():
+        if collection.source != name:
+            continue
         count = most or collection.most + 20
         rows = []
         for words in rng.integers(0, len(WORDS), (count, collection.n_tokens + 2)):

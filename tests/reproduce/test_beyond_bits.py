@@ -5,8 +5,8 @@ import math
 import pytest
 
 from byheart.measure.records import Run
-from byheart.reproduce.beyond_bits import compute, memorised_bits
-from tests.reproduce.planted import planted, records_of, runs_of
+from byheart.reproduce.beyond_bits import gather_facts, memorised_bits
+from tests.reproduce.planted import compute, observations_of, planted, runs_of
 
 
 def test_bits_are_what_a_model_saves_in_telling_the_labels() -> None:
@@ -22,6 +22,8 @@ def test_the_verdict_compares_training_with_compiling(loss: float, outcome: str)
     def measured(run: Run) -> dict[str, float]:
         return {"loss": loss, "accuracy_tail": 0.5}
 
-    computed = compute("paper", records_of("beyond-bits", measured))
-    assert computed.verdict.outcome == outcome
-    assert computed.numbers["bits per parameter, compiled"]["retrieval"] > 2
+    found = observations_of("beyond-bits", measured)
+    verdict, computed = compute("beyond-bits", found, gather_facts("paper", found, None))
+    assert verdict.outcome == outcome
+    row = next(row for row in computed.tables[0].rows if row[0] == "compiled: retrieval")
+    assert float(row[1]) == pytest.approx(float(row[2]) / 64, rel=0.01)  # per stored bit, per parameter

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
 from byheart.measure.families import family_of
-from byheart.measure.records import Record, Run
+from byheart.measure.records import Run
 from byheart.measure.sources import training_set_of
-from byheart.reproduce.beyond_capacity import (
-    PASSES,
-    bracket,
-    compute,
-    data_bits,
-    gpt_parameters,
-    memorised_bits,
-)
-from tests.reproduce.planted import planted, runs_of
+from byheart.reproduce.beyond_bits import memorised_bits
+from byheart.reproduce.beyond_capacity import PASSES, bracket, data_bits, gather_facts, gpt_parameters
+from byheart.reproduce.observation import Observation
+from tests.reproduce.planted import compute, planted, runs_of
 
 
 def true_size(run: Run) -> int:
@@ -26,14 +20,12 @@ def true_size(run: Run) -> int:
     return sum(math.prod(shape) for shape in shapes.values())
 
 
-def record(run: Run, measured: dict[str, float]) -> Record:
-    """A planted record with the true numbers of parameters and samples."""
-    return replace(
-        planted(run, measured, true_size(run)), n_samples=float(training_set_of(run.data).n_samples)
-    )
+def record(run: Run, measured: dict[str, float]) -> Observation:
+    """A planted observation with the true numbers of parameters and samples."""
+    return planted(run, measured, true_size(run), float(training_set_of(run.data).n_samples))
 
 
-def records(density: float) -> list[Record]:
+def records(density: float) -> list[Observation]:
     """GPTs memorise up to `density` bits per parameter, attention-only models from 26 heads on."""
 
     def measured(run: Run) -> dict[str, float]:
@@ -70,18 +62,19 @@ def test_a_bracket_ends_at_the_first_failure_from_the_easy_end(
 
 @pytest.mark.parametrize("density", [1.0, 2.0])
 def test_the_search_recovers_a_planted_capacity(density: float) -> None:
-    computed = compute("paper", records(density))
+    found = records(density)
+    verdict, computed = compute("beyond-capacity", found, gather_facts("paper", found, None))
     recalled = next(s for s in computed.panels[0].series if s.label.startswith("GPTs, most samples"))
     assert recalled.y == pytest.approx((density,) * 3, rel=0.01)
     heads = computed.numbers["attention-only, as-coded"]
     assert heads["fewest heads, by seed"] == [26, 26, 26]
     assert heads["most heads seen to fail, by seed"] == [21, 21, 21]
-    assert computed.verdict.outcome == ("holds" if density < 1.5 else computed.verdict.outcome)
+    assert verdict.outcome == "holds"
 
 
 def test_where_nothing_passes_nothing_is_settled() -> None:
-    computed = compute("paper", records(0.1))
-    assert computed.verdict.outcome == "not settled"
+    found = records(0.1)
+    assert compute("beyond-capacity", found, gather_facts("paper", found, None))[0].outcome == "not settled"
 
 
 def test_bits_saved_are_what_the_loss_leaves() -> None:

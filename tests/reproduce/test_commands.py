@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
     gathered = json.loads(run(report, "--results", out, "-o", str(tmp_path / "page"), "--json"))
     assert gathered["figures"] == [{"name": "dana-2024-fig4", "outcome": "not settled"}]
     assert said["passes"] in Path(gathered["path"]).read_text(encoding="utf-8")
+    again = json.loads(run(report, "--results", out, "--recompute", "--json"))
+    assert again["figures"][0]["differences"] == []
+    path = tmp_path / "figures" / "dana-2024-fig4.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"accuracy_tail": [0.', '"accuracy_tail": [0.9', 1), encoding="utf-8")
+    with pytest.raises(report.NotReproduced, match="do not follow"):
+        run(report, "--results", out, "--recompute")
+
+
+def test_a_page_needs_a_place(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--recompute"):
+        run(report, "--results", str(tmp_path))
 
 
 def test_a_dry_run_trains_nothing(tmp_path: Path) -> None:
@@ -44,6 +57,27 @@ def test_a_dry_run_trains_nothing(tmp_path: Path) -> None:
         reproduce, "dana-2024-fig4", "--store", str(store), "--dry-run", "--device", "cpu"
     )
     assert not store.exists()
+
+
+def test_the_largest_scale_is_estimated_in_seconds(tmp_path: Path) -> None:
+    names = ("dana-2024-fig1a", "dana-2024-fig2b", "dana-2024-fig3", "kajitsuka-sato-2025-length")
+    start = time.monotonic()
+    said = json.loads(
+        run(
+            reproduce,
+            *names,
+            "--scale",
+            "paper",
+            "--store",
+            str(tmp_path / "x"),
+            "--dry-run",
+            "--device",
+            "cpu",
+            "--json",
+        )
+    )
+    assert time.monotonic() - start < 20
+    assert all(one["seconds"] > 0 for one in said["figures"])
 
 
 def test_the_figures_are_listed() -> None:

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from byheart.measure.records import Record, Run
+from byheart.measure.records import Run
 from byheart.measure.sources import training_set_of
-from byheart.reproduce.madden_2024 import fig1_left, fig1_right
-from byheart.reproduce.madden_2024.capacities import cells, parameters
+from byheart.reproduce.figure import Facts
 from byheart.reproduce.madden_2024.runs import WIDTHS
+from byheart.reproduce.madden_2024.subsets import cells, gather_facts, parameters
+from byheart.reproduce.observation import Observation
 from byheart.reproduce.samples import Samples
 from byheart.theorems import checks
-from tests.reproduce.planted import records_of
+from tests.reproduce.planted import compute, observations_of, trial_of
+
+LEFT, RIGHT = "madden-2024-fig1-left", "madden-2024-fig1-right"
 
 
 def gap(run: Run, needed: float) -> dict[str, float]:
@@ -23,53 +26,81 @@ def gap(run: Run, needed: float) -> dict[str, float]:
     return {"relative_gap": share, "gap": share * stories}
 
 
-def records(samples: Samples, needed: float) -> list[Record]:
-    return records_of("madden-2024-fig1-left", lambda run: gap(run, needed), samples)
+def planted_gaps(samples: Samples, needed: float) -> list[Observation]:
+    return observations_of(LEFT, lambda run: gap(run, needed), samples)
+
+
+@pytest.fixture(scope="module")
+def facts(samples: Samples) -> Facts:
+    return gather_facts("paper", planted_gaps(samples, 24), samples)
 
 
 @checks("MFT24-F1 left")
-def test_the_heat_map_shows_every_gap_and_which_way_it_falls(samples: Samples) -> None:
-    computed = fig1_left.compute("paper", records(samples, 24), samples)
-    assert computed.verdict.outcome == "holds"
-    panel, lines = computed.panels
-    built = computed.numbers["closed form"]
+def test_the_heat_map_shows_every_gap_and_which_way_it_falls(samples: Samples, facts: Facts) -> None:
+    verdict, computed = compute(LEFT, planted_gaps(samples, 24), facts)
+    assert verdict.outcome == "holds"
+    trained, frozen, lines = computed.panels
+    built = facts["closed form"]
     assert max(one["relative_gap"] for one in built) < 1e-9  # rounding in float64, conditioned below 1e9
     assert lines.series[-1].x == tuple(float(one["n_contexts"]) for one in built)
-    assert set(WIDTHS) == {int(width) for width in panel.rows}
-    assert len(panel.columns) == 10
-    assert panel.cells[0][0] == pytest.approx(0.00999 * 36, rel=1e-3)
+    assert set(WIDTHS) == {int(width) for width in trained.rows}
+    assert len(trained.columns) == len(frozen.columns) == 10
+    assert trained.cells[0][0] == pytest.approx(0.00999 * 36, rel=1e-3)
     rising = [
-        replace(record, measured=record.measured | {"gap": 1 / record.measured["gap"]})
-        for record in records(samples, 24)
+        replace(one, measured={**one.measured, "gap": 1 / one.measured["gap"]})
+        for one in planted_gaps(samples, 24)
     ]
-    assert fig1_left.compute("paper", rising, samples).verdict.outcome == "does not hold"
+    assert compute(LEFT, rising, facts)[0].outcome == "does not hold"
 
 
 @checks("MFT24-F1 right")
-def test_the_smallest_width_is_found_on_the_papers_grid_and_on_the_finer_one(samples: Samples) -> None:
-    computed = fig1_right.compute("paper", records(samples, 23), samples)
-    first = computed.numbers["subsets"][0]
-    assert (first["smallest width"], first["smallest width, finer"]) == (32, 24)
-    assert [check.holds for check in computed.verdict.checks][1] is True
-    too_wide = fig1_right.compute("paper", records(samples, 200), samples)
-    assert too_wide.numbers["subsets"][0]["smallest width"] == 256
-    assert [check.holds for check in too_wide.verdict.checks][1] is False
+def test_the_smallest_width_is_found_on_the_papers_grid_and_on_the_finer_one(
+    samples: Samples, facts: Facts
+) -> None:
+    verdict, computed = compute(RIGHT, planted_gaps(samples, 23), facts)
+    assert (
+        verdict.outcome == "does not hold"
+    )  # one width for all, and these words' vocabulary is full: nothing grows
+    rows = {(row[0], row[1]): row[2] for row in computed.tables[0].rows}
+    assert rows["the paper's widths, final loss", "100"] == "32/32/32"
+    assert rows["finer widths, final loss", "100"] == "24/24/24"
+    assert computed.checks[0].holds
+    _, too_wide = compute(RIGHT, planted_gaps(samples, 200), facts)
+    assert too_wide.tables[0].rows[0][2] == "256/256/256"
+    assert not too_wide.checks[0].holds
 
 
 @checks("MFT24-F1 right")
-def test_a_subset_nothing_passes_on_leaves_the_verdict_open(samples: Samples) -> None:
-    computed = fig1_right.compute("paper", records(samples, 2000), samples)
-    assert computed.verdict.outcome == "not settled"
+def test_widths_that_grow_with_the_stories_are_a_line(samples: Samples, facts: Facts) -> None:
+    found = observations_of(RIGHT, lambda run: gap(run, 10 + 0.03 * run.data["n_samples"]), samples)
+    assert trial_of(compute(RIGHT, found, facts)[0], "finer widths, final loss") is True
+    flat = compute(RIGHT, planted_gaps(samples, 23), facts)[0]
+    assert trial_of(flat, "finer widths, final loss") is False
 
 
-def test_contexts_vocabulary_and_entropy_are_those_of_the_subset(samples: Samples) -> None:
-    found = cells(records(samples, 24), samples)
-    for cell in found[:3]:
-        training_set = training_set_of(
-            samples.describe("tinystories", cell.subset.n_stories, cell.subset.seed)
-        )
-        assert (cell.subset.n_contexts, cell.subset.vocab) == (training_set.n_rows, training_set.n_vocab)
-        assert cell.subset.entropy == pytest.approx(training_set.entropy)
+def test_the_final_loss_decides_and_the_first_crossing_is_told_apart(samples: Samples, facts: Facts) -> None:
+    left_again = [
+        replace(one, measured={**one.measured, "first_within": 5000.0})
+        if one.sizes["hidden_width"] >= 16
+        else one
+        for one in planted_gaps(samples, 23)
+    ]
+    _, computed = compute(RIGHT, left_again, facts)
+    rows = {(row[0], row[1]): row[2] for row in computed.tables[0].rows}
+    assert rows["the paper's widths, final loss", "100"] == "32/32/32"
+    assert rows["the paper's widths, any recorded step", "100"] == "16/16/16"
+
+
+@checks("MFT24-F1 right")
+def test_a_subset_nothing_passes_on_leaves_the_verdict_open(samples: Samples, facts: Facts) -> None:
+    assert compute(RIGHT, planted_gaps(samples, 2000), facts)[0].outcome == "not settled"
+
+
+def test_contexts_vocabulary_and_entropy_are_those_of_the_subset(samples: Samples, facts: Facts) -> None:
+    for cell in cells(planted_gaps(samples, 24), facts)[:3]:
+        data = training_set_of(samples.describe("tinystories", cell.subset.n_stories, cell.subset.seed))
+        assert (cell.subset.n_contexts, cell.subset.vocab) == (data.n_rows, data.n_vocab)
+        assert cell.subset.entropy == pytest.approx(data.entropy)
 
 
 def test_parameters_are_counted_as_in_the_stored_results() -> None:

@@ -1,19 +1,22 @@
-"""The stored results of the paper's scale: small, readable, and with verdicts that follow from their checks."""
+"""The stored results of the paper's scale: small, decided by their rules, and every number computed again from the seeds."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from byheart.report.page import read_passes
-from byheart.reproduce.figure_files import read_record
+from byheart.reproduce.figure import Check, Computed, Trial
+from byheart.reproduce.figure_files import assemble, read_record, recompute
 from byheart.reproduce.registry import FIGURES, figure_of
-from byheart.reproduce.seed_values import judged
+from byheart.reproduce.verdict import decide
 from byheart.reproduce.wall_clock import wall_clock
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-STORED = sorted(RESULTS / f"{name}.json" for name in FIGURES)
+WITHOUT_SEEDS = {"beyond-capacity"}  # trained before their values were kept; it says so
+STORED = [path for name in FIGURES if (path := RESULTS / f"{name}.json").is_file()]
 
 
 def test_the_wall_clock_of_the_passes_is_stored_beside_them() -> None:
@@ -23,14 +26,91 @@ def test_the_wall_clock_of_the_passes_is_stored_beside_them() -> None:
     assert 0 < wall_clock(passes) < 30 * 60
 
 
+def test_every_figure_has_a_result() -> None:
+    assert {path.stem for path in STORED} == set(FIGURES)
+
+
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
-def test_a_stored_result_is_small_and_its_verdict_follows_from_its_checks(path: Path) -> None:
-    assert path.stat().st_size < 200_000
+def test_a_stored_result_is_small_and_follows_from_the_values_of_its_seeds(path: Path) -> None:
+    assert path.stat().st_size < 400_000
     record = read_record(path)
+    figure = figure_of(path.stem)
     assert (record.figure, record.scale) == (path.stem, "paper")
-    assert record.claim == figure_of(path.stem).claim
+    assert (record.claim, record.rule) == (figure.claim, figure.rule)
     assert record.runs["devices"]
-    assert record.runs["count"] > 0
-    is_settled = record.verdict.outcome != "not settled"
-    again = judged("paper", record.verdict.checks, record.verdict.because, is_complete=is_settled)
-    assert again.outcome == record.verdict.outcome
+    if path.stem in WITHOUT_SEEDS:
+        assert not record.observations
+        assert "cannot be computed again" in record.choices[-1]
+    else:
+        assert record.runs["count"] == len(record.observations)
+        assert recompute(record) == []
+
+
+def test_a_changed_number_is_noticed() -> None:
+    record = read_record(RESULTS / "dana-2024-fig4.json")
+    one = record.observations[0]
+    moved = replace(one, measured={**one.measured, "accuracy_tail": one.measured["accuracy_tail"] + 1e-6})
+    assert recompute(replace(record, observations=(moved, *record.observations[1:])))
+    panel = record.panels[0]
+    line = panel.series[0]
+    drawn = replace(line, y=(line.y[0] + 1e-8, *line.y[1:]))
+    other = replace(record, panels=(replace(panel, series=(drawn, *panel.series[1:])), *record.panels[1:]))
+    (said,) = recompute(other)
+    assert "/panels/0/series/0/y/0: stored" in said
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_no_supporting_check_turns_a_verdict(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is put together again without each of its supporting checks, and with each of them turned round."""
+    record = read_record(path)
+    figure = figure_of(record.figure)
+    if path.stem in WITHOUT_SEEDS:
+        assert decide("paper", record.verdict.trials).outcome == record.verdict.outcome
+        return
+    computed = figure.compute(record.scale, record.observations, record.facts)
+    for number, check in enumerate(computed.checks):
+        rest = computed.checks[:number] + computed.checks[number + 1 :]
+        for checks in (rest, (*rest, replace(check, holds=not check.holds))):
+            assert (
+                _outcome(record.figure, replace(computed, checks=checks), monkeypatch)
+                == record.verdict.outcome
+            )
+
+
+def test_the_deciding_rule_turns_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: where a trial is turned round, so is the verdict."""
+    computed = Computed((), (Trial("here", "1", True),), (Check("beside", "1", "2", True),))
+    assert _outcome("dana-2024-fig4", computed, monkeypatch) == "holds"
+    turned = replace(computed, trials=(replace(computed.trials[0], holds=False),))
+    assert _outcome("dana-2024-fig4", turned, monkeypatch) == "does not hold"
+
+
+def _outcome(name: str, computed: Computed, monkeypatch: pytest.MonkeyPatch) -> str:
+    figure = replace(figure_of(name), compute=lambda scale, observations, facts: computed)
+    with monkeypatch.context() as patch:
+        patch.setattr("byheart.reproduce.figure_files.figure_of", lambda _: figure)
+        return assemble(name, "paper", (), {}, {}).verdict.outcome
+
+
+@pytest.mark.parametrize(
+    ("holds", "expected"),
+    [
+        ((True, True), "holds"),
+        ((True, False), "holds under conditions"),
+        ((False, False), "does not hold"),
+        ((None, True), "not settled"),
+        ((True, None), "holds"),
+        ((False, True), "holds under conditions"),
+    ],
+)
+def test_what_trials_say_together(holds: tuple[bool | None, bool | None], expected: str) -> None:
+    trials = [Trial("the paper's", "", holds[0]), Trial("ours", "", holds[1], is_own=False)]
+    assert decide("paper", trials).outcome == expected
+    assert decide("smoke", trials).outcome == "not settled"
+    assert decide("paper", trials, "Runs are missing.").outcome == "not settled"
+
+
+def test_a_verdict_names_its_conditions() -> None:
+    verdict = decide("paper", [Trial("as coded", "", True), Trial("as written", "", False, is_own=False)])
+    assert verdict.summary == "Under: as coded. Not under: as written."
+    assert decide("paper", []).outcome == "not settled"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from byheart.measure.store import Store
-from byheart.reproduce.figure_files import make_record, read_record, to_json, verdict_text
+from byheart.reproduce.figure_files import make_record, read_record, recompute, to_json, verdict_text
 from byheart.reproduce.plots import as_svg, draw
 from byheart.reproduce.registry import FIGURES, figure_of
 from byheart.reproduce.runner import Done, stages_of, work
@@ -47,6 +47,7 @@ def test_a_figure_is_made_from_its_runs_and_again_from_its_record(
     again = read_record(path)
     assert to_json(again) == to_json(record)
     assert verdict_text(again).startswith(record.title)
+    assert recompute(again) == []
     png, svg = draw(again, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert record.panels[0].x_label in svg.read_text()
@@ -63,4 +64,5 @@ def test_every_figure_says_what_it_is(name: str) -> None:
     figure = figure_of(name)
     assert figure.name == name
     assert figure.claim.endswith(".")
+    assert figure.rule.endswith(".")
     assert all(statement.startswith(f"{figure.paper}-") for statement in figure.statements)

@@ -1,4 +1,4 @@
-"""`byheart report`: every stored figure on one page that needs no network."""
+"""`byheart report`: every stored figure on one page that needs no network, and every number of it computed again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ import click
 
 from byheart.cli.options import output_options
 from byheart.cli.output import echo_json, show_table
+from byheart.errors import ByheartError, ExitStatus, UsageError
+
+MOST_SHOWN = 10
+
+
+class NotReproduced(ByheartError):
+    """A stored number is not what follows from the stored values of its seeds."""
+
+    exit_status = ExitStatus.FALSE
 
 
 @click.command()
@@ -18,21 +27,53 @@ from byheart.cli.output import echo_json, show_table
     type=click.Path(path_type=Path),
     help="Folder of records, as `byheart reproduce` writes them.",
 )
-@click.option("-o", "--output", required=True, metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Where the page is written."
+)
+@click.option(
+    "--recompute",
+    "recomputes",
+    is_flag=True,
+    help="Compute every derived number from the seeds' values in the records, and compare.",
+)
 @output_options
-def command(results: Path, output: Path, as_json: bool) -> None:
-    """Gather the records of figures into DIR/index.html, with verdicts, environment and seeds."""
+def command(results: Path, output: Path | None, recomputes: bool, as_json: bool) -> None:
+    """Gather the records of figures into DIR/index.html, or compute their numbers again."""
     from byheart.report.page import read_passes, read_results, write_page
 
+    if output is None and not recomputes:
+        raise UsageError("name the folder of the page with -o DIR, or ask for --recompute.")
     records = read_results(results)
-    path = write_page(records, output, read_passes(results))
+    found: dict[str, list[str]] = {}
+    if recomputes:
+        from byheart.reproduce.figure_files import recompute
+
+        found = {record.figure: recompute(record) for record in records if record.observations}
+    path = None if output is None else write_page(records, output, read_passes(results))
     if as_json:
-        figures = [{"name": record.figure, "outcome": record.verdict.outcome} for record in records]
-        echo_json({"path": str(path), "figures": figures})
-        return
-    show_table(
-        ("figure", "scale", "verdict"),
-        [(record.figure, record.scale, record.verdict.outcome) for record in records],
-        numbers=(),
-    )
-    click.echo(f"\n{path}")
+        figures = [
+            {"name": record.figure, "outcome": record.verdict.outcome}
+            | ({"differences": found.get(record.figure)} if recomputes else {})
+            for record in records
+        ]
+        echo_json({"path": None if path is None else str(path), "figures": figures})
+    else:
+        rows = [
+            (record.figure, record.scale, record.verdict.outcome)
+            + ((f"{len(record.observations):,}", _count(found.get(record.figure))) if recomputes else ())
+            for record in records
+        ]
+        heads = ("figure", "scale", "verdict") + (("runs", "differences") if recomputes else ())
+        show_table(heads, rows, numbers=(3, 4) if recomputes else ())
+        if path is not None:
+            click.echo(f"\n{path}")
+    different = [f"{name}{line}" for name, lines in found.items() for line in lines]
+    if different:
+        shown = "\n  ".join(different[:MOST_SHOWN])
+        raise NotReproduced(
+            f"{len(different)} stored numbers do not follow from the seeds' values:\n  {shown}"
+        )
+
+
+def _count(differences: list[str] | None) -> str:
+    return "seeds not kept" if differences is None else str(len(differences))

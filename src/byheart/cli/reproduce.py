@@ -14,7 +14,6 @@ import click
 
 from byheart.cli.options import output_options
 from byheart.cli.output import echo_json, show_table
-from byheart.cli.progress import watched
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +56,9 @@ class StoppedEarly(ByheartError):
 @click.option("--minutes", type=click.FloatRange(min=0), help="Begin no new stack of runs after so long.")
 @click.option("--draw-only", is_flag=True, help="Train nothing: draw what the store holds.")
 @click.option(
-    "--dry-run", is_flag=True, help="Train nothing: print the runs and the time they would take here."
+    "--dry-run",
+    is_flag=True,
+    help="Train nothing: print the runs and the time they took where they were timed.",
 )
 @output_options
 def command(
@@ -99,7 +100,7 @@ def command(
     began = time.monotonic()
     with Store(path) as store:
         is_complete = draw_only or _train(chosen, scale, samples, store, device, minutes)
-        records = [_made(name, scale, samples, store, output) for name in chosen]
+        records = [_make(name, scale, samples, store, output) for name in chosen]
     seconds = time.monotonic() - began
     trained = _passes(path, output)
     if as_json:
@@ -180,24 +181,22 @@ def _forecast(
     from byheart.measure.store import Store
     from byheart.reproduce.cost_estimate import estimates
 
-    with watched() as report, ExitStack() as stack:
+    with ExitStack() as stack:
         store = stack.enter_context(Store(path)) if path.exists() else None
-        found = estimates(names, scale, samples, store, device=device, progress=report)
+        found = estimates(names, scale, samples, store, device=device)
     if as_json:
         echo_json({"scale": scale, "figures": [asdict(one) for one in found]})
         return
     show_table(
-        ("figure", "runs", "stored", "stacks", "minutes at most"),
-        [
-            (one.figure, str(one.n_runs), str(one.n_stored), str(one.n_stacks), f"{one.seconds / 60:.1f}")
-            for one in found
-        ],
-        numbers=(1, 2, 3, 4),
+        ("figure", "runs", "stored", "minutes"),
+        [(one.figure, str(one.n_runs), str(one.n_stored), f"{one.seconds / 60:.1f}") for one in found],
+        numbers=(1, 2, 3),
     )
-    click.echo(f"\n{sum(one.seconds for one in found) / 60:.1f} minutes in all on {found[0].device}")
+    total = sum(one.seconds for one in found) / 60
+    click.echo(f"\n{total:.1f} minutes in all, by timings stored of {found[0].device}")
 
 
-def _made(name: str, scale: Scale, samples: Samples | None, store: Store, output: Path) -> FigureRecord:
+def _make(name: str, scale: Scale, samples: Samples | None, store: Store, output: Path) -> FigureRecord:
     from byheart.reproduce.figure_files import make_record, to_json, verdict_text
     from byheart.reproduce.plots import draw
 
@@ -212,8 +211,10 @@ def _summary(record: FigureRecord, output: Path) -> dict[str, Any]:
     return {
         "name": record.figure,
         "outcome": record.verdict.outcome,
-        "because": record.verdict.because,
-        "checks": [{"name": check.name, "holds": check.holds} for check in record.verdict.checks],
+        "summary": record.verdict.summary,
+        "rule": record.rule,
+        "trials": [asdict(trial) for trial in record.verdict.trials],
+        "checks": [{"name": check.name, "holds": check.holds} for check in record.checks],
         "record": str(output / f"{record.figure}.json"),
         "runs": record.runs["count"],
     }

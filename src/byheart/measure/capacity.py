@@ -1,4 +1,4 @@
-"""CapacityEstimate by bisection: the smallest model that memorises a data set, or the largest data set a model memorises.
+"""Capacity by bisection: the smallest model that memorises a data set, or the largest data set a model memorises.
 
 A search assumes that passing is monotone: from some size on models pass, or up to some number of samples. It ends with
 a bracket: a value seen to pass next to one seen to fail. Searches of many settings and seeds advance together, so each
@@ -7,20 +7,15 @@ round trains as few stacks.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from byheart.measure.fits import mean_interval
+
 Goal = Literal["smallest", "largest"]
 Judge = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # (search, value) pairs -> whether each passed
-
-# Student's t, two-sided 95%, for 1 to 30 degrees of freedom; beyond them the normal's 1.96 is within 2%.
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,8 +39,8 @@ class Bracket:
 class CapacityEstimate:
     """What the seeds of one setting say together.
 
-    `estimate` is the mean of the values that passed, `interval` its 95% confidence interval by Student's t over seeds
-    (None for one seed). Seeds whose search ran out of the range are counted in `n_open` and left out.
+    `estimate` is the mean of the values that passed, `interval` its 95% bootstrap interval over seeds (None for
+    one seed). Seeds whose search ran out of the range are counted in `n_open` and left out.
     """
 
     goal: Goal
@@ -82,20 +77,9 @@ def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> li
             (passes if passed else fails)[search] = value
 
 
-def student_half_width(values: Sequence[float]) -> float:
-    """Half the 95% confidence interval of the mean of two or more values."""
-    freedom = len(values) - 1
-    quantile = _T95[freedom - 1] if freedom <= len(_T95) else 1.96
-    return quantile * statistics.stdev(values) / math.sqrt(len(values))
-
-
 def capacity_of(brackets: Sequence[Bracket], goal: Goal) -> CapacityEstimate:
     """Gather the brackets of several seeds of one setting."""
     values = [bracket.passes for bracket in brackets if bracket.is_closed and bracket.passes is not None]
     estimate = statistics.fmean(values) if values else None
-    interval = None
-    if len(values) > 1:
-        assert estimate is not None
-        half = student_half_width(values)
-        interval = (estimate - half, estimate + half)
+    interval = mean_interval(values) if len(values) > 1 else None
     return CapacityEstimate(goal, tuple(brackets), estimate, interval, len(brackets) - len(values))

@@ -156,6 +156,19 @@ def fit(
     )
 
 
+def mean_interval(
+    values: Sequence[float], *, seed: int = 0, n_bootstrap: int = N_BOOTSTRAP
+) -> tuple[float, float]:
+    """The 95% percentile interval of a bootstrap of the mean; it lies within the values. NaN for fewer than two."""
+    if len(values) < 2:
+        return math.nan, math.nan
+    drawn = np.random.default_rng(seed).choice(
+        np.asarray(values, dtype=np.float64), (n_bootstrap, len(values))
+    )
+    low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
 def compare(
     x: Sequence[float] | np.ndarray,
     y: Sequence[float] | np.ndarray,
@@ -180,17 +193,15 @@ def _least_squares(law: Law, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _bootstrap(law: Law, x: np.ndarray, y: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
     _, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
-    starts = np.cumsum(sizes) - sizes
-    draws = []
-    for _ in range(count):
-        if (sizes > 1).all():
-            picked = starts[group] + rng.integers(0, sizes[group])
-        else:
-            picked = rng.integers(0, x.size, x.size)
-            if np.unique(x[picked]).size < len(law.parameters):
-                continue  # too few distinct x to fit; such draws are rare and carry no slope
-        draws.append(_least_squares(law, x[picked], y[picked]))
-    return np.array(draws)
+    target = np.log(y) if law.is_log else y
+    if count and (sizes > 1).all():  # seeds drawn anew at every x: one matrix, many right-hand sides
+        starts = np.cumsum(sizes) - sizes
+        picked = starts[group] + rng.integers(0, sizes[group], (count, x.size))
+        return np.asarray(np.linalg.lstsq(law.matrix(x), target[picked].T, rcond=None)[0].T)
+    draws = rng.integers(0, x.size, (count, x.size))
+    # too few distinct x to fit carry no slope; such draws are rare
+    kept = [picked for picked in draws if np.unique(x[picked]).size >= len(law.parameters)]
+    return np.array([_least_squares(law, x[picked], y[picked]) for picked in kept])
 
 
 def _means(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

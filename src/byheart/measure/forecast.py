@@ -42,7 +42,7 @@ class Forecast:
 def forecast(
     specification: Specification, store: Store | None, *, device: str = "auto", most: int | None = None
 ) -> Forecast:
-    """Coefficient without training anything."""
+    """An estimate from a few steps of every stack."""
     chosen = choose_device(device)
     runs = specification.runs
     stored = store.stored(run.key for run in runs) if store is not None else set()

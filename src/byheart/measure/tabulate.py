@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import MissingExtra, UsageError
-from byheart.measure.capacity import student_half_width
+from byheart.measure.fits import mean_interval
 from byheart.measure.records import Record
 
 Row = dict[str, Any]
@@ -141,7 +141,7 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
         groups.items(),
         key=lambda group: [(isinstance(v, str), str(v) if isinstance(v, str) else v or 0) for v in group[0]],
     )
-    return [_compared(dict(zip(by, setting, strict=True)), values) for setting, values in ordered]
+    return [_compare(dict(zip(by, setting, strict=True)), values) for setting, values in ordered]
 
 
 def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float]]:
@@ -186,11 +186,8 @@ def differing(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _compared(setting: dict[str, Any], values: list[float]) -> Compared:
+def _compare(setting: dict[str, Any], values: list[float]) -> Compared:
     numbers = [value for value in values if value is not None and math.isfinite(value)]
     mean = statistics.fmean(numbers) if numbers else math.nan
-    interval = None
-    if len(numbers) > 1:
-        half = student_half_width(numbers)
-        interval = (mean - half, mean + half)
+    interval = mean_interval(numbers) if len(numbers) > 1 else None
     return Compared(setting, len(values), mean, interval, len(values) - len(numbers))

@@ -23,6 +23,7 @@ from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
 
 Status = Literal["done", "passed", "diverged"]
+DIVERGED = 100.0  # times the loss it began with: no such model has learnt anything
 TAIL_SAMPLES = 20  # evaluations among the final `tail` steps
 
 
@@ -50,6 +51,11 @@ class Moment:
     n_models: int
     best_loss: float
     model_steps_per_second: float
+
+
+def has_diverged(first_loss: float, loss: float) -> bool:
+    """Whether training ended in nonsense: a loss that is not finite, or far above the one at the start."""
+    return not loss <= DIVERGED * max(first_loss, 1.0)
 
 
 def train(
@@ -142,7 +148,8 @@ class _Loop:
             elif rule is not None and rule.holds(now):
                 self._finish(slot, model, "passed", step, now)
             elif step == plan.steps:
-                self._finish(slot, model, "done", step, now)
+                diverged = has_diverged(self.curves[model][0]["loss"], now["loss"])
+                self._finish(slot, model, "diverged" if diverged else "done", step, now)
         if self.on_moment is not None and elapsed > 0:
             losses = [loss for loss in values["loss"] if math.isfinite(loss)]
             rate = len(self.members) * (step - self.last_step) / elapsed

@@ -23,11 +23,13 @@ PAPERS = {
 }
 INTRODUCTION = (
     "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where the authors stored"
-    " theirs, with their points. Bands are 95% intervals over seeds."
+    " theirs, with their points. One rule decides on each claim, stated before the runs; checks beside it have no part in the"
+    " verdict. Bands are 95% bootstrap intervals over seeds. `byheart report --recompute` computes every number again from the"
+    " seeds' values in the records."
 )
 CLASSES = {
     "holds": "yes",
-    "holds in part": "partly",
+    "holds under conditions": "partly",
     "does not hold": "no",
     "not settled": "open",
 }
@@ -89,55 +91,75 @@ def _badge(record: FigureRecord) -> str:
 
 
 def _overview(records: Sequence[FigureRecord]) -> str:
-    rows = "".join(
-        f'<tr><td><a href="#{escape(record.figure)}">{escape(record.title)}</a></td>'
-        f"<td>{_badge(record)}</td><td>{escape(record.scale)}</td></tr>"
+    rows = [
+        (
+            f'<a href="#{escape(record.figure)}">{escape(record.title)}</a>',
+            escape(record.claim),
+            escape(record.rule),
+            _badge(record),
+            escape(record.budget),
+        )
         for record in records
-    )
-    return (
-        '<div class="scroll"><table class="overview"><thead><tr><th>figure</th><th>conclusion</th><th>scale</th></tr>'
-        f"</thead><tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    return _table(("figure", "claim", "rule", "verdict", "seeds and budget"), rows, "overview")
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
+    """A table of cells that are HTML already."""
+    head = "".join(f"<th>{escape(word)}</th>" for word in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _mark(holds: bool | None) -> str:
+    word = {True: "yes", False: "no", None: "open"}[holds]
+    return f'<span class="mark {word}">{ {True: "✓", False: "✗", None: "?"}[holds] }</span>'
 
 
 def _section(record: FigureRecord) -> str:
-    checks = "".join(
-        f'<tr><td class="mark {"yes" if check.holds else "no"}">{"✓" if check.holds else "✗"}</td>'
-        f"<td>{escape(check.name)}</td><td>{escape(check.found)}</td><td>{escape(check.wanted)}</td></tr>"
-        for check in record.verdict.checks
-    )
-    table = (
-        '<div class="scroll"><table class="checks"><thead><tr><th></th><th>asked</th><th>found</th><th>wanted</th></tr>'
-        f"</thead><tbody>{checks}</tbody></table></div>"
+    verdict = record.verdict
+    trials = [(_mark(one.holds), escape(one.condition), escape(one.found)) for one in verdict.trials]
+    checks = [(_mark(one.holds), *map(escape, (one.name, one.found, one.wanted))) for one in record.checks]
+    beside = (
+        f"<h4>Beside the verdict</h4>{_table(('', 'asked', 'found', 'wanted'), checks, 'checks')}"
         if checks
         else ""
+    )
+    tables = "".join(
+        f"<h4>{escape(table.title)}</h4>{_table(table.heads, [[escape(cell) for cell in row] for row in table.rows])}"
+        for table in record.tables
     )
     choices = "".join(f"<li>{escape(choice)}</li>" for choice in record.choices)
     numbers = escape(json.dumps(record.numbers, indent=1, ensure_ascii=False))
     return (
         f'<section id="{escape(record.figure)}"><h3>{escape(record.title)} {_badge(record)}</h3>'
-        f'<p class="claim">{escape(record.claim)}</p>'
+        f'<p class="claim">{escape(record.claim)}</p><p>Rule: {escape(record.rule)}</p>'
         f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{as_svg(record)}</div>'
-        f"<p>{escape(record.verdict.because)}</p>{table}"
+        f"<p>{escape(verdict.summary)}</p>{_table(('', 'condition', 'found'), trials, 'checks')}{beside}"
+        f"<details><summary>Tables</summary>{tables}</details>"
         f"<details><summary>Choices and numbers</summary><ul>{choices}</ul>"
         f"<p>{escape(run_sentence(record))}</p><pre>{numbers}</pre></details></section>"
     )
 
 
 def _environment(records: Sequence[FigureRecord], passes: Sequence[Pass]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(record.figure)}</td><td>{escape(record.scale)}</td><td>{record.runs['count']:,}</td>"
-        f"<td>{escape(', '.join(map(str, record.seeds)))}</td><td>{escape(', '.join(record.runs['devices']))}</td>"
-        f"<td>{record.runs['seconds']:,.0f}</td><td>{escape(_versions(record))}</td></tr>"
+    rows = [
+        [
+            escape(str(cell))
+            for cell in (
+                record.figure,
+                record.scale,
+                f"{record.runs['count']:,}",
+                ", ".join(map(str, record.seeds)),
+                ", ".join(record.runs["devices"]),
+                f"{record.runs['seconds']:,.0f}",
+                _versions(record),
+            )
+        ]
         for record in records
-    )
-    heads = "".join(
-        f"<th>{word}</th>" for word in ("figure", "scale", "runs", "seeds", "device", "seconds", "versions")
-    )
-    return (
-        f'<h2>Environment</h2><p>{escape(in_words(passes))}</p><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    heads = ("figure", "scale", "runs", "seeds", "device", "seconds", "versions")
+    return f"<h2>Environment</h2><p>{escape(in_words(passes))}</p>{_table(heads, rows)}"
 
 
 def _versions(record: FigureRecord) -> str:

@@ -1,66 +1,69 @@
-"""What figures will cost on this machine, before anything is trained."""
+"""What figures will cost, before anything is trained: from stored timings of every stage, in seconds for the largest scale."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
-from byheart.measure.devices import BEST_STACK, choose_device, device_name, free_bytes
-from byheart.measure.forecast import PROBE_MODELS, seconds_per_run
-from byheart.measure.stack_plan import pack
+from byheart.errors import UsageError
+from byheart.measure.devices import choose_device
 from byheart.measure.store import Store
 from byheart.reproduce.figure import Scale
-from byheart.reproduce.runner import group_stages, runs_of, stages_of
+from byheart.reproduce.runner import stages_of
 from byheart.reproduce.samples import Samples
+
+FILE = Path(__file__).with_name("timings.json")
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Runs of a figure, those already stored, and an upper estimate of the time: no model is assumed to pass early."""
+    """Runs of a figure, those already stored, and the time of the others as it was on `device`."""
 
     figure: str
     n_runs: int
     n_stored: int
-    n_stacks: int
     seconds: float
     device: str
 
 
+@lru_cache(maxsize=1)
+def _timings() -> dict[str, Any]:
+    return dict(json.loads(FILE.read_text(encoding="utf-8")))
+
+
 def estimates(
-    names: Sequence[str],
-    scale: Scale,
-    samples: Samples | None,
-    store: Store | None,
-    *,
-    device: str = "auto",
-    progress: Callable[[str, int, int], None] | None = None,
+    names: Sequence[str], scale: Scale, samples: Samples | None, store: Store | None, *, device: str = "auto"
 ) -> list[CostEstimate]:
-    """One estimate per figure, from a few steps of every stack; runs shared with an earlier figure count once."""
-    chosen = choose_device(device)
+    """One estimate per figure; runs shared with an earlier figure count once."""
+    table = _timings()[choose_device(device).type]
     seen: set[str] = set()
     found = []
-    for done, name in enumerate(names):
-        if progress is not None:
-            progress("timing a few steps of every stack", done, len(names))
-        n_runs = n_stored = n_stacks = 0
+    for name in names:
+        n_runs = n_stored = 0
         seconds = 0.0
-        for _, group in group_stages(stages_of([name], scale, samples)):
-            runs = [run for run in runs_of(group) if run.key not in seen]
-            stored = set() if store is None else store.stored(run.key for run in runs)
-            pending = [run for run in runs if run.key not in stored]
-            seen |= {run.key for run in runs}
-            batches = pack(
-                pending,
-                memory=free_bytes(chosen),
-                most=BEST_STACK[chosen.type],
-                device=chosen,
-                overhead=group[0].overhead if chosen.type == "cuda" else None,
-            )
-            n_runs, n_stored, n_stacks = n_runs + len(runs), n_stored + len(stored), n_stacks + len(batches)
-            probe = PROBE_MODELS[chosen.type]
-            seconds += sum(
-                seconds_per_run(batch.runs[-probe:], chosen, n_models=probe) * len(batch.runs)
-                for batch in batches
-            )
-        found.append(CostEstimate(name, n_runs, n_stored, n_stacks, seconds, device_name(chosen)))
+        for stage in stages_of([name], scale, samples):
+            keys = {run.key for run in stage.runs} - seen
+            stored = set() if store is None else store.stored(keys)
+            seen |= keys
+            n_runs, n_stored = n_runs + len(keys), n_stored + len(stored)
+            seconds += (len(keys) - len(stored)) * _seconds_per_run(table, scale, stage.name)
+        found.append(CostEstimate(name, n_runs, n_stored, seconds, table["device"]))
     return found
+
+
+def _seconds_per_run(table: dict[str, Any], scale: Scale, stage: str) -> float:
+    """The mean of the stage's runs; where none was timed, that of the stages of the same figure."""
+    timed: dict[str, float] = table[scale]
+    if stage in timed:
+        return timed[stage]
+    figure = stage.partition(",")[0]
+    like = [seconds for name, seconds in timed.items() if name.partition(",")[0] == figure]
+    if not like:
+        raise UsageError(
+            f"no run of `{stage}` was ever timed; `benchmarks/reproduce_timings.py` times some.", stage=stage
+        )
+    return sum(like) / len(like)

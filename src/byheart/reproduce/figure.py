@@ -1,4 +1,4 @@
-"""What a reproduction is: stages of runs, and a record of every number drawn, with a verdict in words."""
+"""What a reproduction is: stages of runs, what is kept of them, and every number drawn, with a verdict."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from byheart.measure.records import Record, Run
+from byheart.measure.records import Run
 from byheart.measure.steppers import Engine
+from byheart.reproduce.observation import Observation
 from byheart.reproduce.samples import Samples
 
 Scale = Literal["smoke", "laptop", "paper"]
@@ -22,10 +23,9 @@ Style = Literal[
     "published",
     "bound",
     "bound2",
-    "fit",
     "closed-form",
 ]
-Outcome = Literal["holds", "holds in part", "does not hold", "not settled"]
+Outcome = Literal["holds", "holds under conditions", "does not hold", "not settled"]
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,27 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Numbers that are read rather than drawn."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The deciding rule applied under one condition. `holds` is None where the runs cannot tell."""
+
+    condition: str
+    found: str
+    holds: bool | None
+    is_own: bool = True  # a condition of the paper itself, not a variation of ours
+
+
+@dataclass(frozen=True)
 class Check:
-    """One comparison behind a verdict: what was found, what was asked for, and whether it is so."""
+    """A comparison that stands beside the verdict and has no part in it."""
 
     name: str
     found: str
@@ -80,49 +99,75 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the paper's conclusion holds in our runs, and because of what."""
+    """What the deciding rule says of the paper's claim, and under which conditions."""
 
     outcome: Outcome
-    because: str
+    summary: str
+    trials: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What a figure makes of its observations. `missing` says what would settle a verdict that is open."""
+
+    panels: tuple[Panel, ...]
+    trials: tuple[Trial, ...]
     checks: tuple[Check, ...] = ()
+    tables: tuple[Table, ...] = ()
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()
+    missing: str = ""
 
 
 @dataclass(frozen=True)
 class FigureRecord:
-    """Every number drawn, the verdict, and where the numbers come from."""
+    """Everything drawn or said of a figure, and the observations and facts it is computed from.
+
+    `budget` says how long models were trained and how many seeds there were. Without observations (files of before) nothing
+    can be computed anew.
+    """
 
     figure: str
     paper: str
     title: str
     claim: str
+    rule: str
     scale: Scale
-    panels: tuple[Panel, ...]
+    budget: str
     verdict: Verdict
+    checks: tuple[Check, ...]
+    tables: tuple[Table, ...]
+    panels: tuple[Panel, ...]
     numbers: Mapping[str, Any]
     choices: tuple[str, ...]
     seeds: tuple[int, ...]
     runs: Mapping[str, Any]  # how many, on what, when, for how long
+    facts: Mapping[str, Any]  # what was computed of the data, apart from the runs
+    observations: tuple[Observation, ...] = ()
+
+
+Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a paper. `stages` says what to train, `compute` turns records into what is drawn."""
+    """A figure of a paper.
+
+    rule      decides the claim; it is stated before the runs and kept in the record
+    stages    what to train
+    compute   what is drawn, from observations and facts alone: the same numbers give the same record
+    facts     what else is computed of the samples or the constructions, once, and stored
+    curves    of which runs the training curve is kept
+    """
 
     name: str
     paper: str
     statements: tuple[str, ...]
     title: str
     claim: str
+    rule: str
     stages: Callable[[Scale, Samples | None], list[Stage]]
-    compute: Callable[[Scale, Sequence[Record], Samples | None], Computed]
+    compute: Callable[[Scale, Sequence[Observation], Facts], Computed]
+    facts: Callable[[Scale, Sequence[Observation], Samples | None], Facts] | None = None
+    curves: Callable[[Observation], bool] | None = None
     needs_samples: bool = False
-
-
-@dataclass(frozen=True)
-class Computed:
-    """What a figure makes of its records."""
-
-    panels: tuple[Panel, ...]
-    verdict: Verdict
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    choices: tuple[str, ...] = ()

@@ -1,23 +1,26 @@
-"""From stored runs to a figure's record, and from the record to its files."""
+"""From stored runs to a figure's record, from the record to its files, and from a file to the same record again."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from byheart.errors import DataError, MalformedFile
 from byheart.measure.records import Record
 from byheart.measure.store import Store
-from byheart.reproduce.figure import Check, FigureRecord, Panel, Scale, Series, Verdict
+from byheart.reproduce.figure import Check, Facts, FigureRecord, Panel, Scale, Series, Table, Trial, Verdict
+from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import stored_records
 from byheart.reproduce.samples import Samples
+from byheart.reproduce.verdict import decide
 
-SCHEMA = 1
+SCHEMA = 2
+AGREES = 1e-9  # relative, or absolute below 1
 
 
 def make_record(name: str, scale: Scale, samples: Samples | None, store: Store) -> FigureRecord:
@@ -30,19 +33,34 @@ def make_record(name: str, scale: Scale, samples: Samples | None, store: Store) 
             figure=name,
         )
     figure = figure_of(name)
-    computed = figure.compute(scale, records, samples)
+    observations = [observe(record) for record in records]
+    keeps = figure.curves or (lambda one: False)
+    # in the order in which they are stored, so that what is drawn at random is drawn the same from the file
+    kept = from_groups(to_groups(one if keeps(one) else without_curve(one) for one in observations))
+    facts = _plain(figure.facts(scale, kept, samples)) if figure.facts is not None else {}
+    return assemble(name, scale, kept, facts, _runs(records))
+
+
+def assemble(
+    name: str, scale: Scale, observations: Sequence[Observation], facts: Facts, runs: Mapping[str, Any]
+) -> FigureRecord:
+    """The record that follows from observations and facts: a pure function, so a stored one can be checked."""
+    figure = figure_of(name)
+    computed = figure.compute(scale, observations, facts)
     return FigureRecord(
         figure=name,
         paper=figure.paper,
         title=figure.title,
         claim=figure.claim,
+        rule=figure.rule,
         scale=scale,
-        panels=computed.panels,
-        verdict=computed.verdict,
-        numbers=computed.numbers,
-        choices=computed.choices,
-        seeds=tuple(sorted({int(record.config["seed"]) for record in records})),
-        runs=_runs(records),
+        budget=_budget(observations),
+        verdict=decide(scale, computed.trials, computed.missing),
+        **{part: getattr(computed, part) for part in ("checks", "tables", "panels", "numbers", "choices")},
+        seeds=tuple(sorted({one.seed for one in observations})),
+        runs=runs,
+        facts=facts,
+        observations=tuple(observations),
     )
 
 
@@ -50,7 +68,7 @@ def _runs(records: Sequence[Record]) -> dict[str, Any]:
     """How many runs, of what outcome, on what machine, when, and for how long each stack's share adds up."""
     return {
         "count": len(records),
-        "diverged": sum(record.status == "diverged" for record in records),
+        "diverged": sum(observe(record).status == "diverged" for record in records),
         "devices": sorted({record.device for record in records}),
         "versions": [
             dict(pairs) for pairs in sorted({tuple(sorted(record.versions.items())) for record in records})
@@ -61,14 +79,87 @@ def _runs(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
+def _budget(observations: Sequence[Observation]) -> str:
+    """Seeds per setting and steps per model, in words."""
+    counts = sorted({len(row["seeds"]) for row in to_groups(observations)[1:]}) or [0]
+    plans = sorted(
+        {(one.config["training"]["optimiser"], one.config["training"]["steps"]) for one in observations}
+    )
+    steps: dict[str, list[str]] = {}
+    for optimiser, count in plans:
+        steps.setdefault(optimiser, []).append(f"{count:,}")
+    trained = "; ".join(f"{name} {', '.join(counts)} steps" for name, counts in steps.items())
+    seeds = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else str(counts[0])
+    return f"{seeds} seeds; {trained}"
+
+
+def recompute(record: FigureRecord) -> list[str]:
+    """Where a stored record differs from what follows from its own observations; empty where it agrees."""
+    again = assemble(record.figure, record.scale, record.observations, record.facts, record.runs)
+    return list(_differences(_document(record), _document(again), ""))
+
+
+def _differences(stored: Any, found: Any, path: str) -> Iterator[str]:
+    if isinstance(stored, Mapping) and isinstance(found, Mapping):
+        for name in [*stored, *(name for name in found if name not in stored)]:
+            if name not in stored or name not in found:
+                yield f"{path}/{name} is {'missing' if name not in found else 'new'}"
+            else:
+                yield from _differences(stored[name], found[name], f"{path}/{name}")
+    elif isinstance(stored, list) and isinstance(found, list):
+        if len(stored) != len(found):
+            yield f"{path}: {len(stored)} entries stored, {len(found)} computed"
+        else:
+            for number, pair in enumerate(zip(stored, found, strict=True)):
+                yield from _differences(*pair, f"{path}/{number}")
+    elif _is_number(stored) and _is_number(found):
+        if abs(stored - found) > AGREES * max(1.0, abs(stored)):
+            yield f"{path}: stored {stored!r}, computed {found!r}"
+    elif stored != found:
+        yield f"{path}: stored {stored!r}, computed {found!r}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _document(record: FigureRecord) -> dict[str, Any]:
+    parts = {one.name: getattr(record, one.name) for one in fields(record) if one.name != "observations"}
+    plain = {
+        name: _plain(asdict(value) if name == "verdict" else _dataclasses(value))
+        for name, value in parts.items()
+    }
+    return {"schema": SCHEMA, **plain, "observations": _plain(to_groups(record.observations))}
+
+
+def _dataclasses(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [asdict(one) if hasattr(one, "__dataclass_fields__") else one for one in value]
+    return value
+
+
 def to_json(record: FigureRecord) -> str:
-    """The record as JSON; numbers that JSON lacks become null, and six digits are kept."""
-    return json.dumps({"schema": SCHEMA, **_plain(asdict(record))}, indent=1, ensure_ascii=False) + "\n"
+    """The record as JSON, lists of plain values on one line; numbers that JSON lacks become null."""
+    return _text(_document(record), "") + "\n"
+
+
+def _text(value: Any, indent: str) -> str:
+    """JSON with objects and lists of them spread out, and each group of observations on a line of its own."""
+    if isinstance(value, dict) and value and not ({"setting", "common"} & set(value)):
+        inner = ",\n".join(
+            f"{indent} {json.dumps(name, ensure_ascii=False)}: {_text(item, indent + ' ')}"
+            for name, item in value.items()
+        )
+        return f"{{\n{inner}\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        inner = ",\n".join(f"{indent} {_text(item, indent + ' ')}" for item in value)
+        return f"[\n{inner}\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -78,26 +169,39 @@ def _plain(value: Any) -> Any:
 
 def read_record(path: Path) -> FigureRecord:
     """A record as `to_json` wrote it; a `MalformedFile` otherwise."""
+    from byheart.reader import read_json
+
+    table: Any = read_json(path)
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-        if table.pop("schema") != SCHEMA:
-            raise MalformedFile(f"{path} has another schema than {SCHEMA}.", path=str(path))
+        if table["schema"] != SCHEMA:
+            raise MalformedFile(
+                f"{path} has schema {table['schema']}, this version reads {SCHEMA}.\n"
+                "  Make it again with `byheart reproduce --draw-only`.",
+                path=str(path),
+            )
         verdict = table["verdict"]
         return FigureRecord(
             **{
-                **table,
-                "panels": tuple(_panel(panel) for panel in table["panels"]),
-                "verdict": Verdict(
-                    verdict["outcome"],
-                    verdict["because"],
-                    tuple(Check(**check) for check in verdict["checks"]),
-                ),
-                "choices": tuple(table["choices"]),
-                "seeds": tuple(table["seeds"]),
-            }
+                name: table[name] for name in ("figure", "paper", "title", "claim", "rule", "scale", "budget")
+            },
+            verdict=Verdict(
+                verdict["outcome"], verdict["summary"], tuple(Trial(**one) for one in verdict["trials"])
+            ),
+            checks=tuple(Check(**one) for one in table["checks"]),
+            tables=tuple(
+                Table(one["title"], tuple(one["heads"]), tuple(tuple(row) for row in one["rows"]))
+                for one in table["tables"]
+            ),
+            panels=tuple(_panel(one) for one in table["panels"]),
+            numbers=table["numbers"],
+            choices=tuple(table["choices"]),
+            seeds=tuple(table["seeds"]),
+            runs=table["runs"],
+            facts=table["facts"],
+            observations=from_groups(table["observations"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MalformedFile(f"{path} is no record of a figure: {error}", path=str(path)) from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise MalformedFile(f"{path} is no record of a figure: {error!r}", path=str(path)) from error
 
 
 def _panel(table: dict[str, Any]) -> Panel:
@@ -105,14 +209,9 @@ def _panel(table: dict[str, Any]) -> Panel:
         Series(**row | {name: _numbers(row[name]) for name in ("x", "y", "low", "high")})
         for row in table["series"]
     )
+    heat = {name: _numbers(table[name]) for name in ("columns", "rows")}
     return Panel(
-        **{
-            **table,
-            "series": series,
-            "columns": _numbers(table["columns"]),
-            "rows": _numbers(table["rows"]),
-            "cells": tuple(_numbers(row) for row in table["cells"]),
-        }
+        **{**table, "series": series, **heat, "cells": tuple(_numbers(row) for row in table["cells"])}
     )
 
 
@@ -126,13 +225,19 @@ def verdict_text(record: FigureRecord) -> str:
         record.title,
         "",
         f"Claim: {record.claim}",
-        f"Verdict at scale {record.scale}: {record.verdict.outcome}.",
-        f"Because: {record.verdict.because}",
+        f"Rule: {record.rule}",
+        f"Verdict at scale {record.scale}: {record.verdict.outcome}. {record.verdict.summary}",
+        f"Budget: {record.budget}",
+        "",
     ]
-    lines += [
-        f"- {'yes' if check.holds else 'no '}  {check.name}: found {check.found}; asked for {check.wanted}."
-        for check in record.verdict.checks
-    ]
+    words = {True: "yes", False: "no", None: "open"}
+    lines += [f"- {words[trial.holds]}: {trial.condition}: {trial.found}." for trial in record.verdict.trials]
+    if record.checks:
+        lines += ["", "Beside the verdict, with no part in it:"]
+        lines += [
+            f"- {words[check.holds]}: {check.name}: found {check.found}; asked for {check.wanted}."
+            for check in record.checks
+        ]
     lines += ["", run_sentence(record), *(f"Choice: {choice}" for choice in record.choices)]
     return "\n".join(lines) + "\n"
 

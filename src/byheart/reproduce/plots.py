@@ -1,91 +1,119 @@
-"""Draw a record, whatever its figure: panels of lines and points, or a heat map."""
+"""Draw a record, whatever its figure: panels of lines and points, or heat maps, at the size they are printed.
+
+Panels with the same axes share them, legends stand below the axes and never on the data, and the colours are Okabe and Ito's,
+which colour-blind readers tell apart; markers and dashes tell them apart without colour.
+"""
 
 from __future__ import annotations
 
 import io
 import math
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from byheart.errors import MissingExtra
 from byheart.reproduce.figure import FigureRecord, Panel, Series, Style
 
-COLOURS: dict[Style, str] = {
-    "measured": "#0072b2",
-    "second": "#d55e00",
-    "third": "#56b4e9",
-    "fourth": "#e69f00",
-    "fifth": "#009e73",
-    "sixth": "#cc79a7",
-    "published": "#000000",
-    "bound": "#555555",
-    "bound2": "#999999",
-    "fit": "#0072b2",
-    "closed-form": "#cc79a7",
-}
-MARKERS: dict[Style, str] = {
-    "measured": "o-",
-    "second": "s-",
-    "third": "^--",
-    "fourth": "v--",
-    "fifth": "D:",
-    "sixth": "P:",
-    "published": "x",
-    "bound": "-.",
-    "bound2": ":",
-    "fit": "--",
-    "closed-form": "*:",
+LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
+    "measured": ("#0072b2", "o-"),
+    "second": ("#d55e00", "s-"),
+    "third": ("#56b4e9", "^--"),
+    "fourth": ("#e69f00", "v--"),
+    "fifth": ("#009e73", "D:"),
+    "sixth": ("#cc79a7", "P:"),
+    "published": ("#000000", "x"),
+    "bound": ("#555555", "-."),
+    "bound2": ("#999999", ":"),
+    "closed-form": ("#cc79a7", "*:"),
 }
 MANY = 40  # points beyond which markers are left out
 PER_ROW = 3
+WIDTHS = {1: 4.6, 2: 7.2, 3: 9.6}  # inches, by panels in a row
+SETTINGS: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text
+}
 
 
 def draw(record: FigureRecord, folder: Path) -> list[Path]:
     """Write NAME.png and NAME.svg into `folder`."""
-    figure = _figure(record)
     paths = [folder / f"{record.figure}{suffix}" for suffix in (".png", ".svg")]
     with _settings(record):
+        figure = _figure(record)
         for path in paths:
-            figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
+            figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
     return paths
 
 
 def as_svg(record: FigureRecord) -> str:
     """The figure as one SVG element, for a page that carries everything in itself."""
     buffer = io.StringIO()
-    figure = _figure(record)
     with _settings(record):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        _figure(record).savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
 
 def _settings(record: FigureRecord) -> Any:
-    """Names in the SVG come from the record, so that the same record gives the same file; text stays text."""
-    import matplotlib as mpl
-
-    return mpl.rc_context({"svg.hashsalt": record.figure, "svg.fonttype": "none"})
+    """Names in the SVG come from the record, so that the same record gives the same file."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "figures", "Drawing a figure") from error
+    return mpl.rc_context({**SETTINGS, "svg.hashsalt": record.figure})
 
 
 def _figure(record: FigureRecord) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra("matplotlib", "figures", "Drawing a figure") from error
+    from matplotlib.figure import Figure
+
     columns = min(PER_ROW, max(1, len(record.panels)))
     rows = math.ceil(max(1, len(record.panels)) / columns)
-    figure = Figure(figsize=(5.6 * columns, 4.3 * rows), layout="constrained")
+    labels = _shared_labels(record.panels)
+    ncols = _legend_columns(labels, WIDTHS[columns])
+    legend_rows = math.ceil(len(labels) / ncols)
+    figure = Figure(figsize=(WIDTHS[columns], 2.9 * rows + 0.17 * legend_rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    first: dict[tuple[str, ...], Any] = {}
     for panel, place in zip(record.panels, axes, strict=False):
-        _heat_map(figure, place, panel) if panel.cells else _lines(place, panel)
+        if panel.cells:
+            _heat_map(figure, place, panel)
+        else:
+            twin = first.setdefault((panel.x_label, panel.y_label, panel.x_scale, panel.y_scale), place)
+            if twin is not place:
+                place.sharex(twin)
+                place.sharey(twin)
+            _lines(place, panel, has_legend=not labels)
         place.set(xlabel=panel.x_label, ylabel=panel.y_label)
-        place.set_title(panel.title, fontsize=10)
+        place.set_title(textwrap.fill(panel.title, 46 if columns < PER_ROW else 38))
     for place in axes[len(record.panels) :]:
         place.set_visible(False)
+    if labels:
+        handles = {h.get_label(): h for place in axes for h in place.get_legend_handles_labels()[0]}
+        figure.legend([handles[label] for label in labels], labels, loc="outside lower center", ncols=ncols)
     return figure
 
 
-def _lines(axes: Any, panel: Panel) -> None:
+def _shared_labels(panels: Sequence[Panel]) -> list[str]:
+    """The labels of all lines where one legend serves all panels: a label means one look, and they are few."""
+    looks = {(one.label, one.style) for panel in panels for one in panel.series}
+    labels = list(dict.fromkeys(one.label for panel in panels for one in panel.series))
+    return labels if len(looks) == len(labels) <= 12 else []
+
+
+def _legend_columns(labels: Sequence[str], width: float) -> int:
+    """As many columns as fit: a letter takes some 0.06 inches, a handle and its space 0.45."""
+    widest = 0.45 + 0.06 * max((len(label) for label in labels), default=1)
+    return max(1, min(len(labels), int(width / widest)))
+
+
+def _lines(axes: Any, panel: Panel, *, has_legend: bool) -> None:
     for one in panel.series:
         _series(axes, one)
     if panel.x_scale == "log":
@@ -96,7 +124,10 @@ def _lines(axes: Any, panel: Panel) -> None:
         if scale == "log":
             _ticks(axis)
     axes.grid(alpha=0.2)
-    axes.legend(frameon=False, fontsize=7.5)
+    if has_legend and panel.series:
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    if panel.x_scale == "linear":
+        axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _ticks(axis: Any) -> None:
@@ -111,12 +142,12 @@ def _ticks(axis: Any) -> None:
 
 
 def _series(axes: Any, one: Series) -> None:
-    marker = MARKERS[one.style]
-    if len(one.x) > MANY:
-        marker = "-"
-    axes.plot(one.x, one.y, marker, color=COLOURS[one.style], label=one.label, ms=4.5, lw=1.3)
+    colour, marker = LOOKS[one.style]
+    if len(one.x) > MANY and marker[0] not in "-.:":
+        marker = marker[1:] or "-"
+    axes.plot(one.x, one.y, marker, color=colour, label=one.label, ms=3.5, lw=1.1)
     if one.low and any(math.isfinite(low) for low in one.low) and len(one.x) <= MANY:
-        axes.fill_between(one.x, one.low, one.high, color=COLOURS[one.style], alpha=0.15, lw=0)
+        axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.18, lw=0)
 
 
 def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
@@ -124,14 +155,14 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
     from matplotlib.colors import LogNorm
 
     values = np.clip(np.array(panel.cells, dtype=float), 1e-4, None)
-    image = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis_r", norm=LogNorm())
-    axes.set_xticks(range(len(panel.columns)), [f"{x:g}" for x in panel.columns], fontsize=7)
-    axes.set_yticks(range(len(panel.rows)), [f"{y:g}" for y in panel.rows], fontsize=7)
+    image = axes.imshow(values, origin="lower", aspect="auto", cmap="cividis_r", norm=LogNorm(1e-4, 10))
+    axes.set_xticks(range(len(panel.columns)), [f"{x:g}" for x in panel.columns])
+    axes.set_yticks(range(len(panel.rows)), [f"{y:g}" for y in panel.rows])
     for row, line in enumerate(panel.cells):
         for column, value in enumerate(line):
             if math.isfinite(value):
-                share = f"{100 * value:.0f}%" if value >= 1 else f"{100 * value:.2g}%"
-                word = share if value >= 0.001 else "<0.1%"
+                share = f"{100 * value:.0f}%" if value >= 0.1 else f"{100 * value:.2g}%"
+                word = share if value >= 0.0001 else "<0.01%"
                 colour = "white" if value > 0.05 else "black"
-                axes.text(column, row, word, ha="center", va="center", fontsize=6, color=colour)
+                axes.text(column, row, word, ha="center", va="center", fontsize=5.5, color=colour)
     figure.colorbar(image, ax=axes, shrink=0.85)

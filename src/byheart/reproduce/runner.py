@@ -11,7 +11,7 @@ from byheart.measure.records import Record, Run
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress, run_sweep
 from byheart.reproduce.figure import Scale, Stage
-from byheart.reproduce.registry import stages_by_name
+from byheart.reproduce.registry import figure_of
 from byheart.reproduce.samples import Samples
 
 TELL_SECONDS = 10.0
@@ -131,7 +131,7 @@ def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> li
     """The stages of several figures, each run once."""
     found, seen = [], set()
     for name in names:
-        for stage in stages_by_name(name)(scale, samples):
+        for stage in figure_of(name).stages(scale, samples):
             keys = tuple(sorted(run.key for run in stage.runs))
             if keys not in seen:
                 seen.add(keys)
@@ -141,7 +141,7 @@ def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> li
 
 def stored_records(name: str, scale: Scale, samples: Samples | None, store: Store) -> list[Record]:
     """What the store holds of a figure's runs, in the order of the runs."""
-    stages = stages_by_name(name)(scale, samples)
+    stages = figure_of(name).stages(scale, samples)
     keys = list(dict.fromkeys(run.key for stage in stages for run in stage.runs))
     found = {record.key: record for record in store.records(keys)}
     return [found[key] for key in keys if key in found]

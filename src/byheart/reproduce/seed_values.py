@@ -1,17 +1,16 @@
-"""Records into points: one per setting, the mean over seeds with a 95% interval."""
+"""Values of several seeds at each setting: means, intervals, fits, and how they are drawn and written."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from byheart.errors import UsageError
-from byheart.measure.capacity import student_half_width
-from byheart.measure.fits import N_BOOTSTRAP, CutOff, Fit, fit
-from byheart.measure.records import Record
-from byheart.reproduce.figure import Check, Outcome, Scale, Series, Style, Verdict
+from byheart.measure.fits import N_BOOTSTRAP, CutOff, Fit, fit, mean_interval
+from byheart.reproduce.figure import Series, Style
+from byheart.reproduce.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -23,19 +22,22 @@ class SeedValues:
 
     @property
     def means(self) -> tuple[float, ...]:
-        """The mean over seeds at each x."""
         return tuple(statistics.fmean(at) for at in self.values)
 
     @property
-    def halves(self) -> tuple[float, ...]:
-        """Half the 95% interval of the mean at each x, by Student's t; NaN for one seed."""
-        return tuple(student_half_width(at) if len(at) > 1 else math.nan for at in self.values)
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """The 95% bootstrap interval of the mean at each x; NaN for one seed."""
+        return tuple(mean_interval(at) for at in self.values)
 
     @property
     def flat(self) -> tuple[list[float], list[float]]:
         """Every value with its x, for fits."""
         pairs = [(x, value) for x, at in zip(self.x, self.values, strict=True) for value in at]
         return [x for x, _ in pairs], [value for _, value in pairs]
+
+    @property
+    def n_seeds(self) -> int:
+        return max((len(at) for at in self.values), default=0)
 
     def __bool__(self) -> bool:
         """Whether there is any point."""
@@ -46,30 +48,30 @@ class SeedValues:
         return dict(zip(self.x, self.means, strict=True)).get(x)
 
 
-def points(
-    records: Iterable[Record], x: Callable[[Record], float], y: Callable[[Record], float]
+def gather(
+    observations: Iterable[Observation], x: Callable[[Observation], float], y: Callable[[Observation], float]
 ) -> SeedValues:
-    """Group `records` by x; values that are not finite are left out."""
+    """Observations by x; values that are not finite are left out."""
     groups: dict[float, list[float]] = {}
-    for record in records:
-        value = y(record)
+    for one in observations:
+        value = y(one)
         if math.isfinite(value):
-            groups.setdefault(x(record), []).append(value)
+            groups.setdefault(x(one), []).append(value)
     rising = sorted(groups)
     return SeedValues(tuple(rising), tuple(tuple(groups[key]) for key in rising))
 
 
 def series(label: str, style: Style, found: SeedValues) -> Series:
-    """SeedValues as they are drawn."""
-    means, halves = found.means, found.halves
+    """Values as they are drawn."""
+    ends = found.intervals
     return Series(
         label,
         style,
         tuple(float(x) for x in found.x),
-        means,
-        tuple(mean - half for mean, half in zip(means, halves, strict=True)),
-        tuple(mean + half for mean, half in zip(means, halves, strict=True)),
-        max((len(at) for at in found.values), default=0),
+        found.means,
+        tuple(low for low, _ in ends),
+        tuple(high for _, high in ends),
+        found.n_seeds,
     )
 
 
@@ -102,18 +104,3 @@ def fit_numbers(found: Fit | None) -> dict[str, object] | None:
         "r_squared": found.r_squared,
         **{name: [e.value, e.low, e.high] for name, e in found.coefficients.items()},
     }
-
-
-def judged(scale: Scale, checks: Sequence[Check], because: str, *, is_complete: bool) -> Verdict:
-    """The verdict that checks give together: all hold, some do, or none does. Smoke runs settle nothing."""
-    if scale == "smoke":
-        return Verdict(
-            "not settled",
-            "The smoke scale shows that the figure can be made; it settles nothing.",
-            tuple(checks),
-        )
-    if not checks or not is_complete:
-        return Verdict("not settled", f"Runs are missing. {because}", tuple(checks))
-    good = sum(check.holds for check in checks)
-    outcome: Outcome = "holds" if good == len(checks) else "holds in part" if good else "does not hold"
-    return Verdict(outcome, because, tuple(checks))

@@ -12,8 +12,9 @@ from typing import Literal
 
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import Training
-from byheart.measure.records import Record, Run
+from byheart.measure.records import Run
 from byheart.reproduce.figure import Scale, Stage
+from byheart.reproduce.observation import Observation
 
 Variant = Literal["as-coded", "as-written", "position-first"]
 VARIANTS: tuple[Variant, ...] = ("as-coded", "as-written", "position-first")
@@ -148,37 +149,15 @@ def stages(
     ]
 
 
-def sweep(
-    name: str,
-    scale: Scale,
-    values: Callable[[Variant, How], Sequence[int]],
-    sizes: Callable[[int], dict[str, int]],
-    ways: Sequence[tuple[Variant, How]],
-    *,
-    n_vocab: int = N_VOCAB,
-    epochs: int = 10,
-) -> list[Stage]:
-    """The stages of a figure along one size: `sizes` says what model a value stands for."""
-    return stages(
-        name,
-        scale,
-        lambda variant, how, seed: [
-            run(scale, variant, seed, **sizes(value), n_vocab=n_vocab, how=how, epochs=epochs)
-            for value in values(variant, how)
-        ],
-        ways,
-    )
-
-
-def how_trained(record: Record) -> How:
-    """Which of the ways of training a record comes from."""
-    plan = record.config["training"]
+def how_trained(one: Observation) -> How:
+    """In which of the ways it was trained."""
+    plan = one.config["training"]
     if plan["optimiser"] == "lbfgs":
         return "lbfgs"
     usual = 15 * 1000  # the most of the paper's figures
     return "adam" if plan["steps"] <= usual else "longer" if plan["steps"] <= usual * 4 else "longest"
 
 
-def accuracy(record: Record) -> float:
+def accuracy(one: Observation) -> float:
     """The paper's accuracy: over the last 100 steps where it was recorded, else at the end."""
-    return record.measured.get("accuracy_tail", record.measured["accuracy"])
+    return one.measured.get("accuracy_tail", one.measured["accuracy"])

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from byheart.measure.records import Record
-from byheart.reproduce.figure import Check, Computed, Figure, Panel, Scale, Stage
-from byheart.reproduce.kajitsuka_sato_2025 import runs as runs
-from byheart.reproduce.kajitsuka_sato_2025.trials import (
-    CURVE_STYLES,
-    best_trials,
-    fewest_blocks,
-    loss,
-    n_blocks,
-)
+from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Stage, Table, Trial
+from byheart.reproduce.kajitsuka_sato_2025 import runs
+from byheart.reproduce.kajitsuka_sato_2025.runs import PASSES
+from byheart.reproduce.kajitsuka_sato_2025.trials import CURVE_STYLES, best_trials, fewest_blocks, n_blocks
+from byheart.reproduce.observation import Observation
 from byheart.reproduce.samples import Samples
-from byheart.reproduce.seed_values import judged, points, series
+from byheart.reproduce.seed_values import SeedValues, gather, series
 from byheart.theorems import realises
 
 ASKED = 4  # the paper's answer
@@ -84,29 +78,36 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
 
 
 @realises("KS25-length")
-def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = None) -> Computed:
-    """The fewest blocks for every length, and the least loss by length and blocks, for either width and number of epochs."""
-    panels, words = [], []
-    wanted = {(part.width, part.seq_len) for part in PARTS[scale] if part.longer == 1}
+def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+    """The fewest blocks for every length, and the error by length and blocks, for either width and number of epochs."""
+    panels, trials, rows = [], [], []
     numbers: dict[str, Any] = {}
-    checks: list[Check] = []
+    lacking = []
     for width, longer in sorted({(part.width, part.longer) for part in PARTS[scale]}):
         steps = runs.training(scale, runs.RATES[0], stops=True).steps * longer
-        mine = [r for r in records if r.config["training"]["steps"] == steps and stream_width(r) == width]
+        condition = f"m = {width}, {steps:,} epochs"
+        mine = [
+            one
+            for one in observations
+            if one.config["training"]["steps"] == steps and one.sizes["width"] == width
+        ]
+        lengths = sorted({length(one) for one in mine})
+        wanted = {part.seq_len for part in PARTS[scale] if (part.width, part.longer) == (width, longer)}
+        if longer == 1 and wanted - set(lengths):
+            lacking.append(f"{condition}: n = {', '.join(f'{n:,}' for n in sorted(wanted - set(lengths)))}")
         if not mine:
             continue
-        best = best_trials(mine, lambda record: (length(record), n_blocks(record)))
-        lengths = sorted({length(record) for record in mine})
+        best = best_trials(mine, lambda one: (length(one), n_blocks(one)))
         panels.append(
             Panel(
-                f"Training loss by number of blocks, m = {width}, {steps:,} epochs",
+                f"m = {width}, {steps:,} epochs",
                 "#blocks",
                 "mean squared error",
                 tuple(
                     series(
                         f"n = {n:,}",
                         CURVE_STYLES[number % len(CURVE_STYLES)],
-                        points([record for record in best if length(record) == n], n_blocks, loss),
+                        gather([one for one in best if length(one) == n], n_blocks, lambda one: one.loss),
                     )
                     for number, n in enumerate(lengths)
                 ),
@@ -114,121 +115,92 @@ def compute(scale: Scale, records: Sequence[Record], samples: Samples | None = N
             )
         )
         found = fewest_blocks(mine, length)
-        answers = {n: sorted(b for (m, _), b in found.items() if m == n and b is not None) for n in lengths}
+        shared = _shared_trials(mine, lengths)
         at_four = {
-            n: statistics.fmean(values)
+            n: SeedValues(
+                (ASKED,), (tuple(one.loss for one in best if length(one) == n and n_blocks(one) == ASKED),)
+            )
             for n in lengths
-            if (values := [loss(r) for r in best if length(r) == n and n_blocks(r) == ASKED])
         }
-        numbers[f"m = {width}, {steps} epochs"] = {
-            "fewest blocks": {str(n): blocks for n, blocks in answers.items()},
-            "searches": {str(n): sum(m == n for m, _ in found) for n in lengths},
-            f"loss at {ASKED} blocks": {str(n): value for n, value in at_four.items()},
-            "least loss": {str(n): min(loss(r) for r in best if length(r) == n) for n in lengths},
-        }
-        tried = {n: sorted({n_blocks(r) for r in mine if length(r) == n}) for n in lengths}
-        said = ", ".join(f"n = {n:,}: {_spoken(answers[n], tried[n])}" for n in lengths)
-        words.append(
-            f"m = {width}, {steps:,} epochs: fewest blocks {said}"
-            + (f"; mean squared error at {ASKED} blocks " if at_four else "")
-            + ", ".join(f"{value:.3f} (n = {n:,})" for n, value in at_four.items())
-            + _like_with_like(mine, lengths)
-        )
-        if longer == 1:
-            checks += _checks(width, answers, said, at_four)
+        for n in lengths:
+            answers = sorted(blocks for (m, _), blocks in found.items() if m == n and blocks is not None)
+            n_searches = sum(m == n for m, _ in found)
+            equal = [one.loss for one in mine if length(one) == n and _trial(one) in shared]
+            values = at_four[n].values[0]
+            rows.append(
+                (
+                    condition,
+                    f"{n:,}",
+                    "/".join(map(str, answers)) or "none",
+                    f"{len(answers)} of {n_searches}",
+                    f"{at_four[n].means[0]:.3f} ({len(values)} seeds)" if values else "not trained",
+                    f"{min(equal):.3f}" if equal else "-",
+                )
+            )
+            numbers.setdefault(condition, {})[str(n)] = {
+                "fewest blocks, by seed": answers,
+                f"error at {ASKED} blocks, by seed": list(values),
+            }
+        if longer > 1 or not wanted - set(lengths):
+            errors = {n: at_four[n].values[0] for n in lengths if at_four[n].values[0]}
+            passing = [n for n, values in errors.items() if max(values) < PASSES.threshold]
+            said = f"every seed memorises with {ASKED} blocks at {len(passing)} of {len(lengths)} lengths"
+            trials.append(Trial(condition, said, len(passing) == len(lengths), longer == 1))
+    heads = (
+        "width and epochs",
+        "n",
+        "fewest blocks",
+        "seeds that memorise",
+        f"error at {ASKED} blocks",
+        "least error over the trials every length has",
+    )
     return Computed(
         tuple(panels),
-        judged(
-            scale,
-            checks,
-            "; ".join(words)
-            + ". The token the answer is read at is random too and passes the attention by the skip connection, so it tells the"
-            " samples apart by itself, whatever the length.",
-            is_complete=wanted <= {(stream_width(record), length(record)) for record in records},
-        ),
-        numbers,
-        (
+        tuple(trials),
+        tables=(Table("Fewest blocks by length", heads, tuple(rows)),),
+        numbers=numbers,
+        choices=(
             (
                 "m = 2: tokens uniform on [0, 1)^6 enter through a trained map to the two-dimensional stream, q = 8, as the paper's"
                 " footnote says of its models. m = 6: the stream is as wide as the tokens, q = 24."
             ),
-            "The answer is read at the first token; the paper reads one fixed token too.",
             (
-                "Learning rates 0.01 and 0.03 (n = 10, m = 2: also 0.001 and 0.003; n = 10,000: 0.03 at m = 2, 0.01 at m = 6),"
-                " warm-up 100 steps, three seeds (one from n = 1,000 on)."
+                "The answer is read at the first token; the paper reads one fixed token too. It is random itself and passes the"
+                " attention by the skip connection, so it tells the samples apart whatever the length."
             ),
+            "Learning rates 0.01 and 0.03 (n = 10, m = 2: also 0.001 and 0.003), warm-up 100 steps, three seeds.",
             "Memorised means a mean squared error below 0.01.",
         ),
+        missing=f"Not trained: {'; '.join(lacking)}." if lacking else "",
     )
 
 
-def stream_width(record: Record) -> int:
-    """m of a record."""
-    return int(record.config["sizes"]["width"])
+def length(one: Observation) -> int:
+    """The sequence length n."""
+    return int(one.config["data"]["seq_len"])
 
 
-def length(record: Record) -> int:
-    """The sequence length n of a record."""
-    return int(record.config["data"]["seq_len"])
+def _trial(one: Observation) -> tuple[int, float, int]:
+    return n_blocks(one), one.config["training"]["learning_rate"], one.seed
 
 
-def _spoken(blocks: Sequence[int], tried: Sequence[int]) -> str:
-    return "/".join(map(str, blocks)) or f"none of {', '.join(map(str, tried))}"
+def _shared_trials(
+    observations: Sequence[Observation], lengths: Sequence[int]
+) -> set[tuple[int, float, int]]:
+    """The trials that every length has: long sequences have fewer, so the fewest blocks favour the short."""
+    tried = [{_trial(one) for one in observations if length(one) == n} for n in lengths]
+    return set.intersection(*tried) if tried else set()
 
 
-def _like_with_like(records: Sequence[Record], lengths: Sequence[int]) -> str:
-    """What the trials reach that every length has; long sequences have fewer of them, so fewest blocks favour the short."""
-
-    def trial(record: Record) -> tuple[int, float, int]:
-        return n_blocks(record), record.config["training"]["learning_rate"], record.config["seed"]
-
-    shared = set.intersection(*({trial(r) for r in records if length(r) == n} for n in lengths))
-    if len(lengths) < 2 or not shared or shared == {trial(record) for record in records}:
-        return ""
-    least = [min(loss(r) for r in records if length(r) == n and trial(r) in shared) for n in lengths]
-    return f"; least error over the trials that every length has ({len(shared)} a length) " + ", ".join(
-        f"{value:.3f} (n = {n:,})" for n, value in zip(lengths, least, strict=True)
+FIGURES = {
+    "kajitsuka-sato-2025-length": Figure(
+        "kajitsuka-sato-2025-length",
+        "KS25",
+        ("KS25-length",),
+        "KS25, the sequence-length study: fewest blocks for n = 10 to 10,000 at N = 500",
+        "Four blocks are the fewest that memorise, whatever the sequence length.",
+        f"With {ASKED} blocks, at every length, the best trial of every seed ends with an error below 0.01.",
+        stages,
+        compute,
     )
-
-
-def _checks(width: int, answers: dict[int, list[int]], said: str, at_four: dict[int, float]) -> list[Check]:
-    spread = max(at_four.values()) / min(at_four.values()) if len(at_four) > 1 else float("nan")
-    fewest = [min(blocks) for blocks in answers.values() if blocks]
-    same = len(fewest) == len(answers) and max(fewest) - min(fewest) <= 1
-    if not fewest:
-        return [
-            Check(f"{ASKED} blocks memorise at every length, m = {width}", said, f"{ASKED} for all", False),
-            Check(
-                f"what is reached does not depend on the length, m = {width}",
-                f"mean squared error at {ASKED} blocks within a factor of {spread:.2f} between lengths"
-                if len(at_four) > 1
-                else "one length alone",
-                "within a factor of 1.25",
-                spread <= 1.25,
-            ),
-        ]
-    return [
-        Check(
-            f"{ASKED} blocks memorise at every length, m = {width}",
-            said,
-            f"at most {ASKED} for all",
-            len(fewest) == len(answers) and max(fewest) <= ASKED,
-        ),
-        Check(
-            f"the fewest blocks do not depend on the length, m = {width}",
-            said,
-            "the same for all, give or take one",
-            same,
-        ),
-    ]
-
-
-FIGURE = Figure(
-    "kajitsuka-sato-2025-length",
-    "KS25",
-    ("KS25-length",),
-    "KS25, the sequence-length study: fewest blocks for n = 10 to 10,000 at N = 500",
-    "Four blocks are the fewest that memorise, whatever the sequence length.",
-    stages,
-    compute,
-)
+}

@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
-from byheart.measure.records import Record, Run
+from byheart.measure.records import Run
 from byheart.reproduce.figure import Scale
+from byheart.reproduce.observation import Observation
 from byheart.reproduce.samples import Samples
 
 Embedding = Literal["frozen", "learned"]
@@ -115,12 +116,10 @@ def rates_of(scale: Scale) -> tuple[float, ...]:
     return RATES[1:3] if scale == "smoke" else RATES
 
 
-def embedding_of(record: Record) -> str:
-    """Whether the words' table was trained."""
-    return str(record.config["options"]["embedding"])
-
-
-def table_of(record: Record) -> str:
-    """The words' table in words: learned, or frozen and of what width."""
-    embedding = embedding_of(record)
-    return embedding if embedding == "learned" else f"frozen, width {record.config['sizes']['dim']}"
+def reading_of(one: Observation) -> str:
+    """The tokens and their table in words: whether it was trained, or fixed and of what width."""
+    options, collection = one.config["options"], str(one.config["data"]["collection"])
+    table = (
+        "learned table" if options["embedding"] == "learned" else f"frozen table of width {one.sizes['dim']}"
+    )
+    return f"{'sub-words' if collection.endswith('sub-words') else 'words'}, {table}"

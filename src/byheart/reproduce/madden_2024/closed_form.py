@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from byheart.reproduce.madden_2024.capacities import Subset
 from byheart.reproduce.samples import Samples
 
 MOST_CONTEXTS = 3000  # the solve is cubic in them
@@ -26,11 +25,11 @@ class ClosedForm:
     seconds: float
 
 
-def closed_forms(samples: Samples, subsets: Sequence[Subset]) -> list[ClosedForm]:
-    """The construction on the first, the middle and the last of the first seed's subsets that are small enough."""
-    chosen = [s for s in subsets if s.seed == 0 and s.n_contexts <= MOST_CONTEXTS]
+def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
+    """The construction on the first, the middle and the last of these (stories, contexts) that are small enough."""
+    chosen = [n_stories for n_stories, n_contexts in subsets if n_contexts <= MOST_CONTEXTS]
     places = sorted({0, (len(chosen) - 1) // 2, len(chosen) - 1}) if chosen else []
-    return [closed_form(samples, chosen[place].n_stories, 0) for place in places]
+    return [closed_form(samples, chosen[place], 0) for place in places]
 
 
 @lru_cache(maxsize=32)

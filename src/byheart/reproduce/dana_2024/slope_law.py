@@ -1,0 +1,166 @@
+"""DPC24 Figure 2b: the slope of accuracy per head against d = d_h, which the paper finds cubic; and where the law ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from byheart.measure.fits import Fit, between
+from byheart.reproduce.dana_2024 import curves as dana
+from byheart.reproduce.dana_2024 import runs
+from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Stage, Table, Trial
+from byheart.reproduce.observation import Observation
+from byheart.reproduce.samples import Samples
+from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, series, try_fit
+from byheart.theorems import realises
+
+DIMS: dict[Scale, tuple[int, ...]] = {"smoke": (3, 6), "laptop": (4, 7, 10, 13), "paper": runs.DIMS}
+WAYS: tuple[dana.Way, ...] = (
+    dana.OWN,
+    ("as-written", "adam"),
+    ("as-coded", "longer"),
+    ("as-coded", "longest"),
+)
+CUBIC = (2.5, 3.5)
+LOCAL = ((3, 6), (6, 10), (10, 13))  # ranges of d for local exponents
+
+
+def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
+    """Numbers of heads for every d = d_h, as coded and as written; as coded for 4 and 16 times the steps."""
+    return runs.stages(
+        "fig2b",
+        scale,
+        lambda variant, how, seed: [
+            runs.run(scale, variant, seed, dim=d, head_dim=d, n_heads=n, how=how)
+            for d in (DIMS[scale] if how != "longest" else DIMS["laptop"])
+            for n in runs.heads_at(scale, variant, how, d)
+        ],
+        WAYS,
+        most_seeds=5,
+    )
+
+
+@realises("DPC24-F2b")
+def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+    """The slope of accuracy per head for every d = d_h, with power laws, beside those of the stored points."""
+    here = {way: found for way in WAYS if (found := slopes(observations, way))}
+    stored = published_slopes()
+    fits = {way: try_fit(found, "power") for way, found in here.items()}
+    theirs = try_fit(stored, "power")
+    trials = []
+    for way, law in fits.items():
+        whole = way != dana.OWN or len(here[way].x) == len(DIMS[scale])
+        said = "not every d was trained" if not whole else f"exponent {format_estimate(law, 'exponent')}"
+        if law is not None:
+            said += f", R² {law.r_squared:.3f}"
+        trials.append(Trial(dana.LABELS[way][0], said, _is_cubic(law) if whole else None, way == dana.OWN))
+    checks, tables = [], [_local_exponents(here, stored)]
+    if dana.OWN in here and dana.can_compare(scale):
+        gaps, n_stored = _differences(observations)
+        check, table = dana.agreement(gaps, n_stored)
+        ours = fits[dana.OWN]
+        assert theirs is not None
+        value, wanted = (
+            None if one is None else one.coefficients["exponent"].value for one in (ours, theirs)
+        )
+        assert wanted is not None
+        checks = [
+            check,
+            Check(
+                "as in the stored points",
+                format_estimate(ours, "exponent"),
+                f"within 0.5 of {wanted:.2f}, fitted to them in the same way",
+                value is not None and abs(value - wanted) <= 0.5,
+            ),
+        ]
+        tables.append(table)
+    panel = Panel(
+        "Slope of accuracy per head, d = d_h",
+        "d = d_h",
+        "accuracy per head",
+        (
+            *(series(*dana.LABELS[way], found) for way, found in here.items()),
+            *([series("published", "published", stored)] if dana.can_compare(scale) else []),
+        ),
+        x_scale="log",
+        y_scale="log",
+    )
+    numbers: dict[str, Any] = {dana.LABELS[way][0]: fit_numbers(law) for way, law in fits.items()}
+    numbers["stored points"] = fit_numbers(theirs)
+    choices = (*dana.CHOICES, "Slopes that are not positive are left out of the power law.")
+    return Computed((panel,), tuple(trials), tuple(checks), tuple(tables), numbers, choices)
+
+
+def _is_cubic(law: Fit | None) -> bool | None:
+    """Whether the interval of the exponent lies within `CUBIC`; None where it reaches over an end."""
+    if law is None:
+        return None
+    exponent = law.coefficients["exponent"]
+    if CUBIC[0] <= exponent.low and exponent.high <= CUBIC[1]:
+        return True
+    return False if exponent.high < CUBIC[0] or exponent.low > CUBIC[1] else None
+
+
+def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> Table:
+    curves = [*((dana.LABELS[way][0], found) for way, found in here.items()), ("stored points", stored)]
+    rows = tuple(
+        (label, *(format_estimate(try_fit(found, "power", between(*ends)), "exponent") for ends in LOCAL))
+        for label, found in curves
+    )
+    return Table(
+        "Exponent of the slope per head, range by range", ("", *(f"d = {a} to {b}" for a, b in LOCAL)), rows
+    )
+
+
+def slopes(observations: Sequence[Observation], way: dana.Way) -> SeedValues:
+    """For every d, the slope over heads of each seed, up to the first accuracy above 0.95."""
+    found: dict[float, list[float]] = {}
+    mine = [one for one in observations if dana.way_of(one) == way]
+    for dim in sorted({one.sizes["dim"] for one in mine}):
+        for seed in sorted({one.seed for one in mine}):
+            at = dana.curve(
+                [one for one in mine if one.seed == seed], way, "n_heads", dim=dim, head_dim=dim, mlp_width=0
+            )
+            slope = _slope(at)
+            if slope is not None:
+                found.setdefault(dim, []).append(slope)
+    return SeedValues(tuple(found), tuple(tuple(values) for values in found.values()))
+
+
+def _slope(found: SeedValues) -> float | None:
+    line = try_fit(found, "linear", dana.cut_off(), n_bootstrap=0)
+    slope = 0.0 if line is None else line.coefficients["slope"].value
+    return slope if slope > 0 else None
+
+
+def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
+    """Ours less every stored accuracy, by name, and how many are stored."""
+    found, n_stored = [], 0
+    for dim in runs.DIMS:
+        stored = dana.stored_points("fig1a_fig2b", "n_heads", dim=dim)
+        n_stored += len(stored.x)
+        at = dana.curve(observations, dana.OWN, "n_heads", dim=dim, head_dim=dim, mlp_width=0)
+        found += [(f"d = {dim}, H = {x:g}", gap) for x, gap in dana.differences(at, stored)]
+    return found, n_stored
+
+
+def published_slopes() -> SeedValues:
+    """The same of the stored points, whose seeds are already averaged."""
+    found = {d: _slope(dana.stored_points("fig1a_fig2b", "n_heads", dim=d)) for d in runs.DIMS}
+    kept = {d: (slope,) for d, slope in found.items() if slope is not None}
+    return SeedValues(tuple(kept), tuple(kept.values()))
+
+
+FIGURES = {
+    "dana-2024-fig2b": Figure(
+        "dana-2024-fig2b",
+        "DPC24",
+        ("DPC24-F2b",),
+        "DPC24 Figure 2b: slope of accuracy per head, by d = d_h",
+        "With d = d_h the slope per head grows as d³.",
+        f"The interval of the exponent of a power law through the slopes lies within {CUBIC[0]} to {CUBIC[1]}"
+        " (the authors' points: 3.4).",
+        stages,
+        compute,
+    )
+}

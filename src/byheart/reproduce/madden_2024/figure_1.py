@@ -1,0 +1,320 @@
+"""MFT24 Figure 1: the gap to the entropy by width and contexts (left), and the fewest parameters that reach it (right)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from byheart.measure.fits import mean_interval
+from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Series, Style, Table, Trial
+from byheart.reproduce.madden_2024.runs import STORIES, WIDTHS, stages
+from byheart.reproduce.madden_2024.subsets import (
+    Subset,
+    TrainedCell,
+    cells,
+    gather_facts,
+    parameters,
+    smallest_width,
+)
+from byheart.reproduce.observation import Observation
+from byheart.reproduce.published import madden_2024
+from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, series, try_fit
+from byheart.theorems import realises
+
+CHOICES = (
+    (
+        "Whole stories of our copy of TinyStories, part of them of its second release, shuffled with numpy's default generator;"
+        " contexts, vocabulary and entropy are those of our subsets, not of the paper's."
+    ),
+    "Every model is trained for 50,000 steps; its final loss decides. Some leave the threshold again after reaching it.",
+    "A seed draws the stories and the weights; a wider model may end in a poorer minimum, so passing is not monotone in m.",
+    "Frozen attention: embedding and head keep their initial weights, the authors' second experiment.",
+)
+FALLING = 0.7  # of neighbouring cells: the authors' own map has 24 of 34 along the contexts
+COMPARED = 0.001  # gaps below this share of the entropy are not told apart
+R_SQUARED = 0.9  # the authors' points: 0.955
+LINES: tuple[Style, ...] = ("measured", "second", "fifth")
+
+
+@realises("MFT24-F1 left")
+def compute_map(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+    """Final loss less entropy for every width and number of stories, mean over seeds; falling both ways, the paper says."""
+    found = cells(observations, facts)
+    panels, trials, rows = [], [], []
+    for attention, word in (("trained", "trained throughout"), ("frozen", "frozen attention")):
+        mine = [
+            cell
+            for cell in found
+            if cell.attention == attention and (scale != "paper" or cell.width in WIDTHS)
+        ]
+        if not mine:
+            continue
+        mean = mean_gaps(mine)
+        wider, fewer = (falls(mean, along=axis) for axis in ("width", "stories"))
+        said = f"the gap falls in {wider[0]} of {wider[1]} steps to wider models, {fewer[0]} of {fewer[1]} to fewer contexts"
+        holds = all(n_all > 0 and n_good >= FALLING * n_all for n_good, n_all in (wider, fewer))
+        is_whole = attention == "frozen" or _is_whole(scale, mean)
+        trials.append(Trial(word, said, holds if is_whole else None, attention == "trained"))
+        panels.append(_heat_map(mine, f"Final loss less entropy, share of the entropy: {word}"))
+        rows += [
+            (
+                word,
+                str(n),
+                str(m),
+                f"{100 * fmean(shares):.3g}%",
+                _percent(mean_interval(shares)),
+                str(len(shares)),
+            )
+            for (n, m), shares in _shares(mine).items()
+        ]
+    panels.append(_by_width([cell for cell in found if cell.attention == "trained"], facts))
+    heads = ("training", "stories", "m", "gap, share of the entropy", "interval", "seeds")
+    return Computed(
+        tuple(panels),
+        tuple(trials),
+        tables=(Table("Gaps", heads, tuple(rows)), _subset_table(facts)),
+        numbers={},
+        choices=CHOICES,
+        missing=_lacking(scale, found),
+    )
+
+
+@realises("MFT24-F1 right")
+def compute_capacity(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+    """The smallest passing width of every subset, on the paper's grid and on a finer one, as parameters."""
+    found = cells(observations, facts)
+    trained = [cell for cell in found if cell.attention == "trained"]
+    widths = sorted({cell.width for cell in trained})
+    subsets = sorted({cell.subset for cell in trained}, key=lambda s: (s.n_stories, s.seed))
+    grids = {"the paper's widths": WIDTHS if scale == "paper" else tuple(widths)}
+    if scale == "paper" and set(widths) - set(WIDTHS):
+        grids["finer widths"] = tuple(widths)
+    stored = madden_2024()
+    trials, rows, drawn = [], [], []
+    numbers: dict[str, Any] = {}
+    for (name, grid), style in zip(grids.items(), LINES, strict=False):
+        for ever in (False, True):
+            smallest = {s: smallest_width(trained, s, grid, ever=ever) for s in subsets}
+            curve = _parameters(smallest)
+            line = try_fit(curve, "linear")
+            condition = f"{name}, {'any recorded step' if ever else 'final loss'}"
+            is_own = name == "the paper's widths" and not ever
+            is_whole = scale != "paper" or len(curve.x) == len(STORIES)
+            said = f"{format_estimate(line, 'slope')} parameters per context" + (
+                "" if line is None else f", R² {line.r_squared:.3f}"
+            )
+            holds = line is not None and line.r_squared >= R_SQUARED
+            trials.append(Trial(condition, said, holds if is_whole else None, is_own))
+            numbers[condition] = fit_numbers(line)
+            for n in sorted({s.n_stories for s in subsets}):
+                at = [smallest[s] for s in subsets if s.n_stories == n]
+                rows.append((condition, str(n), "/".join("none" if w is None else str(w) for w in at)))
+            if not ever and curve:
+                drawn.append(series(name, style, curve))
+    checks = (
+        _width_check({s: smallest_width(trained, s, WIDTHS) for s in subsets}) if scale == "paper" else []
+    )
+    built = facts["closed form"]
+    panel = Panel(
+        "Fewest parameters within 1% of the entropy",
+        "distinct contexts n",
+        "parameters",
+        (
+            *drawn,
+            Series(
+                "published",
+                "published",
+                tuple(float(row.n_contexts) for row in stored),
+                tuple(float(row.n_parameters) for row in stored),
+            ),
+            _bound(subsets),
+            Series(
+                "closed form, as many neurons as contexts (Theorem 5)",
+                "closed-form",
+                tuple(float(one["n_contexts"]) for one in built),
+                tuple(float(one["n_parameters"]) for one in built),
+            ),
+        ),
+        y_scale="log",
+    )
+    heads = ("widths and rule", "stories", "smallest passing width, by seed")
+    return Computed(
+        (panel,),
+        tuple(trials),
+        tuple(checks),
+        (Table("Smallest passing widths", heads, tuple(rows)), _subset_table(facts)),
+        numbers,
+        CHOICES,
+        missing=_lacking(scale, found),
+    )
+
+
+def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, float]]:
+    """(stories, width): the mean gap over seeds, in nats and as a share of the entropy."""
+    groups: dict[tuple[int, int], list[TrainedCell]] = {}
+    for cell in found:
+        groups.setdefault((cell.subset.n_stories, cell.width), []).append(cell)
+    return {
+        key: (fmean(cell.gap for cell in group), fmean(cell.relative_gap for cell in group))
+        for key, group in groups.items()
+    }
+
+
+def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
+    """How many neighbouring cells have the smaller gap in nats where the paper says, of how many that can be told apart."""
+    axis = 1 if along == "width" else 0
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for key in sorted(mean):
+        groups.setdefault(key[1 - axis], []).append(key)
+    n_good = n_all = 0
+    for keys in groups.values():
+        for first, second in pairwise(sorted(keys, key=lambda key: key[axis])):
+            if max(mean[first][1], mean[second][1]) < COMPARED:
+                continue
+            n_all += 1
+            smaller, larger = (second, first) if along == "width" else (first, second)
+            n_good += mean[smaller][0] <= mean[larger][0]
+    return n_good, n_all
+
+
+def _shares(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, ...]]:
+    groups: dict[tuple[int, int], list[float]] = {}
+    for cell in found:
+        groups.setdefault((cell.subset.n_stories, cell.width), []).append(cell.relative_gap)
+    return {key: tuple(groups[key]) for key in sorted(groups)}
+
+
+def _percent(interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{100 * low:.3g}% to {100 * high:.3g}%" if math.isfinite(low) else "-"
+
+
+def _heat_map(found: Sequence[TrainedCell], title: str) -> Panel:
+    mean = mean_gaps(found)
+    stories, widths = sorted({n for n, _ in mean}), sorted({m for _, m in mean})
+    return Panel(
+        title,
+        "stories",
+        "hidden width m",
+        columns=tuple(float(n) for n in stories),
+        rows=tuple(float(m) for m in widths),
+        cells=tuple(tuple(mean.get((n, m), (0.0, math.nan))[1] for n in stories) for m in widths),
+    )
+
+
+def _by_width(found: Sequence[TrainedCell], facts: Facts) -> Panel:
+    stories = sorted({cell.subset.n_stories for cell in found})
+    shown = (
+        [stories[place] for place in sorted({0, (len(stories) - 1) // 2, len(stories) - 1})]
+        if stories
+        else []
+    )
+    shares, drawn = _shares(found), []
+    for n, style in zip(shown, LINES, strict=False):
+        mine = {m: values for (count, m), values in shares.items() if count == n}
+        drawn.append(series(f"trained, {n} stories", style, SeedValues(tuple(mine), tuple(mine.values()))))
+    built = facts["closed form"]
+    closed = Series(
+        "closed form, m = n",
+        "closed-form",
+        tuple(float(one["n_contexts"]) for one in built),
+        tuple(one["relative_gap"] for one in built),
+    )
+    return Panel(
+        "The same by width", "hidden width m", "share of the entropy", (*drawn, closed), "log", "log"
+    )
+
+
+def _is_whole(scale: Scale, mean: dict[tuple[int, int], tuple[float, float]]) -> bool:
+    return scale != "paper" or all((n, m) in mean for n in STORIES for m in WIDTHS[:7])
+
+
+def _lacking(scale: Scale, found: Sequence[TrainedCell]) -> str:
+    """What the paper's grid lacks, its widest models apart."""
+    if scale != "paper":
+        return ""
+    mean = mean_gaps([cell for cell in found if cell.attention == "trained"])
+    missing = sorted({n for n in STORIES for m in WIDTHS[:7] if (n, m) not in mean})
+    return f"Not trained to the end: subsets of {', '.join(map(str, missing))} stories." if missing else ""
+
+
+def _subset_table(facts: Facts) -> Table:
+    rows = tuple(
+        (str(s["n_stories"]), str(s["seed"]), f"{s['n_contexts']:,}", str(s["vocab"]), f"{s['entropy']:.1f}")
+        for s in facts["subsets"]
+    )
+    return Table("Subsets", ("stories", "seed", "contexts", "vocabulary", "entropy in nats"), rows)
+
+
+def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
+    groups: dict[int, list[tuple[int, float]]] = {}
+    for subset, width in smallest.items():
+        if width is not None:
+            groups.setdefault(subset.n_stories, []).append(
+                (subset.n_contexts, float(parameters(width, subset.vocab)))
+            )
+    pairs = sorted(
+        (fmean(n for n, _ in group), tuple(count for _, count in group)) for group in groups.values()
+    )
+    return SeedValues(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
+
+
+def _width_check(smallest: dict[Subset, int | None]) -> list[Check]:
+    stored = {row.n_stories: row.min_hidden_width for row in madden_2024()}
+    ratios = [width / stored[s.n_stories] for s, width in smallest.items() if width is not None]
+    close = sum(0.5 <= ratio <= 2 for ratio in ratios)
+    return [
+        Check(
+            "smallest width at most one step of the grid from the stored one",
+            f"{close} of {len(ratios)} subsets",
+            "at least 80%",
+            bool(ratios) and close >= 0.8 * len(ratios),
+        )
+    ]
+
+
+def _bound(subsets: Sequence[Subset]) -> Series:
+    from byheart.bounds.madden_2024 import theorem_1_parameters  # not on a bare machine
+
+    chosen = [s for s in subsets if s.seed == 0]
+    return Series(
+        "fewest for arbitrary next-token laws (Theorem 1)",
+        "bound",
+        tuple(float(s.n_contexts) for s in chosen),
+        tuple(float(theorem_1_parameters(s.n_contexts, s.vocab).value) for s in chosen),
+    )
+
+
+FIGURES = {
+    figure.name: figure
+    for figure in (
+        Figure(
+            "madden-2024-fig1-left",
+            "MFT24",
+            ("MFT24-F1 left",),
+            "MFT24 Figure 1, left: gap to the entropy by width and contexts",
+            "As m grows and as contexts become fewer, the gap between training loss and entropy falls.",
+            f"The mean final gap in nats falls in at least {FALLING:.0%} of neighbouring cells, along the widths and along the"
+            " contexts (the authors' map: 24 of 34 along the contexts).",
+            stages,
+            compute_map,
+            gather_facts,
+            needs_samples=True,
+        ),
+        Figure(
+            "madden-2024-fig1-right",
+            "MFT24",
+            ("MFT24-F1 right",),
+            "MFT24 Figure 1, right: fewest parameters that reach the entropy",
+            "The number of parameters needed to reach the entropy grows roughly linearly with the number of contexts.",
+            f"A line through the fewest parameters of all ten subsets has R² of at least {R_SQUARED} (the authors' points: 0.955).",
+            stages,
+            compute_capacity,
+            gather_facts,
+            needs_samples=True,
+        ),
+    )
+}

@@ -1,0 +1,173 @@
+"""What a figure keeps of a run, and how many of them are written in few lines.
+
+An observation holds the run's configuration and what was measured, to nine digits. Figures are computed from observations
+alone, before and after they are stored, so that every stored number can be computed again from the file that holds it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from byheart.measure.records import Record
+from byheart.measure.trainer import has_diverged
+
+DIGITS = 9
+CURVE_POINTS, CURVE_DIGITS = 51, 4
+THRESHOLD = 0.01  # of `first_within`: MFT24's share of the entropy
+# Told by the seed (a seed draws the data too), or by the machine.
+LEFT_OUT = {"seed", "data.seed", "data.path", "data.sha256", "engine"}
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One run: its configuration as stored, its measurements, and its curve where the figure draws it.
+
+    Besides what training measures, `best_accuracy` is the highest on the way, and `first_within` the first recorded step at
+    which the loss was within 1% of the data's entropy (NaN: never).
+    """
+
+    config: Mapping[str, Any]
+    measured: Mapping[str, float]
+    n_parameters: int
+    n_samples: float
+    status: str
+    curve: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        sizes: Mapping[str, int] = self.config["sizes"]
+        return sizes
+
+    @property
+    def loss(self) -> float:
+        """Mean training loss at the end; infinite where training diverged."""
+        return math.inf if self.status == "diverged" else self.measured["loss"]
+
+
+def observe(record: Record) -> Observation:
+    """What is kept of a record, curve included."""
+    measured = {name: _rounded(value, DIGITS) for name, value in record.measured.items()}
+    losses = np.asarray(record.curve["loss"], dtype=np.float64)
+    entropy = record.measured["loss"] * record.n_samples - record.measured["gap"]
+    within = losses * record.n_samples - entropy < THRESHOLD * entropy
+    first = float(record.curve_steps[int(np.argmax(within))]) if within.any() else math.nan
+    diverged = record.status == "diverged" or has_diverged(float(losses[0]), record.measured["loss"])
+    keep = np.unique(np.linspace(0, losses.size - 1, CURVE_POINTS).round().astype(int))
+    return Observation(
+        config={name: value for name, value in record.config.items() if name != "engine"},
+        measured=measured
+        | {"best_accuracy": _rounded(float(max(record.curve["accuracy"])), DIGITS), "first_within": first},
+        n_parameters=record.n_parameters,
+        n_samples=record.n_samples,
+        status="diverged" if diverged else record.status,
+        curve={
+            "step": tuple(float(step) for step in record.curve_steps[keep]),
+            **{
+                name: tuple(_rounded(float(v), CURVE_DIGITS) for v in record.curve[name][keep])
+                for name in ("loss", "accuracy")
+            },
+        },
+    )
+
+
+def without_curve(observation: Observation) -> Observation:
+    return replace(observation, curve={})
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else value
+
+
+# In files: runs that differ in their seed alone share a line.
+
+
+def to_groups(observations: Iterable[Observation]) -> list[dict[str, Any]]:
+    """Plain values; the first entry holds what all configurations have in common."""
+    groups: dict[str, tuple[dict[str, Any], list[Observation]]] = {}
+    for one in observations:
+        setting = {name: value for name, value in _flat(one.config).items() if name not in LEFT_OUT}
+        groups.setdefault(json.dumps(setting, sort_keys=True), (setting, []))[1].append(one)
+    settings = [setting for setting, _ in groups.values()]
+    common = (
+        {k: v for k, v in settings[0].items() if all(k in s and s[k] == v for s in settings)}
+        if settings
+        else {}
+    )
+    found: list[dict[str, Any]] = [{"common": common}]
+    for setting, members in groups.values():
+        names = list(members[0].measured)
+        row = {
+            "setting": {name: value for name, value in setting.items() if name not in common},
+            "seeds": [one.seed for one in members],
+            "parameters": [one.n_parameters for one in members],
+            "samples": [one.n_samples for one in members],
+            "measured": {name: [one.measured[name] for one in members] for name in names},
+        }
+        if any(one.status != "done" for one in members):
+            row["status"] = [one.status for one in members]
+        if any(one.curve for one in members):
+            row["curves"] = [{name: list(values) for name, values in one.curve.items()} for one in members]
+        found.append(row)
+    return found
+
+
+def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
+    """The inverse of `to_groups`."""
+    if not groups:
+        return ()
+    common, found = groups[0]["common"], []
+    for row in groups[1:]:
+        for number, seed in enumerate(row["seeds"]):
+            config = _nested({**common, **row["setting"], "seed": seed, "data.seed": seed})
+            found.append(
+                Observation(
+                    config=config,
+                    measured={name: _number(values[number]) for name, values in row["measured"].items()},
+                    n_parameters=row["parameters"][number],
+                    n_samples=row["samples"][number],
+                    status=row["status"][number] if "status" in row else "done",
+                    curve={
+                        name: tuple(_number(value) for value in values)
+                        for name, values in (row["curves"][number] if "curves" in row else {}).items()
+                    },
+                )
+            )
+    return tuple(found)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration with dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= (
+            _flat(value, f"{prefix}{name}.")
+            if isinstance(value, Mapping) and value
+            else {f"{prefix}{name}": value}
+        )
+    return found
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `_flat`."""
+    config: dict[str, Any] = {}
+    for name, value in flat.items():
+        *outer, last = name.split(".")
+        place = config
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return config
