@@ -23,7 +23,7 @@ PAPERS = {
 }
 INTRODUCTION = (
     "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where the authors stored"
-    " theirs, with their points. One rule decides on each claim, stated before the runs; checks beside it have no part in the"
+    " theirs, with their points. One rule decides on each claim; checks beside it have no part in the"
     " verdict. Bands are 95% bootstrap intervals over seeds. `byheart report --recompute` computes every number again from the"
     " seeds' values in the records."
 )

@@ -153,7 +153,7 @@ Facts = Mapping[str, Any]
 class Figure:
     """A figure of a paper.
 
-    rule      decides the claim; it is stated before the runs and kept in the record
+    rule      decides the claim; it stands here before anything is trained, and in the record
     stages    what to train
     compute   what is drawn, from observations and facts alone: the same numbers give the same record
     facts     what else is computed of the samples or the constructions, once, and stored
