@@ -320,3 +320,19 @@ def test_contexts_too_close_for_the_precision_are_refused() -> None:
     model = bh.compile(data, method="madden-2024-averaging", precision="float64")
     assert model.certificate is not None
     assert model.certificate.holds
+
+
+def test_the_stochastic_solver_settles_every_label_or_says_how_many_it_did_not() -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(900)[:200]
+    data = bh.Dataset.from_arrays(np.stack([numbers // 30, numbers % 30], axis=1), rng.integers(0, 6, 200))
+    model = bh.compile(data, method="madden-2024", precision="float64", solver="stochastic")
+    assert model.certificate is not None
+    assert model.certificate.holds
+    assert model.network.hidden_width < 200  # type: ignore[union-attr]
+    with pytest.raises(AssumptionViolated, match="unsettled after"):
+        bh.compile(data, method="madden-2024", precision="float64", solver="stochastic", hidden_width=2)
+    with pytest.raises(UsageError, match="one right token"):
+        bh.compile(
+            documents(20, 12, 6, seed=1), method="madden-2024", precision="float64", solver="stochastic"
+        )

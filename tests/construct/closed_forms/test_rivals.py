@@ -123,8 +123,8 @@ def test_masked_heads_are_silu_neurons(seed: int, width: int, n_tokens: int) -> 
     x = rng.normal(0, 1, (n_tokens, 3))
     heads = heads_for_layer(hidden, bias, outputs)
     expected = torch.nn.functional.silu(torch.from_numpy(x @ hidden + bias)) @ torch.from_numpy(outputs)
-    assert (heads.masked(with_flag(x)) - expected).abs().max() < 1e-13
-    assert (heads.unmasked(with_flag(x), 60.0) - expected).abs().max() < 1e-12
+    assert (heads.attend_masked(with_flag(x)) - expected).abs().max() < 1e-13
+    assert (heads.attend_unmasked(with_flag(x), 60.0) - expected).abs().max() < 1e-12
     assert heads.parameters == width * (3 * 4 + 2)
 
 
@@ -135,8 +135,8 @@ def test_a_weak_penalty_leaks_and_other_activations_are_near() -> None:
     before = torch.from_numpy(x @ hidden + bias)
     weights = torch.from_numpy(outputs)
     heads = heads_for_layer(hidden, bias, outputs)
-    assert (heads.unmasked(with_flag(x), 3.0) - heads.masked(with_flag(x))).abs().max() > 1e-3
-    as_gelu = heads_for_layer(hidden, bias, outputs, slope=GELU_SLOPE).masked(with_flag(x))
+    assert (heads.attend_unmasked(with_flag(x), 3.0) - heads.attend_masked(with_flag(x))).abs().max() > 1e-3
+    as_gelu = heads_for_layer(hidden, bias, outputs, slope=GELU_SLOPE).attend_masked(with_flag(x))
     assert (as_gelu - torch.nn.functional.gelu(before) @ weights).abs().max() <= 0.0203
-    as_relu = heads_for_layer(hidden, bias, outputs, slope=100.0).masked(with_flag(x))
+    as_relu = heads_for_layer(hidden, bias, outputs, slope=100.0).attend_masked(with_flag(x))
     assert (as_relu - torch.relu(before) @ weights).abs().max() <= RELU_ERROR / 100

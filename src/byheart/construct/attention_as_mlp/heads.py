@@ -32,7 +32,7 @@ class HeadsAsNeurons:
         n_heads, dim = self.directions.shape
         return int(n_heads * (3 * dim + self.outputs.shape[1]))
 
-    def masked(self, tokens: torch.Tensor) -> torch.Tensor:
+    def attend_masked(self, tokens: torch.Tensor) -> torch.Tensor:
         """(n_tokens, dim) with f last, to (n_tokens, n_outputs): each token masked to itself and the bias token."""
         v = torch.from_numpy(self.directions).to(tokens.dtype)
         own = tokens @ v.T  # the score for itself, and its value
@@ -41,7 +41,7 @@ class HeadsAsNeurons:
         mixed = (torch.softmax(scores, dim=-1) * values).sum(dim=-1)
         return mixed @ torch.from_numpy(self.outputs).to(tokens.dtype)
 
-    def unmasked(self, tokens: torch.Tensor, penalty: float) -> torch.Tensor:
+    def attend_unmasked(self, tokens: torch.Tensor, penalty: float) -> torch.Tensor:
         """The same without a mask: one-hot positions let W_QK subtract `penalty` from every forbidden score.
 
         Off by about n·e^(-penalty + largest score).

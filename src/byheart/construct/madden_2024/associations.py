@@ -61,11 +61,11 @@ def associate(
     everyone = torch.arange(n_contexts, device=device)
     passes, unsettled = 0.0, n_contexts
     while unsettled and passes < max_passes:
-        shares = _sweep(phi, wanted, matrix, _shuffled(everyone, rng), RATE)
+        shares = _sweep(phi, wanted, matrix, _shuffle(everyone, rng), RATE)
         hard = torch.nonzero(shares < HARD).squeeze(1)
         passes += 1
         for _ in range(ROUNDS_ON_HARD if len(hard) <= n_contexts / 2 else 0):
-            after = _sweep(phi, wanted, matrix, _shuffled(hard, rng), RATE)
+            after = _sweep(phi, wanted, matrix, _shuffle(hard, rng), RATE)
             passes += len(hard) / n_contexts
             if bool((after[hard] >= SETTLED).all()):
                 break
@@ -90,7 +90,7 @@ def _whitening(phi: torch.Tensor) -> torch.Tensor:
     return whitening
 
 
-def _shuffled(rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+def _shuffle(rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     return rows[torch.from_numpy(rng.permutation(len(rows))).to(rows.device)]
 
 

@@ -44,16 +44,18 @@ def neurons_for(n_contexts: int, precision: str) -> int:
 class MaddenOptions:
     """The options of both constructions.
 
-    solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts), or `auto`:
-                  steps in float64 where the images lie far enough apart, else random features
+    solver        `steps` (d = 1, no solve), `random-features` (one solve), `convex` (fewer neurons than contexts),
+                  `stochastic` (the same for many contexts with one right token each), or `auto`: steps in float64
+                  where the images lie far enough apart, else random features
     dim, n_heads  embedding dimension and heads; steps have one of each
-    hidden_width  neurons; None for as many as contexts, or for the convex solver the fewest that reach the goal
+    hidden_width  neurons; None for as many as contexts, or for the convex solver the fewest that reach the goal,
+                  and for the stochastic one 64 doubled until all are right
     gap           convex: the share of the entropy that may be left
     neurons       convex: `shaped` to the data before the convex fit, or left as `random` as they are drawn
     """
 
     precision: Literal["float64", "float32"] = "float64"
-    solver: Literal["auto", "steps", "random-features", "convex"] = "auto"
+    solver: Literal["auto", "steps", "random-features", "convex", "stochastic"] = "auto"
     activation: Activation = "tanh"
     dim: Annotated[int, within(1, 1 << 31)] = DIM
     n_heads: Annotated[int, within(1, 1 << 31)] = 1
@@ -81,11 +83,11 @@ class MaddenOptions:
 
 
 def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
-    """The size if steps suffice where they are tried; the convex solver's search for the fewest neurons begins at 64."""
+    """The size if steps suffice where they are tried; the search for fewer neurons than contexts begins at 64."""
     if shape.vocab is None:
         raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
     dim = 1 if options.tries_steps else options.dim
-    if options.solver == "convex":
+    if options.solver in ("convex", "stochastic"):
         default = FIRST_WIDTH
     elif options.tries_steps:
         default = shape.context_count

@@ -1,4 +1,4 @@
-"""MFT24 Theorems 5 and 7 as constructions: one interface, three solvers."""
+"""MFT24 Theorems 5 and 7 as constructions: one interface, four solvers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
+from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.convex import Regression, SmallestWidth, regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
@@ -19,7 +20,7 @@ from byheart.construct.madden_2024.random_features import (
 from byheart.construct.madden_2024.size import FIRST_WIDTH, METHOD_NAMES, Kind, MaddenOptions
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.dataset import Dataset
-from byheart.errors import AssumptionViolated
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import decoder_logits
 from byheart.network.memory import Memory, Progress
@@ -111,6 +112,8 @@ def _solve(
     front, encoded = _front(kind, options, targets, options.dim, rng)
     if options.solver == "convex":
         return _by_regression(front, encoded, options, targets, rng, progress)
+    if options.solver == "stochastic":
+        return _by_stochastic_steps(front, encoded, options.hidden_width, targets, rng, progress)
     fit = solve_by_random_features(
         front, encoded, targets.logits(margin), rng, n_neurons=options.hidden_width
     )
@@ -160,6 +163,36 @@ def _by_steps(
             "draws": draw + 1,
         }
     raise AssertionError("unreachable")
+
+
+def _by_stochastic_steps(
+    front: Decoder,
+    encoded: np.ndarray,
+    hidden_width: int | None,
+    targets: NextTokenTargets,
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> tuple[Decoder, dict[str, Any]]:
+    """Random neurons, twice as many as before until every label leads, or as many as asked for."""
+    if len(targets.next_tokens) > len(targets):
+        raise UsageError("solver stochastic is for one right token a context; take convex for distributions.")
+    n_neurons, mixed = hidden_width or FIRST_WIDTH, mixed_contexts(front, encoded)
+    while True:
+        hidden, bias = draw_neurons(front, mixed, n_neurons, rng)
+        nothing = np.zeros((n_neurons, targets.n_outputs))
+        features = features_of(with_neurons(front, hidden, bias, nothing), encoded)
+        found = associate(features, targets.next_tokens, targets.n_outputs, rng, progress=progress)
+        if not found.unsettled:
+            notes = {"solver": "stochastic", "passes": found.passes, "seconds": found.seconds}
+            return with_neurons(front, hidden, bias, found.coefficients), notes
+        if hidden_width is not None or n_neurons > len(targets):
+            raise AssumptionViolated(
+                f"{n_neurons} neurons leave {found.unsettled} of {len(targets)} contexts unsettled after "
+                f"{found.passes:.0f} passes.\n"
+                "  Give a larger hidden_width, or another solver.",
+                unsettled=found.unsettled,
+            )
+        n_neurons *= 2
 
 
 def _by_regression(
