@@ -59,8 +59,9 @@ class Study:
 
     def fitted(self, construction: Construction, parameters: int) -> float:
         """What the power law is fitted to: all parameters, without the folds of PLYS21."""
-        folds = construction.statistics.n_folds if construction.statistics is not None else None
-        return parameters - 13.0 * (folds or 0)  # a fold is a block of one unit on four registers
+        folds = construction.notes.get("folds", 0)
+        assert isinstance(folds, int)
+        return parameters - 13.0 * folds  # a fold is a block of one unit on four registers
 
 
 STUDIES = (

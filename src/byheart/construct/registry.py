@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any
 
@@ -15,11 +15,8 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
-from byheart.program.construction import BuiltPlan, Construction, Plan, Statistics
-from byheart.reader import describe_unknown, read_values
-
-Build = Callable[[Dataset, Mapping[str, object], np.random.Generator, Progress | None], Construction]
-"""(data, options, rng, progress). A method that offers several precisions finds the one asked for in options["precision"]."""
+from byheart.program.construction import Construction, Plan
+from byheart.reader import read_values
 
 
 @dataclass(frozen=True)
@@ -53,21 +50,18 @@ class Method:
     source: str
     tasks: tuple[Task, ...]
     precisions: tuple[Precision, ...]
-    size_of: Callable[..., Size]
-    plan: Callable[..., Plan] = field(default=None)  # type: ignore[assignment]  # until every room has one
+    size_of: Callable[[DataShape, Any], Size]
+    plan: Callable[[Dataset, Any, np.random.Generator, Progress | None], Plan]
     options: type = NoOptions
     example: Callable[[], Example] | None = None
     page: str | None = None
     statements: tuple[str, ...] = ()
-    build: Build = field(default=None)  # type: ignore[assignment]  # of rooms that do not plan yet
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
         """The options `given` as the construction's own dataclass; `UsageError` names what is wrong with one."""
         chosen = dict(given)
-        if precision is not None and self._chooses_precision:
+        if precision is not None and any(each.name == "precision" for each in fields(self.options)):
             chosen["precision"] = precision
-        if self.options is _AnyOptions:
-            return _AnyOptions(chosen)
         return read_values(chosen, self.options, self.name, noun="option")
 
     def estimate(
@@ -76,82 +70,15 @@ class Method:
         """What data of this shape would probably take, with the options `given`."""
         return self.size_of(shape, self.read_options(given or {}, precision))
 
-    @property
-    def _chooses_precision(self) -> bool:
-        if self.options is _AnyOptions:
-            return len(self.precisions) > 1
-        return any(each.name == "precision" for each in fields(self.options))
-
-
-@dataclass(frozen=True)
-class _AnyOptions:
-    """Options that the room reads itself."""
-
-    given: Mapping[str, object]
-
-
-def _adapt(method: Method) -> Method:
-    """A room with `build` alone, under the contract: planning is building."""
-
-    def size_of(shape: DataShape | Statistics, options: _AnyOptions | None = None) -> Size:
-        if isinstance(shape, Statistics):
-            return method.size_of(shape)
-        given: dict[str, Any] = {} if options is None else dict(options.given)
-        known = {name: given[name] for name in ("precision", "reject_bits", "word_bits") if name in given}
-        return method.size_of(
-            Statistics(
-                n_samples=shape.n_samples,
-                seq_len=shape.seq_len,
-                n_classes=shape.n_classes,
-                dim=shape.dim,
-                vocab=shape.vocab,
-                ordered=shape.ordered,
-                ragged=shape.ragged,
-                n_contexts=shape.n_contexts,
-                task=shape.task,
-                **known,
-            )
-        )
-
-    def plan(
-        data: Dataset, options: _AnyOptions, rng: np.random.Generator, progress: Progress | None
-    ) -> Plan:
-        return BuiltPlan(method.build(data, options.given, rng, progress))
-
-    return replace(method, size_of=size_of, plan=plan, options=_AnyOptions)
-
-
-def _buildable(method: Method) -> Method:
-    """A room with `plan` alone, with the `build` of before: plan, then emit."""
-
     def build(
-        data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None
+        self,
+        data: Dataset,
+        given: Mapping[str, object],
+        rng: np.random.Generator,
+        progress: Progress | None = None,
     ) -> Construction:
-        return method.plan(data, method.read_options(options), rng, progress).emit(progress)
-
-    return replace(method, build=build)
-
-
-def require_known(method: str, options: Mapping[str, object], known: Iterable[str]) -> None:
-    """Refuse options that `method` does not have."""
-    known = sorted(known)
-    for name in sorted(set(options) - set(known)):
-        raise UsageError(f"{method}: {describe_unknown('option', name, known)}.")
-
-
-def deferred(module: str, function: str = "memorise", **fixed: object) -> Build:
-    """A `Build` that imports `function` of `module` when it is called, so that a size costs no import of torch."""
-
-    def build(
-        data: Dataset, options: Mapping[str, object], rng: np.random.Generator, progress: Progress | None
-    ) -> Construction:
-        built = getattr(import_module(module), function)(
-            data=data, options=options, rng=rng, progress=progress, **fixed
-        )
-        assert isinstance(built, Construction)
-        return built
-
-    return build
+        """Plan `data` with the options `given`, and emit the network."""
+        return self.plan(data, self.read_options(given), rng, progress).emit(progress)
 
 
 def deferred_plan(module: str, function: str = "plan", **fixed: object) -> Callable[..., Plan]:
@@ -197,7 +124,7 @@ def get(name: str) -> Method:
         )
     method = import_module(_MODULES[name]).METHOD
     assert isinstance(method, Method)
-    return _adapt(method) if method.plan is None else _buildable(method)
+    return method
 
 
 def candidates(
