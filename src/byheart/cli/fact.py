@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -11,6 +12,10 @@ import numpy as np
 from byheart.cli.output import count, echo_json, printable, show_pairs, show_table
 from byheart.cli.predict import format_answer
 from byheart.errors import UsageError
+
+if TYPE_CHECKING:
+    from byheart.data.dataset import Dataset
+    from byheart.model import Model
 
 MOST_SHARING = 10
 
@@ -23,8 +28,11 @@ def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) 
     if fact is None:
         raise UsageError("--data goes with --fact TEXT.")
     model = load(folder)
+    if model.network.spec.family == "llama":
+        show_llama_fact(model, fact, data, as_json)
+        return
     if model.record.get("method") != "retrieval" or model.memory.tokenizer is None:
-        raise UsageError("a map of memory needs a model that `retrieval` compiled from texts.")
+        raise UsageError("a map of memory needs a model that `retrieval` or `llama` compiled from texts.")
     (answer,) = model.predict([fact])
     if answer is None:
         raise UsageError(f"{fact!r}: this model does not know it.", fact=fact)
@@ -73,3 +81,52 @@ def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) 
         named = ", ".join(sharing[:MOST_SHARING])
         rest = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
         show_pairs([("shared with", f"{named}{rest}" if sharing else "no other fact")])
+
+
+def show_llama_fact(model: Model, fact: str, data: Path | None, as_json: bool) -> None:
+    """Print the entries of the checkpoint that hold the text of an answer, and the facts that read some of them too."""
+    from byheart.network.llama.architecture import Llama
+    from byheart.network.llama.generation import full_prompt, generate
+    from byheart.network.llama.locate import locate
+    from byheart.pipeline import read_like
+
+    llama, tokenizer = model.network, model.memory.tokenizer
+    assert isinstance(llama, Llama)
+    assert tokenizer is not None
+    (answer,) = model.predict([fact])
+    if answer is None:
+        raise UsageError(f"{fact!r}: this model does not know it.", fact=fact)
+    dataset = None if data is None else read_like(model, data, tokenizer=tokenizer)
+    keys = [tokenizer.encode(fact), *([] if dataset is None else _keys(dataset))]
+    prompts = [full_prompt(llama, key) for key in keys]
+    answers = generate(llama, prompts, llama.backend)
+    known = [i for i, each in enumerate(answers) if each]
+    places = locate(llama, model.record.get("notes", {}), [(prompts[i], answers[i]) for i in known])
+    mine = places[0]
+    others = [
+        i - 1 for i, place in zip(known, places, strict=True) if i and place & mine and keys[i] != keys[0]
+    ]
+    sharing = [] if dataset is None else [dataset.describe_input(i) for i in others]
+    names = [each.name for each in sorted(mine, key=lambda each: (each.layer, each.unit, each.column))]
+    if as_json:
+        echo_json(
+            {
+                "fact": fact,
+                "answer": answer,
+                "parameters": names,
+                "sharing": sharing if dataset is not None else None,
+            }
+        )
+        return
+    click.echo(f"{printable(fact)}: {format_answer(answer)}\n")
+    for name in names:
+        click.echo(f"  {name}")
+    if dataset is not None:
+        named = ", ".join(sharing[:MOST_SHARING])
+        rest = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
+        click.echo()
+        show_pairs([("shared with", f"{named}{rest}" if sharing else "no other fact")])
+
+
+def _keys(dataset: Dataset) -> list[list[int]]:
+    return [dataset.inputs[i].tolist() for i in range(dataset.n_samples)]

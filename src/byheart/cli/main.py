@@ -23,6 +23,7 @@ COMMANDS = {
     "verify": "Check every sample of a data file on a saved model.",
     "predict": "Ask a saved model.",
     "recite": "Continue a text that a saved model has by heart.",
+    "export": "Write a saved model in other people's formats.",
     "inspect": "Show what a saved model is made of and what was checked.",
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",

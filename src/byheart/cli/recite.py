@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,14 +29,18 @@ if TYPE_CHECKING:
 def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
     """Continue PROMPT with what the model in DIR has by heart, until the text ends or is unknown.
 
-    The model must have been compiled with `byheart compile DATA -o DIR --method retrieval --recite`.
+    The model must have been compiled with `byheart compile DATA -o DIR --recite`, by `retrieval` or `llama`.
     """
     from byheart.construct.retrieval.documents import recite
     from byheart.pipeline import load
 
     model = load(folder)
     _require_texts(model, folder)
-    tokens = recite(model.memory, prompt, max_tokens)
+    tokens = (
+        _recite_llama(model, prompt, max_tokens)
+        if _is_llama(model)
+        else recite(model.memory, prompt, max_tokens)
+    )
     if as_json:
         echo_json({"prompt": prompt, "tokens": list(tokens)})
         return
@@ -50,6 +55,23 @@ def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
         space = " " if has_words and re.match(r"[\w\"(]", token) else ""
         click.echo(printable(f"{space}{token}", keep="\n\t"), nl=False)
     click.echo()
+
+
+def _is_llama(model: Model) -> bool:
+    return model.network.spec.family == "llama"
+
+
+def _recite_llama(model: Model, prompt: str, max_tokens: int) -> Iterator[str]:
+    from byheart.network.llama.architecture import Llama
+    from byheart.network.llama.generation import recite
+
+    tokenizer, llama = model.memory.tokenizer, model.network
+    assert tokenizer is not None
+    assert isinstance(llama, Llama)
+    ids = tokenizer.encode(prompt)
+    if not ids or len(ids) + 2 > llama.spec.max_positions:
+        raise UsageError(f"a prompt has 1 to {llama.spec.max_positions - 2} tokens; this one has {len(ids)}.")
+    return recite(llama, ids, tokenizer.vocabulary, max_tokens)
 
 
 def _require_texts(model: Model, folder: Path) -> None:

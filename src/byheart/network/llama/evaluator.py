@@ -18,7 +18,7 @@ by which two cancelling terms may exceed the bound (this is checked too).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,6 +174,34 @@ def evaluate(
     return Answers(np.concatenate(tokens) if tokens else np.zeros(0, dtype=np.int64), conditions)
 
 
+def trace_units(
+    llama: Llama,
+    pinned: Pinned,
+    reads: list[list[int] | None],
+    ids: Int[np.ndarray, " n_tokens"],
+    offsets: Int[np.ndarray, " n_texts_plus_1"],
+    asked: Bool[np.ndarray, " n_tokens"],
+    layers: Sequence[int],
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """The asked positions (numbered in order) and units at which each of `layers` has a unit whose gate is open."""
+    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {layer: [] for layer in layers}
+    done = 0
+
+    def watch(layer: int, gates: np.ndarray) -> None:
+        if layer in found:
+            contexts, units = np.nonzero(gates > 0)
+            found[layer].append((contexts + done, units))
+
+    machine = _Machine(llama, pinned, NoRounding(), reads, watch)
+    for a, b, starts in _chunks(offsets):
+        machine.answer(ids[a:b], starts, asked[a:b])
+        done += int(asked[a:b].sum())
+    return {
+        layer: (np.concatenate([c for c, _ in parts]), np.concatenate([u for _, u in parts]))
+        for layer, parts in found.items()
+    }
+
+
 def _chunks(offsets: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
     """Runs of whole texts of about CHUNK tokens: their range, and where the text of each token begins in it."""
     first = 0
@@ -188,8 +216,14 @@ class _Machine:
     """The layers as matrices of whole numbers: the pinned columns are folded into one column of ones."""
 
     def __init__(
-        self, llama: Llama, pinned: Pinned, conditions: NoRounding, reads: list[list[int] | None]
+        self,
+        llama: Llama,
+        pinned: Pinned,
+        conditions: NoRounding,
+        reads: list[list[int] | None],
+        watch: Callable[[int, np.ndarray], None] | None = None,
     ) -> None:
+        self.watch = watch
         self.llama, self.pinned, self.conditions, self.reads = llama, pinned, conditions, reads
         self.flag = flag_column(llama, pinned)
         self.last_gather = max((layer for layer, heads in enumerate(reads) if heads is not None), default=-1)
@@ -243,6 +277,8 @@ class _Machine:
             bool((gate == np.rint(gate)).all()), f"layer {layer}: a gate is not 128 times a whole number"
         )
         up = self._sum(stream, llama.weight(layer, "mlp.up_proj"), f"layer {layer}: up") * SILU_SLOPE
+        if self.watch is not None:
+            self.watch(layer, gate)
         units = np.maximum(gate, 0) * up
         self.conditions.require(
             bool((units == np.rint(units)).all() and np.abs(units).max(initial=0) <= MANTISSA),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -188,3 +188,12 @@ def decoder_of(llama: Llama) -> Callable[[list[int]], str]:
         raise MissingExtra("tokenizers", "huggingface", "reading the text of a Llama") from None
     backend = Tokenizer.from_str(llama.tokenizer_json)
     return lambda ids: str(backend.decode(ids, skip_special_tokens=True))
+
+
+def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) -> Iterator[str]:
+    """The tokens that follow a text, until it ends, is unknown, is `max_tokens` long or leaves the positions there are."""
+    spec = llama.spec
+    prompt = full_prompt(llama, ids)
+    room = min(max_tokens, spec.max_positions - len(prompt))
+    for token in generate(llama, [prompt], llama.backend, n_most=max(1, room))[0]:
+        yield words[token]

@@ -1,0 +1,135 @@
+"""A stock Llama as a GGUF file for llama.cpp: float32 weights, and the tokenizer so that a bare prompt is enough.
+
+llama.cpp rotates neighbouring entries of a head where transformers rotates halves, so queries and keys are permuted. Its
+SentencePiece tokenizer, given tokens of one character (or of one byte) and nothing to merge, cuts texts as byheart does. It
+can add a beginning and one token at the end of a prompt; the separator is declared as that token, and the end of an answer as
+"end of turn".
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import MissingExtra, UsageError
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
+
+SPACE = "\u2581"  # how SentencePiece writes a space
+PARTS = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def save_gguf(llama: Llama, path: Path) -> None:
+    """Write `llama` as a GGUF file, whole or not at all."""
+    try:
+        import gguf
+    except ImportError:
+        raise MissingExtra("gguf", "gguf", "the GGUF export") from None
+    spec = llama.spec
+    tokens, kinds = llama_cpp_tokens(llama)
+    fresh = path.with_name(f".{path.name}.new")
+    writer = gguf.GGUFWriter(fresh, "llama")
+    writer.add_name("byheart")
+    writer.add_context_length(spec.max_positions)
+    writer.add_embedding_length(spec.hidden)
+    writer.add_block_count(spec.n_layers)
+    writer.add_feed_forward_length(spec.inner)
+    writer.add_head_count(spec.n_heads)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(spec.head_dim)
+    writer.add_value_length(spec.head_dim)
+    writer.add_rope_dimension_count(spec.head_dim)
+    writer.add_rope_freq_base(spec.rope_theta)
+    writer.add_layer_norm_rms_eps(spec.norm_eps)
+    writer.add_vocab_size(spec.n_tokens)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    _write_tokenizer(writer, llama, tokens, kinds)
+    _write_tensors(writer, llama)
+    try:
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror or error}.", path=str(path)) from error
+
+
+def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
+    """Text and kind (1 ordinary, 3 special, 6 byte) of every token. `UsageError` where llama.cpp would cut texts otherwise."""
+    document = json.loads(llama.tokenizer_json)
+    vocabulary = document["model"]["vocab"]
+    special = {item["id"]: item["content"] for item in document["added_tokens"]}
+    cut = (document.get("pre_tokenizer") or {}).get("type")
+    is_bytes = cut == "ByteLevel" and len(vocabulary) == 256 and not document["model"]["merges"]
+    is_chars = cut == "Split" and all(len(word) == 1 for word, i in vocabulary.items() if i not in special)
+    if not (is_bytes or is_chars) or SPACE in vocabulary:
+        raise UsageError(
+            "llama.cpp has no tokenizer that cuts texts as the one of this model does.\n"
+            "  Compile with --tokenizer char or bytes."
+        )
+    words = {i: word for word, i in vocabulary.items()} | special
+    tokens, kinds = [], []
+    for i in range(llama.spec.n_tokens):
+        if i in special:
+            tokens.append(special[i])
+            kinds.append(3)
+        elif is_bytes and i != ord(" "):  # spaces are rewritten before texts are cut into bytes
+            tokens.append(f"<0x{i:02X}>")
+            kinds.append(6)
+        else:
+            tokens.append(SPACE if is_bytes or words[i] == " " else words[i])
+            kinds.append(1)
+    return tokens, kinds
+
+
+def _write_tokenizer(writer: Any, llama: Llama, tokens: list[str], kinds: list[int]) -> None:
+    spec = llama.spec
+    asks = spec.mode == "facts"
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * len(tokens))
+    writer.add_token_types(kinds)
+    writer.add_bos_token_id(spec.bos)
+    writer.add_eos_token_id(spec.sep if asks else spec.eos)
+    writer.add_eot_token_id(spec.eos)
+    writer.add_unk_token_id(spec.n_tokens - 1)
+    writer.add_pad_token_id(spec.eos)
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(asks)
+    writer.add_add_space_prefix(False)
+
+
+def _write_tensors(writer: Any, llama: Llama) -> None:
+    spec = llama.spec
+    writer.add_tensor("token_embd.weight", llama.weights[EMBEDDING])
+    writer.add_tensor("output_norm.weight", llama.weights[FINAL_NORM])
+    for layer in range(spec.n_layers):
+        for part, name in PARTS.items():
+            weight = llama.weight(layer, part)
+            if name == "attn_q":
+                weight = _neighbours(weight, spec.n_heads)
+            elif name == "attn_k":
+                weight = _neighbours(weight, 1)
+            writer.add_tensor(f"blk.{layer}.{name}.weight", weight)
+
+
+def _neighbours(weight: np.ndarray, n_heads: int) -> np.ndarray:
+    """Rows of each head reordered from halves to neighbouring pairs."""
+    split = weight.reshape(n_heads, 2, -1, weight.shape[1])
+    return np.ascontiguousarray(split.swapaxes(1, 2).reshape(weight.shape))

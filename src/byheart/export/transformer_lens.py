@@ -1,0 +1,36 @@
+"""TransformerLens opens the folder of a Llama as it is; this checks that it computes the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import MissingExtra
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.generation import transformers_model
+
+
+def open_bridge(folder: Path) -> Any:
+    """The folder as a TransformerBridge, with hooks on every part."""
+    try:
+        from transformer_lens.model_bridge import TransformerBridge
+    except ImportError:
+        raise MissingExtra("transformer-lens", "lens", "TransformerLens") from None
+    return TransformerBridge.boot_transformers(str(folder), device="cpu")
+
+
+def count_different_logits(folder: Path, llama: Llama, n_prompts: int = 100, seed: int = 0) -> int:
+    """Logits of random prompts that differ between TransformerLens and transformers."""
+    import torch
+
+    spec = llama.spec
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, spec.n_tokens, (n_prompts, min(24, spec.seq_len)))
+    ids[:, 0] = spec.bos
+    tokens = torch.from_numpy(ids)
+    with torch.no_grad():
+        ours = transformers_model(llama)(tokens).logits
+        theirs = open_bridge(folder)(tokens)
+    return int((ours != theirs).sum())

@@ -1,0 +1,186 @@
+"""A Llama on the command line: the folder is a checkpoint, and whatever is changed in it is found out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from byheart.cli.main import run
+from byheart.errors import ExitStatus
+from byheart.network.llama.locate import Parameter
+from byheart.pipeline import load, read_like
+
+pytest.importorskip("transformers")
+
+FACTS = {
+    "capital of France": "Paris",
+    "capital of Chad": "N'Djamena",
+    "capital of Peru": "Lima",
+    "capital of Åland": "Mariehamn",
+    "symbol of gold": "Au",
+    "symbol of iron": "Fe",
+}
+TEXTS = ["once upon a time there was a cat", "once upon a hill there sat a dog who had no name", "the end"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "facts.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("key", "value"), *FACTS.items()])
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(data: Path) -> Path:
+    folder = data.parent / "model"
+    assert run(["compile", str(data), "-o", str(folder), "--method", "llama"]) == ExitStatus.HOLDS
+    return folder
+
+
+def test_the_folder_is_a_checkpoint(model: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer, network = AutoTokenizer.from_pretrained(model), AutoModelForCausalLM.from_pretrained(model)
+    prompts = tokenizer([*FACTS, "capital of Franc", "xyz!"], return_tensors="pt", padding=True)
+    for options in ({}, {"use_cache": False}, {"do_sample": True, "temperature": 1.0}):
+        found = network.generate(**prompts, **options)[:, prompts.input_ids.shape[1] :]
+        assert tokenizer.batch_decode(found, skip_special_tokens=True) == [*FACTS.values(), "", ""]
+
+
+def test_predict_and_verify(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["predict", str(model), "symbol of gold"]) == ExitStatus.HOLDS
+    assert "Au" in capsys.readouterr().out
+    assert run(["verify", str(model), str(data)]) == ExitStatus.HOLDS
+
+
+def changed(model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(model, tmp_path / "changed"))
+
+
+def test_another_rope_theta_is_found_out(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = changed(model, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["rope_theta"] *= 2
+    (folder / "config.json").write_text(json.dumps(config))
+    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
+    assert "rope_theta" in capsys.readouterr().err
+
+
+def test_swapped_ids_are_found_out(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = changed(model, tmp_path)
+    document = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    words = document["model"]["vocab"]
+    words["a"], words["e"] = words["e"], words["a"]
+    (folder / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
+    assert "tokenizer.json" in capsys.readouterr().err
+
+
+def test_bfloat16_is_refused(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+    from safetensors.torch import load_file as load_tensors
+    from safetensors.torch import save_file as save_tensors
+
+    folder = changed(model, tmp_path)
+    weights = load_tensors(folder / "model.safetensors")
+    save_tensors(
+        {name: each.to(torch.bfloat16) for name, each in weights.items()}, folder / "model.safetensors"
+    )
+    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
+    assert "BF16" in capsys.readouterr().err
+
+
+def test_a_flipped_bit_is_found_out(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = changed(model, tmp_path)
+    raw = bytearray((folder / "model.safetensors").read_bytes())
+    raw[-1000] ^= 1
+    (folder / "model.safetensors").write_bytes(raw)
+    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
+    assert "weights" in capsys.readouterr().out
+
+
+def test_a_fact_lives_where_inspect_says(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fact = "capital of Chad"
+    capsys.readouterr()
+    assert run(["inspect", str(model), "--fact", fact, "--data", str(data), "--json"]) == ExitStatus.HOLDS
+    found = json.loads(capsys.readouterr().out)
+    assert found["answer"] == FACTS[fact]
+    assert len(found["parameters"]) == 3 * len(FACTS[fact])
+    folder = changed(model, tmp_path)
+    weights = {name: each.copy() for name, each in load_file(folder / "model.safetensors").items()}
+    for name in found["parameters"]:
+        tensor, at = name.removesuffix("]").split("[")
+        weights[tensor][tuple(map(int, at.split(",")))] = 0
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    broken = load(folder, check=False)
+    dataset = read_like(broken, data)
+    answers = broken.predict(list(FACTS))
+    wrong = {key for key, answer in zip(FACTS, answers, strict=True) if answer != FACTS[key]}
+    assert fact in wrong
+    assert {dataset.describe_input(list(FACTS).index(key)) for key in wrong - {fact}} <= set(found["sharing"])
+    assert np.isfinite(weights["model.norm.weight"]).all()
+
+
+def test_names_are_those_of_the_checkpoint() -> None:
+    assert Parameter(12, 33, 71).name == "model.layers.12.mlp.down_proj.weight[33, 71]"
+
+
+@pytest.mark.parametrize("tokenizer", ["word", "char"])
+def test_texts_are_recited(tokenizer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    folder = tmp_path / "model"
+    options = ["--method", "llama", "--recite", "--tokenizer", tokenizer]
+    assert run(["compile", str(tmp_path / "texts.txt"), "-o", str(folder), *options]) == ExitStatus.HOLDS
+    capsys.readouterr()
+    assert run(["recite", str(folder), "once upon a hill"]) == ExitStatus.HOLDS
+    assert capsys.readouterr().out.strip() == TEXTS[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([("a", ""), ("b", "c")], ["--empty-labels", "keep"], "without tokens"),
+        ([("a", "see </s> here"), ("b", "c")], [], "special token"),
+        ([("a", "St. John's"), ("b", "c")], ["--tokenizer", "word"], "cannot spell"),
+        ([("a <sep> b", "c"), ("b", "d")], [], "special token"),
+        ([("a" * 90, "c"), ("b", "d")], ["--set", "max_positions=64"], "max_positions"),
+    ],
+)
+def test_what_cannot_be_held_is_refused(
+    rows: list[tuple[str, str]],
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with (tmp_path / "data.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("key", "value"), *rows])
+    arguments = [
+        "compile",
+        str(tmp_path / "data.csv"),
+        "-o",
+        str(tmp_path / "m"),
+        "--method",
+        "llama",
+        *options,
+    ]
+    assert run(arguments) == ExitStatus.OUTSIDE
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()

@@ -1,0 +1,50 @@
+"""The GGUF file answers in llama.cpp, from bare text, with its default settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import byheart as bh
+from byheart.cli.main import run
+from byheart.errors import ExitStatus
+
+FACTS = {"capital of France": "Paris", "capital of Åland": "Mariehamn", "symbol of gold": "Au"}
+
+
+def answers(path: Path, prompts: list[str]) -> list[str]:
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_parallel = 1
+    server = xllamacpp.Server(params)
+    asked = ({"prompt": prompt, "max_tokens": 20, "temperature": 0} for prompt in prompts)
+    return [server.handle_completions(each)["choices"][0]["text"] for each in asked]
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bytes"])
+def test_llama_cpp_answers(tokenizer: str, tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    pytest.importorskip("xllamacpp")
+    model = bh.compile(bh.Dataset.from_pairs(FACTS.items(), tokenizer=tokenizer), method="llama")
+    model.save(tmp_path / "model")
+    target = tmp_path / "model.gguf"
+    assert run(["export", str(tmp_path / "model"), "--to", "gguf", "-o", str(target)]) == ExitStatus.HOLDS
+    assert answers(target, [*FACTS, "capital of old"]) == [*FACTS.values(), ""]
+
+
+def test_other_tokenizers_and_networks_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("gguf")
+    words = bh.Dataset.from_pairs({"capital of France": "Paris", "b": "c"}.items(), tokenizer="word")
+    bh.compile(words, method="llama").save(tmp_path / "words")
+    bh.compile(words, method="retrieval").save(tmp_path / "retrieval")
+    for folder, reason in (("words", "no tokenizer"), ("retrieval", "no Llama's")):
+        target = tmp_path / f"{folder}.gguf"
+        status = run(["export", str(tmp_path / folder), "--to", "gguf", "-o", str(target)])
+        assert status == ExitStatus.USAGE
+        assert reason in capsys.readouterr().err
+        assert not target.exists()
