@@ -44,13 +44,15 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
 def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
     """Dense parameters of the constructions for growing numbers of such facts."""
     from byheart.construct.registry import get  # not on a bare machine
-    from byheart.program.construction import Statistics
+    from byheart.data.shape import DataShape
 
     n_vocab = int(observations[0].config["data"]["n_vocab"])
     counts = [count for count in COUNTS if count <= n_vocab**2]
     return {
         name: {
-            str(count): get(name).size_of(Statistics(count, 2, n_vocab, None, n_vocab, True)).parameters_dense
+            str(count): get(name)
+            .estimate(DataShape(count, 2, n_vocab, vocab=n_vocab, ordered=True))
+            .parameters_dense
             for count in counts
         }
         for name in COMPILED

@@ -112,7 +112,7 @@ def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
 def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
     """Dense parameters of `retrieval` for as many samples of the GPTs' kind as were tried."""
     from byheart.construct.registry import get  # not on a bare machine
-    from byheart.program.construction import Statistics
+    from byheart.data.shape import DataShape
 
     counts = sorted({max(1, round(data_bits(one) / math.log2(N_VOCAB))) for one in observations})
     return {
@@ -120,7 +120,7 @@ def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Sam
             [
                 count,
                 get("retrieval")
-                .size_of(Statistics(count, SEQ_LEN, N_VOCAB, None, N_VOCAB, True))
+                .estimate(DataShape(count, SEQ_LEN, N_VOCAB, vocab=N_VOCAB, ordered=True))
                 .parameters_dense,
             ]
             for count in counts
