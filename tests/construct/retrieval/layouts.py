@@ -9,7 +9,7 @@ import numpy as np
 from byheart.construct.registry import get
 from byheart.construct.retrieval.chain import Chain
 from byheart.construct.retrieval.dual_table import DualTable
-from byheart.construct.retrieval.layout import Entrance, Layout
+from byheart.construct.retrieval.layout import Entrance, RetrievalLayout
 from byheart.data.dataset import Dataset
 from byheart.program.construction import Construction
 
@@ -26,7 +26,7 @@ GRID = Entrance(
 
 CHAIN = Chain(TABLE, 300, 3, 4, 5, 2, 3, 7, 6, 2, 53)
 DUAL = DualTable(TABLE, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=2)
-LAYOUTS: dict[str, Layout] = {
+LAYOUTS: dict[str, RetrievalLayout] = {
     "chain": CHAIN,
     "chain, two pattern words": Chain(TABLE, 300, 3, 2, 20, 10, 2, 5, 2, 3, 24),
     "chain, pattern word": Chain(TABLE, 300, 3, 2, 24, 8, 3, 300, 5, 3, 24),

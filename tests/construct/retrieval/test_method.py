@@ -43,7 +43,7 @@ def dual_only(monkeypatch: pytest.MonkeyPatch) -> None:
     search.find_layout.cache_clear()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     n=st.sampled_from([9]),  # few shapes and many seeds: the search of a layout is kept, the draw is not
     seq_len=st.sampled_from([1, 3]),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from byheart.construct.retrieval import exactness, key_hash, table_solver
 from byheart.construct.retrieval.label_reader import WORD_SCALE, label_steps
-from byheart.construct.retrieval.layout import LABEL, Layout, X, Z, largest_digit_sum
+from byheart.construct.retrieval.layout import LABEL, RetrievalLayout, X, Z, largest_digit_sum
 from byheart.construct.retrieval.program import Contents, describe
 from byheart.network.size import size_of_network
 from byheart.network.transformer.interpreter import interpret
@@ -22,19 +22,19 @@ from byheart.program.emit import emit
 from tests.construct.retrieval.layouts import CHAIN, LAYOUTS
 
 
-def _inputs(layout: Layout, rng: np.random.Generator, n: int) -> np.ndarray:
+def _inputs(layout: RetrievalLayout, rng: np.random.Generator, n: int) -> np.ndarray:
     entrance = layout.entrance
     if entrance.kind == "table":
         return rng.integers(0, entrance.n_rows, size=(n, entrance.seq_len))
     return rng.integers(0, 16, size=(n, entrance.seq_len, entrance.dim))
 
 
-def _bounds(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(layout: RetrievalLayout) -> tuple[np.ndarray, np.ndarray]:
     dim = layout.entrance.dim
     return np.zeros(dim, dtype=np.int64), np.full(dim, 15, dtype=np.int64)
 
 
-def _drawn(layout: Layout, seed: int) -> key_hash.KeyHash:
+def _drawn(layout: RetrievalLayout, seed: int) -> key_hash.KeyHash:
     return key_hash.draw(layout, *_bounds(layout), np.random.default_rng(seed))
 
 
@@ -110,7 +110,7 @@ def test_solved_tables_read_back_as_their_labels() -> None:
     for seed in range(50):
         where = layout.addresses(key_hash.evaluate_fields(layout, _drawn(layout, seed), inputs, True))
         table = table_solver.solve(layout, where, labels, rng)
-        if isinstance(table, table_solver.Table):
+        if isinstance(table, table_solver.SolvedTable):
             assert (table_solver.read_labels(layout, where, table.sums) == labels).all()
             assert table.words.max() < 1 << layout.word_bits
             return

@@ -18,7 +18,7 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, reflect_rows
 from byheart.construct.retrieval.gadgets import HALF, pattern_blocks, window_blocks
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import LABEL, HashedField, Layout, T, X, Z
+from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.transformer.architecture import SumPool
 from byheart.program.blocks import (
     Block,
@@ -36,7 +36,7 @@ COPY, SQUARE = T, LABEL
 
 
 @dataclass(frozen=True)
-class Chain(Layout):
+class Chain(RetrievalLayout):
     """k = n_segments tables of Q rows, each read once."""
 
     name = "chain"

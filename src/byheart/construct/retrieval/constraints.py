@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from byheart.construct.retrieval.dual_table import DualTable
-from byheart.construct.retrieval.layout import Layout
+from byheart.construct.retrieval.layout import RetrievalLayout
 
 SPARE_COLUMNS = 6  # a random square GF(2) system lacks one or two ranks; each spare column halves the risk
 MOST_SPARE = 0.3  # of the columns
@@ -38,7 +38,7 @@ def addresses_needed(n_keys: int, reject_bits: int) -> float:
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
 
 
-def rows_needed(layout: Layout, windows: tuple[int, ...]) -> int:
+def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
     """Rows of each segment so that the fullest plane fits.
 
     Sorted by row, equations queue for pivots within a window of A columns; with a share ε of the columns left over the queue
@@ -62,12 +62,12 @@ def fullest(n_keys: int, n_planes: int) -> float:
     return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes) * mean) + 1)
 
 
-def _columns_for_all(layout: Layout) -> float:
+def _columns_for_all(layout: RetrievalLayout) -> float:
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
     return fullest(layout.n_keys, layout.n_planes) / rank_limit(mean_words(layout)) + spare
 
 
-def _columns_for_lonely(layout: Layout) -> float:
+def _columns_for_lonely(layout: RetrievalLayout) -> float:
     """Keys that touch one channel of the first group and no other must fit the columns of that channel alone."""
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
     lonely = fullest(layout.n_keys, layout.n_planes * n_patterns)
@@ -85,12 +85,12 @@ def rank_limit(n_words: float) -> float:
     return 0.35 if n_words < 2.9 else 1 - 1.7 * exp(-n_words)
 
 
-def mean_words(layout: Layout) -> float:
+def mean_words(layout: RetrievalLayout) -> float:
     """Words an equation touches, on average."""
     return layout.n_segments * (1.0 + sum(size / (size + 1) for size in layout.groups[1:]))
 
 
-def headroom_bits(layout: Layout) -> int:
+def headroom_bits(layout: RetrievalLayout) -> int:
     """h with |y - centre·2^w| <= 2^(h + w) for every key, almost surely: the worst case, or z deviations."""
     k = layout.n_segments
     sizes = layout.groups[1:]
@@ -119,7 +119,7 @@ def seconds_allowed(n_keys: int) -> float:
     return max(1.0, _SECONDS_PER_KEY * n_keys)
 
 
-def is_quickly_solved(layout: Layout) -> bool:
+def is_quickly_solved(layout: RetrievalLayout) -> bool:
     """Whether elimination takes no longer than it may."""
     window = min(sum(1 << w for w in layout.windows), layout.n_rows) * layout.n_segments
     return solve_seconds(layout.n_keys, float(window * layout.n_channels)) <= seconds_allowed(layout.n_keys)

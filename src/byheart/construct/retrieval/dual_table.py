@@ -29,7 +29,7 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, reflect_rows
 from byheart.construct.retrieval.gadgets import LazyUnits, pattern_blocks, threshold, window_blocks
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import LABEL, HashedField, Layout, T, X, Z
+from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import (
     Block,
@@ -51,7 +51,7 @@ OWN_FIELD = 2
 
 
 @dataclass(frozen=True)
-class DualTable(Layout):
+class DualTable(RetrievalLayout):
     """n_segments is 2: the words V and the words Z of each row. `n_digits` digits name a row."""
 
     n_digits: int = 3

@@ -17,7 +17,7 @@ from byheart.construct.retrieval.dual_table import DualTable
 from byheart.construct.retrieval.gadgets import HALF
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import Layout, largest_digit_sum, odd_part
+from byheart.construct.retrieval.layout import RetrievalLayout, largest_digit_sum, odd_part
 from byheart.errors import ByheartError
 
 
@@ -39,7 +39,7 @@ class Margin:
         return int(self.largest / self.unit - 1).bit_length()
 
 
-def centre_of(layout: Layout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
+def centre_of(layout: RetrievalLayout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
     """The multiple of 2^word_bits in the middle of the sums."""
     if len(sums) == 0:
         return 0
@@ -48,7 +48,7 @@ def centre_of(layout: Layout, sums: Shaped[np.ndarray, " n_keys"]) -> int:
 
 
 def margins(
-    layout: Layout,
+    layout: RetrievalLayout,
     hashed: KeyHash,
     words: Shaped[np.ndarray, " n_columns"],
     sums: Shaped[np.ndarray, " n_keys"],
@@ -80,7 +80,7 @@ def margins(
     )
 
 
-def _table_margins(layout: Layout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
+def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
     """The sums in and behind the tables."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
     if isinstance(layout, DualTable):

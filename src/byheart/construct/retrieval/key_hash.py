@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from byheart.construct.retrieval.layout import Entrance, HashedField, Layout
+from byheart.construct.retrieval.layout import Entrance, HashedField, RetrievalLayout
 
 _CHUNK_TOKENS = 1 << 21
 
@@ -40,7 +40,7 @@ class KeyHash:
 
 
 def draw(
-    layout: Layout,
+    layout: RetrievalLayout,
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
     rng: np.random.Generator,
@@ -101,7 +101,10 @@ def _draw_field(
 
 
 def evaluate_fields(
-    layout: Layout, hashed: KeyHash, inputs: Int[np.ndarray, "n_samples seq_len *dim"], last_only: bool
+    layout: RetrievalLayout,
+    hashed: KeyHash,
+    inputs: Int[np.ndarray, "n_samples seq_len *dim"],
+    last_only: bool,
 ) -> Int[np.ndarray, "n_keys n_fields"]:
     """Every field of every token (of the last one only, if so), as the network computes it."""
     seq_len = layout.entrance.seq_len
@@ -112,7 +115,7 @@ def evaluate_fields(
     return np.concatenate(pieces) if pieces else np.zeros((0, len(layout.hashed_fields)), dtype=np.int64)
 
 
-def _fields_of(layout: Layout, hashed: KeyHash, inputs: np.ndarray, last_only: bool) -> np.ndarray:
+def _fields_of(layout: RetrievalLayout, hashed: KeyHash, inputs: np.ndarray, last_only: bool) -> np.ndarray:
     entrance = layout.entrance
     is_table = entrance.kind == "table"
     own = hashed.tokens[inputs] + hashed.positions if is_table else inputs @ hashed.weights + hashed.offsets

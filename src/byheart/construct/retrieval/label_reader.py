@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import partial
 
 from byheart.construct.retrieval.gadgets import LazyUnits
-from byheart.construct.retrieval.layout import LABEL, Layout, T, X, Z
+from byheart.construct.retrieval.layout import LABEL, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import Block, Repeat, Step, Unit, typical
 
@@ -26,7 +26,7 @@ WORD_SCALE = 4
 """Words enter the tables times 4: two bits below them are needed to read y_0."""
 
 
-def label_steps(layout: Layout, centre: int | None) -> Iterator[Step]:
+def label_steps(layout: RetrievalLayout, centre: int | None) -> Iterator[Step]:
     """The circuit that starts with x at 1, words in their registers, the plane in z, and ends with label + 1.
 
     Without a centre it stands for that of any draw, and is only counted.
@@ -53,7 +53,7 @@ def _silent_block(place: Number) -> Block:
     return Block((Unit({X: 1, T: place}, 0, {X: -2}),), {}, "silent")
 
 
-def _sum_block(layout: Layout, centre: int | None) -> Block:
+def _sum_block(layout: RetrievalLayout, centre: int | None) -> Block:
     """Add up the unmasked words, take off the centre, and turn the plane p into t = 2^(p·field_bits + 1).
 
     t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i), every term positive, so no partial sum exceeds t itself.
@@ -67,7 +67,7 @@ def _sum_block(layout: Layout, centre: int | None) -> Block:
     return Block(units, {X: constant, T: 2}, "sum")
 
 
-def _sum_unit(layout: Layout, at: int) -> Unit:
+def _sum_unit(layout: RetrievalLayout, at: int) -> Unit:
     """First a unit for each channel, then one for each plane but the last."""
     if at < layout.n_channels:
         return Unit({layout.channels[at]: 1}, 0, {X: 1})

@@ -86,7 +86,7 @@ class HashedField:
 
 
 @dataclass(frozen=True)
-class Layout:
+class RetrievalLayout:
     """The shape of one retrieval network; see `chain` and `dual_table`."""
 
     entrance: Entrance

@@ -23,7 +23,7 @@ from byheart.construct.retrieval.constraints import (
     solve_seconds,
 )
 from byheart.construct.retrieval.dual_table import DualTable
-from byheart.construct.retrieval.layout import Layout
+from byheart.construct.retrieval.layout import RetrievalLayout
 
 _MOST_STRETCH = 4  # rows that few keys may get for each that they need
 
@@ -32,14 +32,14 @@ _MOST_STRETCH = 4  # rows that few keys may get for each that they need
 class Ranked:
     """Candidates of one kind: planes, channels and groups of each, and its least size."""
 
-    start: Layout
+    start: RetrievalLayout
     planes: Int[np.ndarray, " n_candidates"]
     channels: Int[np.ndarray, " n_candidates"]
     groups: Int[np.ndarray, " n_candidates"]
     least: Float[np.ndarray, " n_candidates"]
 
 
-def rank(start: Layout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
+def rank(start: RetrievalLayout, planes: list[int], channels: list[int], groups: tuple[int, ...]) -> Ranked:
     """Every combination that can be built and whose words fit the mantissa, with its least size."""
     grid = np.array(np.meshgrid(planes, channels, groups, indexing="ij"), dtype=np.int64).reshape(3, -1)
     n_channels, n_groups = grid[1], grid[2]
@@ -50,7 +50,7 @@ def rank(start: Layout, planes: list[int], channels: list[int], groups: tuple[in
 
 
 def _least_sizes(
-    start: Layout,
+    start: RetrievalLayout,
     planes: Int[np.ndarray, " n_candidates"],
     channels: Int[np.ndarray, " n_candidates"],
     groups: Int[np.ndarray, " n_candidates"],
@@ -93,7 +93,7 @@ def _least_sizes(
     return cost.total, fits & _may_be_solved(start, rows, channels, step_bits)
 
 
-def _row_bits(start: Layout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
+def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
     """Bits that finding a row among so many takes at least, in sums before the table."""
     if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
@@ -102,7 +102,7 @@ def _row_bits(start: Layout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndar
 
 
 def _may_be_solved(
-    start: Layout, rows: np.ndarray, channels: np.ndarray, step_bits: np.ndarray
+    start: RetrievalLayout, rows: np.ndarray, channels: np.ndarray, step_bits: np.ndarray
 ) -> np.ndarray:
     """Whether elimination with the narrowest windows is quick enough."""
     n_steps = start.n_segments - 1
@@ -116,7 +116,7 @@ def _may_be_solved(
 class _Cost:
     """Parameters of blocks as they are added up, from those of entering and mixing."""
 
-    def __init__(self, start: Layout, channels: np.ndarray) -> None:
+    def __init__(self, start: RetrievalLayout, channels: np.ndarray) -> None:
         self.is_dual = isinstance(start, DualTable)
         self.n_fields = 3 if self.is_dual else 2
         entrance = start.entrance
@@ -134,7 +134,7 @@ class _Cost:
 
 
 def _headroom(
-    start: Layout,
+    start: RetrievalLayout,
     groups: np.ndarray,
     n_words: np.ndarray,
     larger: np.ndarray,
@@ -150,7 +150,11 @@ def _headroom(
 
 
 def _least_step_bits(
-    start: Layout, planes: np.ndarray, patterns: np.ndarray, columns: np.ndarray, channels: np.ndarray
+    start: RetrievalLayout,
+    planes: np.ndarray,
+    patterns: np.ndarray,
+    columns: np.ndarray,
+    channels: np.ndarray,
 ) -> np.ndarray:
     """Steps without which there are too few addresses, even with the most rows and no step turned back."""
     k = start.n_segments
@@ -160,8 +164,8 @@ def _least_step_bits(
     return np.asarray(np.maximum(0, np.ceil(wanted - np.log2(rows * planes) - n_patterns - 1e-9)))
 
 
-def _least_folds(start: Layout, base_bits: np.ndarray) -> np.ndarray:
-    """Reflections of a word whose base has at least so many bits (see `Layout.make_field`)."""
+def _least_folds(start: RetrievalLayout, base_bits: np.ndarray) -> np.ndarray:
+    """Reflections of a word whose base has at least so many bits (see `RetrievalLayout.make_field`)."""
     n = start.entrance.n_varied
     ratio = 6.0 if n == 1 else max(4.95 / (start.sum_factor * n**0.5), 0.5)
     largest = ratio * start.sum_width - start.sum_width * 2.0**-base_bits

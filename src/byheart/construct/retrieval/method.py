@@ -11,11 +11,11 @@ import numpy as np
 from byheart.construct.retrieval import exactness, key_hash, table_solver
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.keys import ContextKeys, keys_of
-from byheart.construct.retrieval.layout import Layout
+from byheart.construct.retrieval.layout import RetrievalLayout
 from byheart.construct.retrieval.program import Contents, describe
 from byheart.construct.retrieval.quantiser import N_PROJECTIONS
 from byheart.construct.retrieval.size import MANTISSA_BITS, NAME, RetrievalOptions, Tokens, layout_of
-from byheart.construct.retrieval.table_solver import Table
+from byheart.construct.retrieval.table_solver import SolvedTable
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
@@ -33,9 +33,9 @@ _DRAWS = 24
 class Solution:
     """A draw of the hash that holds every label."""
 
-    layout: Layout
+    layout: RetrievalLayout
     hashed: KeyHash
-    table: Table
+    table: SolvedTable
     centre: int
     stage: str
     n_draws: int
@@ -101,7 +101,7 @@ def _solve(
                 failures["equal addresses"] += 1
                 continue
             table = table_solver.solve(layout, where, keys.labels, rng, progress)
-            if not isinstance(table, Table):
+            if not isinstance(table, SolvedTable):
                 failures["dependent equations"] += 1
                 continue
             centre = exactness.centre_of(layout, table.sums)
@@ -159,7 +159,7 @@ def _layers_of(program: Program, part: str) -> list[int]:
     return [at for at, step in enumerate(flat_steps(program.steps)) if getattr(step, "part", "") == part]
 
 
-def explain(layout: Layout) -> str:
+def explain(layout: RetrievalLayout) -> str:
     """Why this layout, in one sentence."""
     return (
         f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold "

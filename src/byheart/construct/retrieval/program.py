@@ -13,7 +13,7 @@ from byheart.construct.retrieval.dual_table import ROLE
 from byheart.construct.retrieval.gadgets import HALF, reflect_above, threshold
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.label_reader import label_steps
-from byheart.construct.retrieval.layout import LABEL, HashedField, Layout
+from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout
 from byheart.construct.retrieval.quantiser import Quantiser, quantising_blocks
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import Block, Numbers, Program, Repeated, Step, TokenTable, Unit, typical
@@ -37,7 +37,7 @@ class Contents:
     quantiser: Quantiser | None = None
 
 
-def describe(layout: Layout, contents: Contents | None = None) -> Program:
+def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Program:
     """The program of a network. Without contents it stands for any network of the layout, and is only counted."""
     entrance, registers = layout.entrance, layout.entry_registers
     table: TokenTable | None = None
@@ -71,7 +71,7 @@ def describe(layout: Layout, contents: Contents | None = None) -> Program:
     )
 
 
-def _steps(layout: Layout, contents: Contents | None) -> Iterator[Step]:
+def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]:
     hashed = None if contents is None else contents.hashed
     if layout.entrance.kind == "real":
         quantiser = None if contents is None else contents.quantiser
@@ -86,11 +86,11 @@ def _steps(layout: Layout, contents: Contents | None) -> Iterator[Step]:
     yield from label_steps(layout, None if contents is None else contents.centre)
 
 
-def _tokens(layout: Layout, hashed: KeyHash) -> TokenTable:
+def _tokens(layout: RetrievalLayout, hashed: KeyHash) -> TokenTable:
     return TokenTable(tuple(hashed.tokens.T), tuple(hashed.positions.T) if layout.entrance.ordered else None)
 
 
-def _typical_tokens(layout: Layout) -> TokenTable:
+def _typical_tokens(layout: RetrievalLayout) -> TokenTable:
     entrance, fields = layout.entrance, layout.hashed_fields
     return TokenTable(
         _typical_columns(fields, entrance.n_rows),
@@ -102,7 +102,7 @@ def _typical_columns(fields: Sequence[HashedField], n_rows: int) -> list[Numbers
     return [Repeated(typical(field.n_values.bit_length()), n_rows, n_rows) for field in fields]
 
 
-def _entrance_blocks(layout: Layout, hashed: KeyHash | None) -> Iterator[Block]:
+def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterator[Block]:
     """The reflections before pooling. The first also makes every field non-negative and tells the extra token from others."""
     n_fields = len(layout.hashed_fields)
     offsets = [0] * n_fields if hashed is None else hashed.offsets.tolist()
@@ -121,7 +121,7 @@ def _entrance_blocks(layout: Layout, hashed: KeyHash | None) -> Iterator[Block]:
         yield Block(units, adds, "entrance")
 
 
-def _fold_blocks(layout: Layout) -> Iterator[Block]:
+def _fold_blocks(layout: RetrievalLayout) -> Iterator[Block]:
     """Bring every field into [0, base)."""
     for level in reversed(range(max(field.n_folds for field in layout.hashed_fields))):
         folded = [field for field in layout.hashed_fields if field.n_folds > level]

@@ -24,7 +24,7 @@ from byheart.construct.retrieval.constraints import (
     rows_needed,
 )
 from byheart.construct.retrieval.dual_table import DualTable
-from byheart.construct.retrieval.layout import Entrance, Layout, split_evenly
+from byheart.construct.retrieval.layout import Entrance, RetrievalLayout, split_evenly
 from byheart.construct.retrieval.layout_floors import Ranked, rank
 from byheart.construct.retrieval.program import describe
 from byheart.errors import AssumptionViolated
@@ -39,8 +39,8 @@ _FEW = 500  # keys up to which more than three segments never pay
 _LEAST_DUAL = 5000  # keys below which the dual table has never been the smaller one
 _LONG_BITS = 64  # words longer than those of floats
 
-SomeLayout = TypeVar("SomeLayout", bound=Layout)
-_Found = tuple[int, Layout] | None
+SomeLayout = TypeVar("SomeLayout", bound=RetrievalLayout)
+_Found = tuple[int, RetrievalLayout] | None
 
 
 @lru_cache(maxsize=64)
@@ -53,7 +53,7 @@ def find_layout(
     reject_bits: int = 0,
     allow_dual: bool = True,
     prune: bool = True,
-) -> Layout:
+) -> RetrievalLayout:
     """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
     Layouts are sized in the order of what they need at least, and none is sized that needs more than the best so far has: the
@@ -103,7 +103,7 @@ def _channel_counts(entrance: Entrance, n_keys: int, reject_bits: int) -> list[i
 
 def _starts(
     entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
-) -> Iterator[Layout]:
+) -> Iterator[RetrievalLayout]:
     """One layout of each kind, to be filled in."""
     rest = (entrance, n_keys, field_bits, 1, 1, 1)
     for n_segments in _SEGMENTS[: 2 if n_keys <= _FEW and not reject_bits else None]:

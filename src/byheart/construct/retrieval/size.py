@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from byheart.construct.registry import Example, Method, deferred_plan
-from byheart.construct.retrieval.layout import Entrance, Layout
+from byheart.construct.retrieval.layout import Entrance, RetrievalLayout
 from byheart.construct.retrieval.program import describe
 from byheart.construct.retrieval.search import find_layout
 from byheart.data.generators import random_tokens
@@ -72,7 +72,7 @@ def size_of(shape: DataShape, options: RetrievalOptions) -> Size:
 
 def layout_of(
     shape: DataShape, options: RetrievalOptions, tokens: Tokens | None = None, n_keys: int | None = None
-) -> Layout:
+) -> RetrievalLayout:
     """The smallest layout for data of this shape, with room for `n_keys` contexts (by default those the shape has)."""
     found = tokens or Tokens()
     has_ids, n_projections = shape.vocab is not None, found.n_projections

@@ -20,7 +20,7 @@ from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval import elimination
 from byheart.construct.retrieval.addresses import Addresses
-from byheart.construct.retrieval.layout import Layout
+from byheart.construct.retrieval.layout import RetrievalLayout
 
 _THREADS = 2
 _ALIVE_BYTES = 1 << 30  # planes after elimination, kept at once
@@ -28,7 +28,7 @@ _LIMB_BITS = 52  # a sum of up to 2^11 limbs fits a signed 64-bit integer
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class SolvedTable:
     """Solved words, and the sums they give.
 
     words   (row, segment, channel) flattened: row-major with segments interleaved
@@ -59,12 +59,12 @@ class _Plane:
 
 
 def solve(
-    layout: Layout,
+    layout: RetrievalLayout,
     where: Addresses,
     labels: Int[np.ndarray, " n_keys"],
     rng: np.random.Generator,
     progress: Callable[[int, int], None] | None = None,
-) -> Table | Dependent:
+) -> SolvedTable | Dependent:
     """Fill the tables so that every key reads its label; or say which plane's equations are dependent.
 
     Bits no key needs are random, so that unknown inputs read random fields: reject bits rely on it.
@@ -103,7 +103,7 @@ def solve(
                 progress(number + 1, layout.n_planes)
     ids = _row_ids(layout, where.rows)
     sums = [elimination.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]
-    return Table(_join_limbs(list(limbs)), _join_limbs(sums))
+    return SolvedTable(_join_limbs(list(limbs)), _join_limbs(sums))
 
 
 class _Sum:
@@ -142,13 +142,13 @@ def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:
 
 
 def _row_ids(
-    layout: Layout, rows: Int[np.ndarray, "n_keys n_segments"]
+    layout: RetrievalLayout, rows: Int[np.ndarray, "n_keys n_segments"]
 ) -> Int[np.ndarray, "n_keys n_segments"]:
     """Rows of all segments in one order that keeps neighbours together: row · n_segments + segment."""
     return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))
 
 
-def _planes(layout: Layout, where: Addresses) -> list[_Plane]:
+def _planes(layout: RetrievalLayout, where: Addresses) -> list[_Plane]:
     """The equations of each plane, sorted by their first row, and how many 64-bit words the widest spans."""
     ids = _row_ids(layout, where.rows)
     first = ids.min(axis=1)
@@ -164,7 +164,7 @@ def _planes(layout: Layout, where: Addresses) -> list[_Plane]:
 
 
 def read_labels(
-    layout: Layout, where: Addresses, sums: Shaped[np.ndarray, " n_keys"]
+    layout: RetrievalLayout, where: Addresses, sums: Shaped[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, " n_keys"]:
     """The labels that sums of words stand for: what the reading circuit makes of them."""
     gray = (sums << 1) ^ sums  # bit b holds y_b xor y_{b-1}
