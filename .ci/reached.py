@@ -40,19 +40,19 @@ _.allowed_divergence
 _.allowed_gap_percent
 _.wrong_tokens
 
-# Called by a library: click, tokenizers, pydantic, FastAPI
+# Called by a library: click, tokenizers, pydantic, Sphinx
 _.format_commands
 _.pre_tokenizer
 _.model_config
 to_restructured_text
 
-# Used by rooms that are on their way to plans
+# On their way out with the last callers of the old contract
 ceil_log2
-CONTEXT
+require_known
+deferred
 deferred_plan
 TokenizerName
-typical
-typical_fraction
-negated
+statistics_of
+refuse_options
 Whole
 Amount
