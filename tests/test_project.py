@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -58,6 +60,30 @@ def test_a_missing_or_wrong_pin_is_noticed(project: dict[str, object]) -> None:
     assert unpinned(project, {**pinned, "numpy": Version("1.0")}) == ["numpy>=1.26"]
     del pinned["torch"]
     assert unpinned(project, pinned) == ["torch>=2.6"]
+
+
+def run_notebook(path: Path) -> list[str]:
+    """Run the code cells of a notebook one after the other, and return their sources."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    names: dict[str, object] = {"__name__": "__main__"}
+    for number, source in enumerate(sources, start=1):
+        exec(compile(source, f"{path.name}, cell {number}", "exec"), names)
+    return sources
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path / "examples")
+    assert len(run_notebook(notebook)) >= 3
+
+
+def test_a_notebook_that_fails_is_noticed(tmp_path: Path) -> None:
+    notebook = tmp_path / "broken.ipynb"
+    notebook.write_text(json.dumps({"cells": [{"cell_type": "code", "source": ["assert 1 == 2"]}]}))
+    with pytest.raises(AssertionError):
+        run_notebook(notebook)
 
 
 def test_the_workflow_runs_the_same_command() -> None:
