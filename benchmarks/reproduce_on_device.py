@@ -31,9 +31,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from byheart.measure.store import Store
+from byheart.measure.text_samples import FILE, Samples
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.runner import stages_of, work
-from byheart.reproduce.samples import FILE, Samples, prepare
+from byheart.reproduce.samples import prepare
 from byheart.reproduce.texts import local_texts
 from byheart.reproduce.wall_clock import Pass, beside, in_words, note, read
 

@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from byheart.measure.devices import choose_device, device_name
 from byheart.measure.forecast import seconds_per_run
 from byheart.measure.store import Store
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.cost_estimate import FILE
 from byheart.reproduce.figure import SCALES
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.runner import stages_of
-from byheart.reproduce.samples import Samples
 
 LONGEST = 1000
 

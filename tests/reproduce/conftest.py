@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from byheart.reproduce.samples import Samples
+from byheart.measure.text_samples import Samples
 from tests.reproduce.planted import small_samples
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from byheart.measure.store import Store
-from byheart.reproduce.samples import Samples
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.wall_clock import read
 
 BARE = """

@@ -8,11 +8,11 @@ import pytest
 
 from byheart.measure.records import Run
 from byheart.measure.sources import training_set_of
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Facts
 from byheart.reproduce.madden_2024.runs import WIDTHS
 from byheart.reproduce.madden_2024.subsets import cells, gather_facts, parameters
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 from byheart.theorems import checks
 from tests.reproduce.planted import compute, observations_of, trial_of
 

@@ -8,11 +8,11 @@ import pytest
 
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.measure.store import Store
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Stage
 from byheart.reproduce.figure_files import make_record, read_record
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import group_stages, stages_of, work
-from byheart.reproduce.samples import Samples
 
 
 def test_stages_come_by_priority_and_those_together_as_one() -> None:

@@ -9,15 +9,16 @@ import pytest
 
 from byheart.errors import DataError, MissingExtra, UsageError
 from byheart.measure.sources import training_set_of
+from byheart.measure.text_samples import COLLECTIONS, Samples, first_words
 from byheart.reproduce.published import dana_2024, madden_2024
-from byheart.reproduce.samples import COLLECTIONS, Samples, first_tokens, prepare, sample_texts
+from byheart.reproduce.samples import prepare, sample_texts
 from byheart.reproduce.texts import hub_texts, local_texts
 
 MULTINLI = COLLECTIONS["multinli"]
 
 
 def test_tokens_are_words_and_runs_of_punctuation() -> None:
-    assert first_tokens('He said: "No!" twice.', 6) == ["He", "said", ":", '"', "No", '!"']
+    assert first_words('He said: "No!" twice.', 6) == ["He", "said", ":", '"', "No", '!"']
 
 
 def rows(*texts: tuple[str, int]) -> list[dict[str, object]]:

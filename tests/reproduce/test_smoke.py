@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from byheart.measure.store import Store
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure_files import make_record, read_record, recompute, to_json, verdict_text
 from byheart.reproduce.plots import as_svg, draw
 from byheart.reproduce.registry import FIGURES, figure_of
 from byheart.reproduce.runner import Done, stages_of, work
-from byheart.reproduce.samples import Samples
 from tests.reproduce.planted import small_samples
 
 

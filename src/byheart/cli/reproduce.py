@@ -18,8 +18,8 @@ from byheart.errors import ByheartError, ExitStatus, UsageError
 
 if TYPE_CHECKING:
     from byheart.measure.store import Store
+    from byheart.measure.text_samples import Samples
     from byheart.reproduce.figure import FigureRecord, Scale
-    from byheart.reproduce.samples import Samples
 
 HUB = "hub"
 
@@ -134,7 +134,8 @@ def _list(as_json: bool) -> None:
 
 def _samples(folder: Path, texts: str | None) -> Samples:
     """The prepared samples, made from the texts where they are named and not yet made."""
-    from byheart.reproduce.samples import FILE, Samples, prepare
+    from byheart.measure.text_samples import FILE, Samples
+    from byheart.reproduce.samples import prepare
     from byheart.reproduce.texts import hub_texts, local_texts
 
     if texts is not None and not (folder / FILE).is_file():

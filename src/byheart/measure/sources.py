@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,13 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import DataError, MalformedFile, UsageError
+from byheart.measure.text_samples import (
+    WORDS,
+    distinct_texts,
+    first_words,
+    training_set_of_sample,
+    visible_text,
+)
 from byheart.measure.training_set import (
     TrainingSet,
     training_set_of_documents,
@@ -26,8 +32,6 @@ from byheart.measure.training_set import (
 )
 
 Description = Mapping[str, Any]
-
-_WORDS = re.compile(r"\w+|[^\w\s]+")
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def _rademacher(d: Description) -> TrainingSet:
 
 def _documents(d: Description) -> TrainingSet:
     """MFT24: shuffled by the seed, cut to `n_tokens`, the vocabulary that of the subset alone."""
-    texts = [_WORDS.findall(str(row[d["field"]])) for row in _rows(d["path"], d["sha256"])]
+    texts = [WORDS.findall(str(row[d["field"]])) for row in _rows(d["path"], d["sha256"])]
     texts = [words[: d["n_tokens"]] for words in texts if len(words) >= d["n_tokens"]]
     order = np.random.default_rng(d["seed"]).permutation(len(texts))[: d["n_documents"]]
     if order.size < d["n_documents"]:
@@ -95,43 +99,26 @@ def _documents(d: Description) -> TrainingSet:
 
 
 def _sentences(d: Description) -> TrainingSet:
-    """KS25: texts cut to `seq_len` tokens; inputs that occur with two labels are left out (see `left_out`)."""
+    """KS25: texts cut to `seq_len` tokens; inputs that occur with two labels are left out, repeats count once."""
     rows = _rows(d["path"], d["sha256"])
     fields = d["field"].split("+")
-    texts = [_WORDS.findall(" ".join(str(row[name]) for name in fields)) for row in rows]
+    texts = [first_words(" ".join(str(row[name]) for name in fields), d["seq_len"]) for row in rows]
     labels = [int(row[d["label"]]) for row in rows]
-    kept = [i for i, words in enumerate(texts) if len(words) >= d["seq_len"]]
+    kept = [i for i, words in enumerate(texts) if len(words) == d["seq_len"]]
     order = [kept[i] for i in np.random.default_rng(d["seed"]).permutation(len(kept))]
-    multiset = d["ordered"] is False
-    seen: dict[tuple[str, ...], set[int]] = {}
-    for i in order:
-        seen.setdefault(_context(texts[i][: d["seq_len"]], multiset, d["read"]), set()).add(labels[i])
-    chosen: list[int] = []
-    used: set[tuple[str, ...]] = set()
-    for i in order:
-        context = _context(texts[i][: d["seq_len"]], multiset, d["read"])
-        if len(seen[context]) == 1 and context not in used and len(chosen) < d["n_samples"]:
-            used.add(context)
-            chosen.append(i)
+    place = 0 if d["read"] == "first" else d["seq_len"] - 1
+    visible = {i: visible_text(texts[i], place, ordered=d["ordered"] is not False) for i in order}
+    chosen = distinct_texts(order, visible, labels).chosen[: d["n_samples"]]
     if len(chosen) < d["n_samples"]:
         raise DataError(f"{d['path']} gives {len(chosen)} distinct samples; {d['n_samples']} were asked for.")
-    number = {w: k for k, w in enumerate(sorted({w for i in chosen for w in texts[i][: d["seq_len"]]}))}
-    inputs = np.array([[number[w] for w in texts[i][: d["seq_len"]]] for i in chosen])
+    number = {word: k for k, word in enumerate(sorted({word for i in chosen for word in texts[i]}))}
     return training_set_of_labels(
-        inputs,
+        np.array([[number[word] for word in texts[i]] for i in chosen]),
         np.array([labels[i] for i in chosen]),
         n_classes=max(labels) + 1,
         n_vocab=len(number),
         read=d["read"],
     )
-
-
-def _context(words: list[str], multiset: bool, read: str) -> tuple[str, ...]:
-    """What a model can see of a text: all of it, or the token read and the multiset of the rest."""
-    if not multiset:
-        return tuple(words)
-    place = 0 if read == "first" else len(words) - 1
-    return (words[place], *sorted(words[:place] + words[place + 1 :]))
 
 
 def _file(d: Description) -> TrainingSet:
@@ -217,6 +204,12 @@ SOURCES: dict[str, Source] = {
             {"path": None, "n_samples": 0, "tokenizer": "word", "read": "last"},
             "samples of a data file as `byheart compile` reads it (0: all of them)",
             _file,
+        ),
+        Source(
+            "prepared",
+            {"path": None, "collection": None, "n_samples": None},
+            "texts of the papers, cut and numbered beforehand",
+            training_set_of_sample,
         ),
     )
 }

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.dana_2024 import mlp_comparison, runs, size_sweeps, slope_law
 from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Series, Stage, Style, Table, Trial
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 
 COMPILED: dict[str, tuple[Style, int]] = {  # bits of a stored weight; 0: as many as it needs
     "retrieval": ("closed-form", 64),

@@ -17,11 +17,11 @@ from byheart.measure.capacity import Bracket, capacity_of
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.beyond_bits import TRAINED_GPT, memorised_bits
 from byheart.reproduce.dana_2024 import runs as dana
 from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Series, Stage, Style, Trial
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 from byheart.reproduce.seed_values import SeedValues, series
 
 PASSES = PassRule("accuracy", 0.99)

@@ -12,9 +12,9 @@ from typing import Any
 from byheart.errors import UsageError
 from byheart.measure.devices import choose_device
 from byheart.measure.store import Store
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Scale
 from byheart.reproduce.runner import stages_of
-from byheart.reproduce.samples import Samples
 
 FILE = Path(__file__).with_name("timings.json")
 

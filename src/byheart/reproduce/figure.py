@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from byheart.measure.records import Run
 from byheart.measure.steppers import Engine
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 
 Scale = Literal["smoke", "laptop", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "laptop", "paper")

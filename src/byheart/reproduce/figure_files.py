@@ -12,11 +12,11 @@ from typing import Any
 from byheart.errors import DataError, MalformedFile
 from byheart.measure.records import Record
 from byheart.measure.store import Store
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Check, Facts, FigureRecord, Panel, Scale, Series, Table, Trial, Verdict
 from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import stored_records
-from byheart.reproduce.samples import Samples
 from byheart.reproduce.verdict import decide
 
 SCHEMA = 2

@@ -10,9 +10,9 @@ from byheart.measure.devices import choose_device
 from byheart.measure.records import Record, Run
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress, run_sweep
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Scale, Stage
 from byheart.reproduce.registry import figure_of
-from byheart.reproduce.samples import Samples
 
 TELL_SECONDS = 10.0
 

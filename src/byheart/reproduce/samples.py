@@ -1,98 +1,24 @@
-"""The texts the papers trained on, as small arrays of token ids: made once where the texts are, then carried anywhere.
-
-One file holds, for each collection and sampling seed, the first tokens of shuffled texts. A run takes the first
-`n_samples` of them and numbers their tokens anew, so its vocabulary is that of its subset alone.
-"""
+"""Cut the papers' texts into the small file of token ids that runs are trained from."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from byheart.errors import DataError, UsageError
-from byheart.measure.sources import SOURCES, Description, Source
-from byheart.measure.training_set import TrainingSet, training_set_of_documents, training_set_of_labels
+from byheart.measure.text_samples import (
+    COLLECTIONS,
+    FILE,
+    Collection,
+    distinct_texts,
+    first_words,
+    visible_text,
+)
 
-FILE = "samples.npz"
 SEEDS = (0, 1, 2, 3, 4)
-_WORDS = re.compile(r"\w+|[^\w\s]+")  # "wordpunct", case kept, as in MFT24's code
-
-Kind = Literal["documents", "labels"]
-
-
-@dataclass(frozen=True)
-class Collection:
-    """Texts of a paper and how they are cut. `hub` is where they live on the Hugging Face hub: (name, config, split)."""
-
-    name: str
-    kind: Kind
-    n_tokens: int
-    most: int
-    text: str
-    label: str | None
-    n_classes: int
-    hub: tuple[str, str | None, str]
-    whole_only: bool = False  # keep rows that say `whole` is true, where rows say so
-    texts: str = ""  # the collection whose texts these are, where it is another's
-    sub_words: bool = False  # a class token, then sub-words, as in BERT-style tokenizers
-
-    @property
-    def source(self) -> str:
-        """The name of its texts."""
-        return self.texts or self.name
-
-
-COLLECTIONS = {
-    collection.name: collection
-    for collection in (
-        Collection(
-            "tinystories",
-            "documents",
-            10,
-            1000,
-            "text",
-            None,
-            0,
-            ("roneneldan/TinyStories", None, "train"),
-            True,
-        ),
-        Collection(
-            "multinli", "labels", 8, 2000, "hypothesis", "label", 3, ("nyu-mll/glue", "mnli", "train")
-        ),
-        Collection("imdb", "labels", 8, 3000, "text", "label", 2, ("stanfordnlp/imdb", None, "train")),
-        Collection(
-            "multinli-sub-words",
-            "labels",
-            8,
-            2000,
-            "hypothesis",
-            "label",
-            3,
-            ("nyu-mll/glue", "mnli", "train"),
-            texts="multinli",
-            sub_words=True,
-        ),
-        Collection(
-            "imdb-sub-words",
-            "labels",
-            8,
-            3000,
-            "text",
-            "label",
-            2,
-            ("stanfordnlp/imdb", None, "train"),
-            texts="imdb",
-            sub_words=True,
-        ),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -126,11 +52,6 @@ def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
     return [[CLASS_TOKEN, *found.tokens[: n_tokens - 1]] for found in tokenizer.encode_batch(list(texts))]
 
 
-def first_tokens(text: str, n_tokens: int) -> list[str]:
-    """The first `n_tokens` words and runs of punctuation of `text`."""
-    return [match.group() for _, match in zip(range(n_tokens), _WORDS.finditer(text), strict=False)]
-
-
 def sample_texts(
     rows: Sequence[dict[str, Any]], collection: Collection, seed: int
 ) -> tuple[np.ndarray, np.ndarray, Prepared]:
@@ -145,34 +66,19 @@ def sample_texts(
     if collection.sub_words:
         texts = first_sub_words(whole, collection.n_tokens)
     else:
-        texts = [first_tokens(text, collection.n_tokens) for text in whole]
+        texts = [first_words(text, collection.n_tokens) for text in whole]
     kept = [i for i, words in enumerate(texts) if len(words) == collection.n_tokens]
     order = [kept[i] for i in np.random.default_rng(seed).permutation(len(kept))]
-    n_conflicting = n_repeated = 0
     labels = [0 if collection.label is None else int(row[collection.label]) for row in rows]
+    n_conflicting = n_repeated = 0
     if collection.kind == "labels":
-        seen: dict[tuple[str, ...], set[int]] = {}
-        for i in order:
-            seen.setdefault(_context(texts[i]), set()).add(labels[i])
-        n_conflicting = sum(len(seen[_context(texts[i])]) > 1 for i in order)
-        used: set[tuple[str, ...]] = set()
-        distinct = []
-        for i in order:
-            context = _context(texts[i])
-            if len(seen[context]) == 1 and context not in used:
-                used.add(context)
-                distinct.append(i)
-        n_repeated = len(order) - n_conflicting - len(distinct)
-        order = distinct
+        distinct = distinct_texts(order, {i: visible_text(texts[i], 0) for i in order}, labels)
+        order, n_conflicting, n_repeated = distinct.chosen, distinct.n_conflicting, distinct.n_repeated
     found = Prepared(collection.name, len(rows), len(kept), n_conflicting, n_repeated)
     order = order[: collection.most]
     number = {word: n for n, word in enumerate(sorted({word for i in order for word in texts[i]}))}
     ids = np.array([[number[word] for word in texts[i]] for i in order], dtype=np.int32)
     return ids.reshape(-1, collection.n_tokens), np.array([labels[i] for i in order], dtype=np.int8), found
-
-
-def _context(words: Sequence[str]) -> tuple[str, ...]:
-    return (words[0], *sorted(words[1:]))
 
 
 def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Prepared]:
@@ -190,79 +96,3 @@ def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Pr
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / FILE, **arrays)  # type: ignore[arg-type]
     return found
-
-
-@dataclass(frozen=True)
-class Samples:
-    """A file of prepared samples."""
-
-    path: Path
-
-    @classmethod
-    def at(cls, folder: Path) -> Samples:
-        """The samples in `folder`; a `UsageError` says how to make them."""
-        path = folder / FILE
-        if not path.is_file():
-            raise UsageError(
-                f"there are no prepared samples at {path}.\n"
-                "  Make them with `byheart reproduce --prepare` where the texts are.",
-                path=str(path),
-            )
-        return cls(path)
-
-    def ids(self, collection: str, sample: int) -> np.ndarray:
-        """Token ids (n_samples, n_tokens) of the sample drawn with seed `sample`."""
-        return _arrays(str(self.path), collection, sample)[0]
-
-    def describe(self, collection: str, n_samples: int, sample: int) -> dict[str, Any]:
-        """Data of a run: the first `n_samples` texts of the sample drawn with seed `sample`."""
-        ids, labels = _arrays(str(self.path), collection, sample)
-        if n_samples > len(ids):
-            raise DataError(
-                f"{self.path} has {len(ids)} texts of {collection}; {n_samples} were asked for.",
-                collection=collection,
-            )
-        content = hashlib.sha256(ids[:n_samples].tobytes() + labels[:n_samples].tobytes()).hexdigest()
-        return {
-            "kind": "prepared",
-            "path": str(self.path),
-            "collection": collection,
-            "n_samples": n_samples,
-            "seed": sample,
-            "sha256": content,
-        }
-
-
-@lru_cache(maxsize=64)
-def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.ndarray]:
-    with np.load(path, allow_pickle=False) as arrays:
-        if f"{collection}_{sample}_ids" not in arrays:
-            raise DataError(f"{path} has no sample {sample} of {collection}.", path=path)
-        return arrays[f"{collection}_{sample}_ids"], arrays[f"{collection}_{sample}_labels"]
-
-
-def _problem(d: Description) -> TrainingSet:
-    ids, labels = _arrays(d["path"], d["collection"], d["seed"])
-    ids, labels = ids[: d["n_samples"]], labels[: d["n_samples"]]
-    if hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest() != d["sha256"]:
-        raise DataError(f"{d['path']} changed since the runs were described; describe them again.")
-    collection = COLLECTIONS[d["collection"]]
-    words, numbered = np.unique(ids, return_inverse=True)
-    inputs = numbered.reshape(ids.shape).astype(np.int64)
-    if collection.kind == "documents":
-        return training_set_of_documents(inputs, len(words))
-    return training_set_of_labels(
-        inputs,
-        labels.astype(np.int64),
-        n_classes=collection.n_classes,
-        n_vocab=len(words),
-        read="first",
-    )
-
-
-SOURCES["prepared"] = Source(
-    "prepared",
-    {"path": None, "collection": None, "n_samples": None},
-    "texts of the papers, cut and numbered beforehand",
-    _problem,
-)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import MalformedFile, MissingExtra, UsageError
-from byheart.reproduce.samples import COLLECTIONS
+from byheart.measure.text_samples import COLLECTIONS
 
 MOST_FROM_HUB = 50_000  # rows read of a split; far more than are sampled
 

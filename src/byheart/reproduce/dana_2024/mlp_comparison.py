@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Run
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
 from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Series, Stage, Style, Table, Trial
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
 

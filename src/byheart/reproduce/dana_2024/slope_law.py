@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from byheart.measure.fits import Fit, between
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
 from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Stage, Table, Trial
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, series, try_fit
 from byheart.theorems import realises
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from byheart.measure.fits import Fit, between
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Series, Stage, Table, Trial
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.trials import (
@@ -19,7 +20,6 @@ from byheart.reproduce.kajitsuka_sato_2025.trials import (
     nearly_all_right,
 )
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, gather, series, try_fit
 from byheart.theorems import realises
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Stage, Table, Trial
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.runs import PASSES
 from byheart.reproduce.kajitsuka_sato_2025.trials import CURVE_STYLES, best_trials, fewest_blocks, n_blocks
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 from byheart.reproduce.seed_values import SeedValues, gather, series
 from byheart.theorems import realises
 

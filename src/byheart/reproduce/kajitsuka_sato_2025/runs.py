@@ -18,9 +18,9 @@ from typing import Any, Literal
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Scale
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 
 Embedding = Literal["frozen", "learned"]
 EMBEDDINGS: tuple[Embedding, ...] = ("frozen", "learned")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Series, Stage, Table, Trial
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.trials import CHOICES, CURVE_STYLES, best_trials, n_blocks
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
 

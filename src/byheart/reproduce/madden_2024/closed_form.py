@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from byheart.reproduce.samples import Samples
+from byheart.measure.text_samples import Samples
 
 MOST_CONTEXTS = 3000  # the solve is cubic in them
 SOLVER = "random-features"  # the paper's embedding width of 16, as many neurons as contexts

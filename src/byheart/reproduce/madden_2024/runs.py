@@ -14,8 +14,8 @@ from __future__ import annotations
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Scale, Stage
-from byheart.reproduce.samples import Samples
 
 PASSES = PassRule("relative_gap", 0.01)
 

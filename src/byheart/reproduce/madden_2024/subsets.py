@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from byheart.measure.sources import training_set_of
+from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Facts, Scale
 from byheart.reproduce.madden_2024.closed_form import closed_forms
 from byheart.reproduce.madden_2024.runs import PASSES
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.samples import Samples
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,196 @@
+"""Texts cut to their first tokens: words, distinct texts, and the papers' collections as small arrays of token ids.
+
+One file holds, for each collection and sampling seed, the first tokens of shuffled texts; `byheart.reproduce.samples` makes it
+where the texts are, and it is then carried anywhere. A run takes the first `n_samples` of them and numbers their tokens anew,
+so its vocabulary is that of its subset alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from byheart.errors import DataError, UsageError
+from byheart.measure.training_set import TrainingSet, training_set_of_documents, training_set_of_labels
+
+FILE = "samples.npz"
+WORDS = re.compile(r"\w+|[^\w\s]+")  # "wordpunct", case kept, as in MFT24's code
+
+Kind = Literal["documents", "labels"]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Texts of a paper and how they are cut. `hub` is where they live on the Hugging Face hub: (name, config, split)."""
+
+    name: str
+    kind: Kind
+    n_tokens: int
+    most: int
+    text: str
+    label: str | None
+    n_classes: int
+    hub: tuple[str, str | None, str]
+    whole_only: bool = False  # keep rows that say `whole` is true, where rows say so
+    texts: str = ""  # the collection whose texts these are, where it is another's
+    sub_words: bool = False  # a class token, then sub-words, as in BERT-style tokenizers
+
+    @property
+    def source(self) -> str:
+        """The name of its texts."""
+        return self.texts or self.name
+
+
+COLLECTIONS = {
+    collection.name: collection
+    for collection in (
+        Collection(
+            "tinystories",
+            "documents",
+            10,
+            1000,
+            "text",
+            None,
+            0,
+            ("roneneldan/TinyStories", None, "train"),
+            True,
+        ),
+        Collection(
+            "multinli", "labels", 8, 2000, "hypothesis", "label", 3, ("nyu-mll/glue", "mnli", "train")
+        ),
+        Collection("imdb", "labels", 8, 3000, "text", "label", 2, ("stanfordnlp/imdb", None, "train")),
+        Collection(
+            "multinli-sub-words",
+            "labels",
+            8,
+            2000,
+            "hypothesis",
+            "label",
+            3,
+            ("nyu-mll/glue", "mnli", "train"),
+            texts="multinli",
+            sub_words=True,
+        ),
+        Collection(
+            "imdb-sub-words",
+            "labels",
+            8,
+            3000,
+            "text",
+            "label",
+            2,
+            ("stanfordnlp/imdb", None, "train"),
+            texts="imdb",
+            sub_words=True,
+        ),
+    )
+}
+
+
+def first_words(text: str, n_tokens: int) -> list[str]:
+    """The first `n_tokens` words and runs of punctuation of `text`."""
+    return [match.group() for _, match in zip(range(n_tokens), WORDS.finditer(text), strict=False)]
+
+
+def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> tuple[str, ...]:
+    """What a model can see of a text: all of it, or the token read at `place` and the multiset of the rest."""
+    return tuple(words) if ordered else (words[place], *sorted([*words[:place], *words[place + 1 :]]))
+
+
+@dataclass(frozen=True)
+class DistinctTexts:
+    """Texts that can be memorised: `chosen` in order, each once; those seen with two labels are left out."""
+
+    chosen: list[int]
+    n_conflicting: int
+    n_repeated: int
+
+
+def distinct_texts(
+    order: Sequence[int], visible: Mapping[int, tuple[str, ...]], labels: Sequence[int]
+) -> DistinctTexts:
+    """Of the texts in `order`, those whose visible part has one label, the first of each."""
+    seen: dict[tuple[str, ...], set[int]] = {}
+    first: dict[tuple[str, ...], int] = {}
+    for i in order:
+        seen.setdefault(visible[i], set()).add(labels[i])
+        first.setdefault(visible[i], i)
+    chosen = [i for i in order if len(seen[visible[i]]) == 1 and first[visible[i]] == i]
+    n_conflicting = sum(len(seen[visible[i]]) > 1 for i in order)
+    return DistinctTexts(chosen, n_conflicting, len(order) - n_conflicting - len(chosen))
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A file of prepared samples."""
+
+    path: Path
+
+    @classmethod
+    def at(cls, folder: Path) -> Samples:
+        """The samples in `folder`; a `UsageError` says how to make them."""
+        path = folder / FILE
+        if not path.is_file():
+            raise UsageError(
+                f"there are no prepared samples at {path}.\n"
+                f"  Make them where the texts are: `byheart reproduce NAME --texts FOLDER --samples {folder}`.",
+                path=str(path),
+            )
+        return cls(path)
+
+    def ids(self, collection: str, sample: int) -> np.ndarray:
+        """Token ids (n_samples, n_tokens) of the sample drawn with seed `sample`."""
+        return _arrays(str(self.path), collection, sample)[0]
+
+    def describe(self, collection: str, n_samples: int, sample: int) -> dict[str, Any]:
+        """Data of a run: the first `n_samples` texts of the sample drawn with seed `sample`."""
+        ids, labels = _arrays(str(self.path), collection, sample)
+        if n_samples > len(ids):
+            raise DataError(
+                f"{self.path} has {len(ids)} texts of {collection}; {n_samples} were asked for.",
+                collection=collection,
+            )
+        content = hashlib.sha256(ids[:n_samples].tobytes() + labels[:n_samples].tobytes()).hexdigest()
+        return {
+            "kind": "prepared",
+            "path": str(self.path),
+            "collection": collection,
+            "n_samples": n_samples,
+            "seed": sample,
+            "sha256": content,
+        }
+
+
+@lru_cache(maxsize=64)
+def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        if f"{collection}_{sample}_ids" not in arrays:
+            raise DataError(f"{path} has no sample {sample} of {collection}.", path=path)
+        return arrays[f"{collection}_{sample}_ids"], arrays[f"{collection}_{sample}_labels"]
+
+
+def training_set_of_sample(d: Mapping[str, Any]) -> TrainingSet:
+    """The training set of a description that `Samples.describe` made."""
+    ids, labels = _arrays(d["path"], d["collection"], d["seed"])
+    ids, labels = ids[: d["n_samples"]], labels[: d["n_samples"]]
+    if hashlib.sha256(ids.tobytes() + labels.tobytes()).hexdigest() != d["sha256"]:
+        raise DataError(f"{d['path']} changed since the runs were described; describe them again.")
+    collection = COLLECTIONS[d["collection"]]
+    words, numbered = np.unique(ids, return_inverse=True)
+    inputs = numbered.reshape(ids.shape).astype(np.int64)
+    if collection.kind == "documents":
+        return training_set_of_documents(inputs, len(words))
+    return training_set_of_labels(
+        inputs,
+        labels.astype(np.int64),
+        n_classes=collection.n_classes,
+        n_vocab=len(words),
+        read="first",
+    )
