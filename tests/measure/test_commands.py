@@ -12,11 +12,13 @@ from pyarrow import parquet
 
 from byheart.cli.measure import Interrupted
 from byheart.cli.measure import command as measure
+from byheart.cli.progress import watched
 from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
-from byheart.measure.progress import cells, duration, seconds_left, watched
+from byheart.measure.progress import cells, duration, report_to, seconds_left
 from byheart.measure.sweep import Progress
 from byheart.measure.trainer import Moment
+from byheart.measure.workers import BudgetSpent
 
 SPEC = """
 seeds = 2
@@ -124,7 +126,7 @@ def test_a_capacity_search_shows_its_interval(folder: Path) -> None:
 
 def test_a_spent_budget_says_how_to_go_on(folder: Path) -> None:
     (folder / "spec.toml").write_text(SPEC + "[budget]\nmax_seconds = 1e-9\n")
-    with pytest.raises(Interrupted, match="0 of 4 runs are stored") as caught:
+    with pytest.raises(BudgetSpent, match="0 of 4 runs are stored") as caught:
         call(measure, "spec.toml", "--device", "cpu")
     assert caught.value.exit_status == 5
 
@@ -179,15 +181,17 @@ def progress(stored: int, step: int, seconds: float) -> Progress:
 
 
 def test_progress_for_people_and_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("byheart.measure.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("byheart.cli.progress.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("byheart.cli.progress.QUIET_SECONDS", 0.0)
     piped, terminal = _Terminal(False), _Terminal(True)
     for stream in (piped, terminal):
-        with watched(stream) as report:  # type: ignore[arg-type]
+        with watched(stream) as show:  # type: ignore[arg-type]
+            report = report_to(show)
             report(progress(2, 0, 0.0))
             report(progress(2, 50, 10.0))
-    assert (
-        "runs 2/10, in training 4, step 50/100, best loss 0.25, model-steps/s 1,234, time left" in piped.text
-    )
+    shown = "measure, runs 2/10, in training 4, step 50/100, best loss 0.25, model-steps/s 1,234, time left"
+    assert shown in piped.text
+    assert ": 40% after" in piped.text
     assert "\x1b" not in piped.text
     assert "best loss" in terminal.text
 

@@ -13,16 +13,14 @@ import click
 from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import output_options
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
+from byheart.cli.progress import watched
 from byheart.errors import ByheartError, ExitStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from byheart.measure.forecast import Forecast
     from byheart.measure.measurement import Measurement
-    from byheart.measure.records import Record, Run
+    from byheart.measure.records import Record
     from byheart.measure.specification import Specification
-    from byheart.measure.store import Store
 
 MOST_ROWS = 60
 
@@ -64,8 +62,10 @@ def command(
     """
     from byheart.measure.forecast import forecast
     from byheart.measure.measurement import measure
+    from byheart.measure.progress import report_to
     from byheart.measure.specification import read_specification
     from byheart.measure.store import Store
+    from byheart.measure.workers import make_trainer
 
     specification = read_specification(spec)
     if dry_run:
@@ -78,49 +78,21 @@ def command(
         return
     with Store(path) as store:
         try:
-            trainer = _trainer(specification, store, device, engine, workers, cluster)
-            measurement = measure(specification, trainer)
+            with watched() as show:
+                trainer = make_trainer(
+                    specification,
+                    store,
+                    device=device,
+                    engine=engine,
+                    n_workers=workers,
+                    cluster=cluster,
+                    on_progress=report_to(show),
+                )
+                measurement = measure(specification, trainer)
         except KeyboardInterrupt:
             again = shlex.join(["byheart", *sys.argv[1:]])
             raise Interrupted(f"stopped; finished runs are stored. Go on with: {again}") from None
     _show(specification, measurement, as_json)
-
-
-def _trainer(
-    specification: Specification, store: Store, device: str, engine: Any, workers: int, cluster: str | None
-) -> Any:
-    """A function that trains runs into the store, with progress on standard error."""
-    from byheart.measure.cluster import train_on_cluster
-    from byheart.measure.progress import watched
-    from byheart.measure.workers import train_here
-
-    budget = specification.budget
-
-    def trainer(runs: Sequence[Run]) -> list[Record]:
-        with watched() as report:
-            if cluster is not None:
-                records = train_on_cluster(
-                    runs, store, address=cluster, most=budget.max_stack, on_progress=report
-                )
-            else:
-                records = train_here(
-                    runs,
-                    store,
-                    n_workers=workers,
-                    device=device,
-                    engine=engine,
-                    most=budget.max_stack,
-                    max_seconds=budget.max_seconds,
-                    on_progress=report,
-                )
-        if len(records) < len({run.key for run in runs}):
-            raise Interrupted(
-                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are stored.\n"
-                "  Run the same command again to go on."
-            )
-        return records
-
-    return trainer
 
 
 def _show_forecast(specification: Specification, expected: Forecast, as_json: bool) -> None:

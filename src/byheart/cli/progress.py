@@ -37,7 +37,10 @@ def reporting_to(report: Report) -> Iterator[None]:
 
 @contextmanager
 def watched(stream: TextIO | None = None) -> Iterator[Report]:
-    """A function to call with (stage, work done, work in all), for as long as the block lasts."""
+    """A function to call with (stage, work done, work in all), for as long as the block lasts.
+
+    A stage may go on after a comma with what changes on the way.
+    """
     listener = _LISTENER.get()
     if listener is not None:
         yield listener
@@ -87,9 +90,10 @@ class _Bars:
             if time.monotonic() - self.start < QUIET_SECONDS:
                 return
             self.progress = self._started()
-        if stage not in self.tasks:
-            self.tasks[stage] = self.progress.add_task(stage, total=total)
-        self.progress.update(self.tasks[stage], completed=done, total=total)
+        name = stage.partition(",")[0]  # what follows changes as the work goes on
+        if name not in self.tasks:
+            self.tasks[name] = self.progress.add_task(stage, total=total)
+        self.progress.update(self.tasks[name], description=stage, completed=done, total=total)
 
     def _started(self) -> Progress:
         from rich.console import Console

@@ -7,10 +7,59 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from byheart.errors import ByheartError, ExitStatus
 from byheart.measure.records import Record, Run
+from byheart.measure.specification import Specification
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress, run_sweep
+
+
+class BudgetSpent(ByheartError):
+    """The time of the specification is over before every run was trained; what was finished is stored."""
+
+    exit_status = ExitStatus.STOPPED
+
+
+def make_trainer(
+    specification: Specification,
+    store: Store,
+    *,
+    device: str = "auto",
+    engine: Engine = "auto",
+    n_workers: int = 1,
+    cluster: str | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Callable[[Sequence[Run]], list[Record]]:
+    """A function that trains runs into the store, here or on a cluster, within the specification's budget."""
+    from byheart.measure.cluster import train_on_cluster
+
+    budget = specification.budget
+
+    def trainer(runs: Sequence[Run]) -> list[Record]:
+        if cluster is not None:
+            records = train_on_cluster(
+                runs, store, address=cluster, most=budget.max_stack, on_progress=on_progress
+            )
+        else:
+            records = train_here(
+                runs,
+                store,
+                n_workers=n_workers,
+                device=device,
+                engine=engine,
+                most=budget.max_stack,
+                max_seconds=budget.max_seconds,
+                on_progress=on_progress,
+            )
+        if len(records) < len({run.key for run in runs}):
+            raise BudgetSpent(
+                f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are stored.\n"
+                "  Run the same command again to go on."
+            )
+        return records
+
+    return trainer
 
 
 def train_here(
