@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from byheart.data.shape import DataShape
 from byheart.errors import UsageError
-from byheart.report.growth import GrowthCurve, Shape, crossovers, growth
+from byheart.report.growth import GrowthCurve, crossovers, growth
 from byheart.report.growth_figure import draw_growth, in_words
 
-SHAPE = Shape("next-token", 1, 16, dim=4)
+SHAPE = DataShape(1, 1, 16, dim=4)
 
 
 def curve(name: str, exponent: float, factor: float) -> GrowthCurve:
@@ -44,7 +45,7 @@ def test_the_record_holds_built_and_foretold_sizes() -> None:
 
 
 def test_what_does_not_take_such_data_has_no_curve() -> None:
-    several = Shape("next-token", 3, 4, vocab=50, ordered=True)
+    several = DataShape(1, 3, 4, vocab=50, ordered=True)
     record = growth(several, ["two-layer-relu", "kajitsuka-sato-2025-sparse", "kim-2023"], sizes=(10,))
     assert [c.method for c in record.curves] == ["kim-2023"]
     ((name, reason),) = record.refused

@@ -77,11 +77,18 @@ def command(
 
 
 def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, progress: Report) -> Growth:
-    from byheart.report.growth import Shape, growth
+    from byheart.data.shape import DataShape
+    from byheart.report.growth import growth
     from byheart.report.growth_figure import draw_growth
 
-    shape = Shape(
-        dataset.task, dataset.seq_len, dataset.n_classes, dataset.dim, dataset.vocab, dataset.ordered
+    shape = DataShape(
+        dataset.n_samples,
+        dataset.seq_len,
+        dataset.n_classes,
+        task=dataset.task,
+        dim=dataset.dim,
+        vocab=dataset.vocab,
+        ordered=dataset.ordered,
     )
     record = growth(shape, methods, seconds=FIGURE_SECONDS, seed=seed, progress=progress)
     draw_growth([record], path)

@@ -1,16 +1,16 @@
-"""How constructions grow with the number of samples: a record of sizes, built and foretold, and where curves cross."""
+"""How constructions grow with the number of samples: a record of sizes, built and estimated, and where curves cross."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, pairwise
 from math import exp, log
 from typing import Any
 
 from byheart.construct.registry import Method, get, names
-from byheart.data.dataset import Dataset, Task
+from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import ByheartError
@@ -24,48 +24,18 @@ SIZES = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 """Numbers of samples that are built, as long as it does not take too long."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Random data of which only the number of samples is open."""
-
-    task: Task
-    seq_len: int
-    n_classes: int
-    dim: int | None = None
-    vocab: int | None = None
-    ordered: bool = False
-
-    def data(self, n_samples: int, seed: int) -> Dataset:
-        """`n_samples` random sequences with random labels."""
-        if self.vocab is None:
-            sizes = (n_samples, self.seq_len, self.dim or 1, self.n_classes)
-            return grid_vectors(*sizes, levels=LEVELS, seed=seed, task=self.task)
-        return random_tokens(
-            n_samples,
-            self.seq_len,
-            self.vocab,
-            self.n_classes,
-            seed=seed,
-            task=self.task,
-            ordered=self.ordered,
-        )
-
-    def numbers(self, n_samples: int) -> DataShape:
-        """What is known of such data before looking."""
-        return DataShape(
-            n_samples,
-            self.seq_len,
-            self.n_classes,
-            task=self.task,
-            dim=self.dim,
-            vocab=self.vocab,
-            ordered=self.ordered,
-        )
+def random_data(shape: DataShape, seed: int) -> Dataset:
+    """Random sequences of this shape with random labels."""
+    if shape.vocab is None:
+        sizes = (shape.n_samples, shape.seq_len, shape.dim or 1, shape.n_classes)
+        return grid_vectors(*sizes, levels=LEVELS, seed=seed, task=shape.task)
+    sizes = (shape.n_samples, shape.seq_len, shape.vocab, shape.n_classes)
+    return random_tokens(*sizes, seed=seed, task=shape.task, ordered=shape.ordered)
 
 
 @dataclass(frozen=True)
 class GrowthCurve:
-    """One construction: (samples, dense parameters) as built and verified, and as foretold.
+    """One construction: (samples, dense parameters) as built and verified, and as estimated.
 
     ended       why nothing larger was built: a refusal in words, or the time it took
     is_refused  whether it was a refusal
@@ -80,7 +50,7 @@ class GrowthCurve:
 
     @property
     def points(self) -> tuple[tuple[int, int], ...]:
-        """The sizes as built, continued by those foretold."""
+        """The sizes as built, continued by the estimates."""
         last = self.built[-1][0] if self.built else 0
         return (*self.built, *(point for point in self.planned if point[0] > last))
 
@@ -109,9 +79,12 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Growth:
-    """What the figure shows; `refused` names constructions that take no such data, with their reason."""
+    """What the figure shows of data of this shape, whose number of samples is open.
 
-    shape: Shape
+    refused  constructions that take no such data, each with its reason
+    """
+
+    shape: DataShape
     curves: tuple[GrowthCurve, ...]
     crossovers: tuple[Crossover, ...]
     refused: tuple[tuple[str, str], ...] = ()
@@ -122,7 +95,7 @@ class Growth:
 
 
 def growth(
-    shape: Shape,
+    shape: DataShape,
     methods: Sequence[str] | None = None,
     *,
     sizes: Sequence[int] | None = None,
@@ -131,7 +104,7 @@ def growth(
     seed: int = 0,
     progress: StageProgress | None = None,
 ) -> Growth:
-    """Build every construction that takes such data at growing sizes, and foretell the rest up to `largest`.
+    """Build every construction that takes such data at growing sizes, and estimate the rest up to `largest`.
 
     sizes: numbers of samples to build, `SIZES` unless given. A construction is not built any larger once it has
         refused, or once building and verifying took `seconds`.
@@ -148,7 +121,7 @@ def growth(
 
 def _curve(
     method: Method,
-    shape: Shape,
+    shape: DataShape,
     sizes: Sequence[int],
     largest: int,
     seconds: float,
@@ -162,7 +135,9 @@ def _curve(
             progress(f"figure: {method.name}", done, len(sizes))
         start = time.perf_counter()
         try:
-            model = compile(shape.data(n_samples, seed), method=method.name, seed=seed)
+            model = compile(
+                random_data(replace(shape, n_samples=n_samples), seed), method=method.name, seed=seed
+            )
         except (ByheartError, MemoryError) as refusal:
             ended, is_refused = f"N = {n_samples:,}: {refusal or type(refusal).__name__}", True
             break
@@ -171,17 +146,17 @@ def _curve(
         if took > seconds:
             ended = f"N = {n_samples:,} took {took:.0f} s"
             break
-    planned = _planned(method, shape, largest) if points else ()
+    planned = _estimates(method, shape, largest) if points else ()
     return GrowthCurve(method.name, method.precisions[0], tuple(points), planned, ended, is_refused)
 
 
-def _planned(method: Method, shape: Shape, largest: int) -> tuple[tuple[int, int], ...]:
-    """Foretold sizes, one a decade, as far as the construction foretells any."""
+def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[int, int], ...]:
+    """Estimated sizes, one a decade, as far as the construction has any."""
     points = []
     n_samples = 10
     while n_samples <= largest:
         try:
-            points.append((n_samples, method.estimate(shape.numbers(n_samples)).parameters_dense))
+            points.append((n_samples, method.estimate(replace(shape, n_samples=n_samples)).parameters_dense))
         except ByheartError:  # data of this size are beyond it
             break
         n_samples *= 10

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from byheart.data.shape import DataShape
 from byheart.errors import MissingExtra, UsageError
-from byheart.report.growth import Crossover, Growth, GrowthCurve, Shape
+from byheart.report.growth import Crossover, Growth, GrowthCurve
 
 FORMATS = (".png", ".svg", ".pdf")
 _COLOURS = (
@@ -28,7 +29,7 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
-    """One panel for each record: sizes as built (solid) and as foretold (dotted), crossovers marked.
+    """One panel for each record: sizes as built (solid) and as estimated (dotted), crossovers marked.
 
     A cross is where a construction began to refuse; filled circles are where the smallest one changes.
 
@@ -63,13 +64,13 @@ def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
         _mark(axes, crossover)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set(xlabel="samples N", ylabel="dense parameters", title=_described(record.shape))
+    axes.set(xlabel="samples N", ylabel="dense parameters", title=_describe(record.shape))
     axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.2)
     axes.text(
         0.98,
         0.02,
-        "solid: built and verified    dotted: foretold\n●  the smallest changes    ○  other crossings",
+        "solid: built and verified    dotted: estimated\n●  the smallest changes    ○  other crossings",
         transform=axes.transAxes,
         ha="right",
         va="bottom",
@@ -111,6 +112,6 @@ def _draw_curve(axes: Any, curve: GrowthCurve, number: int, width: float) -> Non
     axes.plot(n_planned, planned, ":", **style)
 
 
-def _described(shape: Shape) -> str:
+def _describe(shape: DataShape) -> str:
     kind = f"vectors, d = {shape.dim}" if shape.vocab is None else f"tokens, vocabulary {shape.vocab:,}"
     return f"{shape.task}, n = {shape.seq_len}, {kind}, C = {shape.n_classes:,}"
