@@ -57,10 +57,10 @@ types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
 
 test: lint types ## lint, types and the fast tests
-	$(BIN)/pytest -n 2 -m "$(FAST)"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "$(FAST)"
 
 test-all: lint types ## the same with the slow tests, and those for a GPU or a cluster where there is one
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 check: format-check test ## format, lint, types and tests: what continuous integration runs
 

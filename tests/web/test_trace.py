@@ -13,8 +13,9 @@ import byheart as bh
 from byheart.errors import UnknownToken, UsageError
 from byheart.web.circuit import channels_of, stages_of
 from byheart.web.forward import output_of, snapshots
-from byheart.web.internals import Model, Transformer, get_method, method_names
+from byheart.web.internals import Model, Transformer, method_names
 from byheart.web.trace import trace
+from tests.construct.contract import example_of
 
 FACTS = [
     ("capital of France", "Paris"),
@@ -78,10 +79,7 @@ def test_label_bits_spell_the_answer() -> None:
 @pytest.mark.parametrize("name", method_names())
 def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
     """For the example of each construction: the last stream gives what the verifier's evaluators give."""
-    method = get_method(name)
-    if method.example is None:
-        pytest.skip(f"{name} brings no example yet")
-    example = method.example()
+    example = example_of(name)
     model = bh.compile(example.data, method=name, **dict(example.options))
     if not isinstance(model.network, Transformer):
         with pytest.raises(UsageError, match="answers with logits"):

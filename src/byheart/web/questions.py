@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from byheart.web.limits import Limits
-from byheart.web.processes import WorkerFailed, WorkerProcess
+from byheart.web.processes import Refused, WorkerFailed, WorkerProcess
 
 
 class Questions:
@@ -19,6 +20,7 @@ class Questions:
         self._lock = threading.Lock()
         self._worker = WorkerProcess(command)
         self._is_closed = False
+        threading.Thread(target=self._warm_up, daemon=True).start()
 
     def ask(self, task: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The document that one task makes."""
@@ -31,6 +33,10 @@ class Questions:
             found = self._worker.ask(task, arguments, seconds=self._limits.question_seconds)
             assert isinstance(found, dict)
             return found
+
+    def _warm_up(self) -> None:
+        with contextlib.suppress(Refused, WorkerFailed):
+            self.ask("warm_up", {})
 
     def close(self) -> None:
         """End the worker."""

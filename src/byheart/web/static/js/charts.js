@@ -13,6 +13,14 @@ export const look = () => ({ color: colour("ink"), background: "transparent", fo
 
 export const palette = () => ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6", "series-7", "series-8"].map(colour);
 
+// One picture with one name: what Plot calls its parts is not for a screen reader.
+function named(drawn) {
+  for (const part of drawn.querySelectorAll("g[aria-label], g[aria-description]")) { part.removeAttribute("aria-label"); part.removeAttribute("aria-description"); }
+  const picture = drawn.matches("svg") ? drawn : drawn.querySelector("svg");
+  picture?.setAttribute("role", "img");
+  return drawn;
+}
+
 // Draws again when the colours or the width change.
 export function living(holder, draw, signal) {
   let width = 0;
@@ -20,7 +28,7 @@ export function living(holder, draw, signal) {
     if (signal?.aborted) return;
     holder.replaceChildren();
     const drawn = draw(holder.clientWidth || 800);
-    if (drawn) holder.append(drawn);
+    if (drawn) holder.append(named(drawn));
   };
   addEventListener("themechange", again, { signal });
   const observer = new ResizeObserver(() => { if (Math.abs(holder.clientWidth - width) > 8) { width = holder.clientWidth; again(); } });

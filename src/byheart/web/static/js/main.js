@@ -27,18 +27,20 @@ async function show() {
   const name = viewName();
   leaving.abort();
   leaving = new AbortController();
+  const { signal } = leaving;
   drawNav(name);
   const title = VIEWS[name] ?? "API";
   document.title = `${title} · byheart`;
   try {
     const view = await import(`./views/${name}.js`);
+    if (signal.aborted) return; // another view was asked for meanwhile
     const room = h("div", { class: `view view-${name}` });
     fill(main, room);
     if (shown !== null && shown !== name) { main.focus({ preventScroll: true }); scrollTo(0, 0); }
     shown = name;
-    await view.default(room, { signal: leaving.signal });
+    await view.default(room, { signal });
   } catch (error) {
-    if (error.name !== "AbortError") main.append(problem(error));
+    if (error.name !== "AbortError" && !signal.aborted) main.append(problem(error));
   }
 }
 

@@ -36,9 +36,12 @@ export function saveButton(find, name) {
   } }, "Save as SVG");
 }
 
+// Where a picture stands; on a narrow screen it scrolls, so the keyboard must reach it.
+export const frame = (title, ...children) => h("div", { class: "picture", tabindex: "0", role: "group", "aria-label": title }, children);
+
 // A figure with its caption and its button.
 export function figure(name, title, picture) {
-  const holder = h("div", { class: "picture" }, picture);
+  const holder = frame(title, picture);
   return h("figure", {}, holder,
     h("figcaption", { class: "row spread" }, h("span", {}, title), saveButton(() => holder.querySelector("svg"), name)));
 }

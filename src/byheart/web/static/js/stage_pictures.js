@@ -64,7 +64,7 @@ function rows(trace, stage, fact) {
       return s("g", { class: number === row ? "slot fired" : "slot" }, s("rect", { x, y, width: cell - 4, height: cell - 4, rx: 4 }, s("title", {}, `row ${number}${number === row ? " fires" : " is silent"}`)),
         number === row && text(x + (cell - 4) / 2, y + 15, String(number), { "text-anchor": "middle" }));
     }),
-    cells.length > 0 && [s("path", { class: "flow", d: `M${left + ((row - first) % columns) * cell + 22},${top + Math.floor((row - first) / columns) * cell + 11} C${left + columns * cell},${top + Math.floor((row - first) / columns) * cell + 11} ${left + columns * cell - 20},${top + 29} 472,${top + 29}` }), text(480, 18, "the words it holds", { class: "name" }),
+    cells.length > 0 && [s("path", { class: "flow", d: `M${left + ((row - first) % columns) * cell + 11},${top + Math.floor((row - first) / columns) * cell} V${top - 8} H452 Q460,${top - 8} 460,${top} V${top + 21} Q460,${top + 29} 468,${top + 29} h6` }), text(480, 18, "the words it holds", { class: "name" }),
       cells.slice(0, 6).map((each, at) => word(each, 480, top + 6 + at * 54, trace, fact))]);
 }
 

@@ -5,7 +5,7 @@ import { get, post, runJob } from "../api.js";
 import { count, plural, seconds } from "../format.js";
 import { params, setParams } from "../state.js";
 import { jobEnded, modelChoice, progressBar } from "../widgets.js";
-import { heat, makeTip } from "../pictures.js";
+import { frame, heat, makeTip } from "../pictures.js";
 
 const path = (model) => `/api/models/${encodeURIComponent(model)}`;
 
@@ -158,7 +158,7 @@ function markBits(room, edits) {
 // --- any weight ---------------------------------------------------------------------------------------------------
 
 function anyWeight(model, change, signal) {
-  const chosen = h("div"), drawing = h("div", { class: "picture" });
+  const chosen = h("div"), drawing = frame("The matrix");
   const select = h("select", { onchange: () => show(0, 0) });
   const row = h("input", { type: "number", min: 0, value: "0", onchange: () => pick(Number(row.value), Number(column.value)) });
   const column = h("input", { type: "number", min: 0, value: "0", onchange: () => pick(Number(row.value), Number(column.value)) });

@@ -166,7 +166,7 @@ function choices(found, start) {
     h("span", { class: "name" }, row.method), h("span", { class: "number" }, short(row.size.parameters_dense)), h("small", {}, row.source))));
   draw();
   return card("How large would it be?",
-    h("p", { class: "lead" }, "Each construction is a theorem turned into weights. These sizes are estimates; nothing is built yet."),
+    h("p", { class: "lead" }, "Each row is one way to turn these facts into weights. Sizes are estimates; nothing is built yet."),
     drawing,
     h("div", { class: "two" },
       h("div", {}, radios),
@@ -196,7 +196,7 @@ function sizes(rows, floors, chosen) {
     least && [
       s("rect", { class: "below", x: left, y: top - 8, width: Math.max(0, x(least.value) - left), height: height - top }),
       s("line", { class: "floor", x1: x(least.value), x2: x(least.value), y1: top - 8, y2: height - 8 }),
-      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, `no network of ${bits(least)}-bit weights is smaller: ${count(least.value)}`),
+      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, `such tables do not fit in fewer than ${count(least.value)} weights of ${bits(least)} bits`),
       s("line", { class: "leader", x1: x(least.value), x2: x(least.value), y1: 4, y2: top - 26 }),
     ],
     rows.map((row, at) => {

@@ -5,7 +5,7 @@ import { get, post } from "../api.js";
 import { count, exactly } from "../format.js";
 import { href, params, setParams } from "../state.js";
 import { modelChoice } from "../widgets.js";
-import { figure, pinBoard, saveButton } from "../pictures.js";
+import { figure, frame, pinBoard, saveButton } from "../pictures.js";
 import { stagePicture } from "../stage_pictures.js";
 import { heatmap } from "../heatmap.js";
 
@@ -44,7 +44,7 @@ function journey(trace, fact, model, signal) {
   const { stages } = trace;
   let step = Math.max(0, Math.min(stages.length - 1, Number(params().get("step") ?? 1) - 1 || 0));
   const chips = h("ol", { class: "stepper" }, stages.map((stage, at) => h("li", {}, h("button", { type: "button", onclick: () => go(at) }, stage.title))));
-  const title = h("h2", {}), sentence = h("p", { class: "lead" }), where = h("p", { class: "hint" }), drawing = h("div", { class: "picture" });
+  const title = h("h2", {}), sentence = h("p", { class: "lead" }), where = h("p", { class: "hint" }), drawing = frame("This step as a picture");
   const back = h("button", { type: "button", class: "second", onclick: () => go(step - 1) }, "← Back");
   const next = h("button", { type: "button", id: "next-step", onclick: () => go(step + 1) }, "Next →");
   const panel = h("section", { class: "card", "aria-label": "Step by step" }, chips, title, sentence, drawing,

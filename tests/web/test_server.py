@@ -1,0 +1,293 @@
+"""The API over a real connection: the documents of the command line, and attacks that are refused or survived."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from byheart.cli.main import run
+from tests.web.conftest import Server
+
+pytestmark = pytest.mark.xdist_group("web")
+
+
+def command_line(*arguments: str) -> dict[str, Any]:
+    """What a command prints with --json."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        run([arguments[0], "--json", *arguments[1:]])
+    document: dict[str, Any] = json.loads(printed.getvalue())
+    return document
+
+
+def without_paths(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in ("path", "seconds", "model")}
+
+
+# --- the same documents as the command line ---------------------------------------------------------------------
+
+
+def test_answers_are_those_of_the_command_line(server: Server, capitals: str) -> None:
+    texts = ["capital of France", "capital of Georgia", "capital of Atlantis", "ß"]
+    asked = server.client.post(f"/api/models/{capitals}/predict", json={"texts": texts}).json()
+    assert asked == command_line("predict", str(server.models / capitals), *texts)
+    assert [entry["answer"] for entry in asked["answers"]] == ["Paris", "Tbilisi", None, None]
+
+
+def test_a_model_is_described_as_on_the_command_line(server: Server, capitals: str) -> None:
+    found = server.client.get(f"/api/models/{capitals}").json()
+    assert found == command_line("inspect", str(server.models / capitals))
+
+
+@pytest.mark.slow
+def test_a_compiled_model_is_described_as_on_the_command_line(server: Server, tmp_path: Path) -> None:
+    rows = b"key,value\na,1\nb,2\nc,1\n"
+    name = server.client.post("/api/data", params={"name": "three.csv"}, content=rows).json()["name"]
+    job = server.job(kind="compile", data=name, method="retrieval", precision="float64")
+    (tmp_path / name).write_bytes(rows)
+    options = ("--method", "retrieval", "--precision", "float64")
+    said = command_line("compile", str(tmp_path / name), "-o", str(tmp_path / "model"), *options)
+    assert without_paths(job["result"]) == without_paths(said)
+    saved = server.models / job["result"]["model"]
+    assert (saved / "model.safetensors").read_bytes() == (
+        tmp_path / "model" / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_plan_is_that_of_the_command_line(server: Server) -> None:
+    found = server.client.get("/api/plan", params={"facts": 1000, "value_bits": 4}).json()
+    said = command_line("plan", "--facts", "1000", "--value-bits", "4")
+    assert {name: found[name] for name in said} == said
+    assert {curve["kind"] for curve in found["curves"]} == {"estimate", "theorem", "trained", "floor"}
+
+
+def test_an_architecture_is_judged_as_on_the_command_line(server: Server, project_root: Path) -> None:
+    path = project_root / "examples" / "gpt2.json"
+    found = server.client.post("/api/capacity", json=json.loads(path.read_text())).json()
+    assert found == command_line("bounds", "--config", str(path))
+    refused = server.client.post("/api/capacity", json={"model_type": "unheard-of"})
+    assert refused.status_code == 422
+    assert refused.json()["error"] == "MalformedFile"
+
+
+def test_what_load_refuses_is_refused_with_the_same_words(server: Server, capitals: str) -> None:
+    broken = server.models / "broken"
+    broken.mkdir()
+    for path in (server.models / capitals).iterdir():
+        (broken / path.name).write_bytes(path.read_bytes())
+    weights = bytearray((broken / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (broken / "model.safetensors").write_bytes(weights)
+    try:
+        said = command_line("predict", str(broken), "x")
+        for found in (
+            server.client.post("/api/models/broken/predict", json={"texts": ["x"]}),
+            server.client.get("/api/models/broken"),
+        ):
+            assert found.status_code == 409
+            assert found.json()["message"] == said["message"]
+    finally:
+        for path in broken.iterdir():
+            path.unlink()
+        broken.rmdir()
+
+
+def test_a_download_is_the_model_folder(server: Server, capitals: str, tmp_path: Path) -> None:
+    content = server.client.get(f"/api/models/{capitals}/download").content
+    zipfile.ZipFile(io.BytesIO(content)).extractall(tmp_path)
+    assert (
+        command_line("predict", str(tmp_path / capitals), "capital of Peru")["answers"][0]["answer"] == "Lima"
+    )
+
+
+def test_the_api_is_described(server: Server) -> None:
+    described = server.client.get("/openapi.json").json()
+    for path, operations in described["paths"].items():
+        assert path.startswith("/api/")
+        assert all(operation.get("description") for operation in operations.values()), path
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+def test_duplicates_and_conflicts_are_counted(server: Server) -> None:
+    rows = b"key,value\na,1\na,1\nb,2\nb,3\n"
+    name = server.client.post("/api/data", params={"name": "clash.csv"}, content=rows).json()["name"]
+    found = server.job(kind="examine", data=name)["result"]
+    assert (found["n_samples"], found["duplicates"], found["conflicts"]) == (4, 1, 1)
+    assert not found["is_memorisable"]
+    assert found["conflict_examples"]
+    refused = server.job(kind="compile", data=name)
+    assert (refused["state"], refused["error"]["error"]) == ("failed", "ConflictingLabels")
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_words(server: Server) -> None:
+    name = server.client.post("/api/data", params={"name": "bad.csv"}, content=b"\xff\xfe\x00").json()["name"]
+    job = server.job(kind="examine", data=name)
+    assert job["state"] == "failed"
+    assert job["error"]["error"] == "MalformedFile"
+
+
+# --- breaking -------------------------------------------------------------------------------------------------------
+
+
+def test_a_turned_bit_breaks_the_fact_it_holds(server: Server, capitals: str) -> None:
+    fact = server.client.post(f"/api/models/{capitals}/fact", json={"text": "capital of France"}).json()
+    cell = fact["cells"][0]
+    edit = {**cell["weight"], "power": cell["label_powers"][0]}
+    result = server.job(kind="break", model=capitals, edits=[edit])["result"]
+    assert "capital of France" in {each["input"] for each in result["broken"]}
+    assert len(result["broken"]) == result["wrong"] == result["certificate"]["wrong"]
+    shared = {f"'{each['input']}'" for each in result["broken"]} - {"'capital of France'"}
+    assert shared <= set(fact["sharing"])
+
+
+@pytest.mark.slow
+def test_undoing_a_change_mends_the_model(server: Server, capitals: str) -> None:
+    fact = server.client.post(f"/api/models/{capitals}/fact", json={"text": "capital of France"}).json()
+    cell = fact["cells"][0]
+    edit = {**cell["weight"], "power": cell["label_powers"][0]}
+    result = server.job(kind="break", model=capitals, edits=[edit, edit])["result"]
+    assert (result["wrong"], result["broken"]) == (0, [])
+
+
+def test_forgetting_a_fact_names_the_weights_that_differ(server: Server, capitals: str) -> None:
+    result = server.job(kind="forget", model=capitals, text="capital of France")["result"]
+    assert (result["answer"], result["verified"]["wrong"]) == ("Paris", 0)
+    assert result["answer_without"] != "Paris"
+    assert 0 < result["n_changed"] < result["n_weights"]
+
+
+# --- runs and figures ------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_filtered(server: Server) -> None:
+    found = server.client.get("/api/runs", params={"where": ["sizes.n_heads>=4", "seed=0"]}).json()
+    assert found["n_kept"] == 2
+    refused = server.client.get("/api/runs", params={"where": "nothing=1"})
+    assert refused.status_code == 400
+    assert "no column `nothing`" in refused.json()["message"]
+    keys = [row["key"] for row in found["runs"]]
+    curves = server.client.get("/api/runs/curves", params={"key": keys}).json()["curves"]
+    assert {curve["key"] for curve in curves} == set(keys)
+
+
+def test_files_that_are_no_figures_are_left_out(server: Server) -> None:
+    names = [each["name"] for each in server.client.get("/api/figures").json()["figures"]]
+    assert names == ["dana-2024-fig1a", "hostile", "madden-2024-fig1-left"]
+    assert server.client.get("/api/figures/other").status_code == 409
+
+
+# --- attacks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["%2e%2e%2f%2e%2e%2fetc", "..%2f..%2fetc", "%2fetc%2fpasswd", "....//", "a%00b", "..%5c..%5cetc"]
+)
+def test_no_path_leads_outside(server: Server, name: str) -> None:
+    for path in (
+        f"/api/models/{name}",
+        f"/api/models/{name}/download",
+        f"/api/figures/{name}",
+        f"/{name}",
+        f"/js/{name}",
+    ):
+        answer = server.client.get(path)
+        assert answer.status_code in (400, 404, 405), path
+        assert "root:" not in answer.text
+    for request in ({"kind": "examine", "data": name}, {"kind": "forget", "model": name, "text": "x"}):
+        assert server.client.post("/api/jobs", json=request).status_code == 404
+
+
+def test_a_raw_path_with_dots_is_not_followed(server: Server) -> None:
+    """As a client sends it that does not tidy its paths."""
+    host, port = urlsplit(server.address).hostname, urlsplit(server.address).port
+    for path in ("/../../../../etc/passwd", "/js/../../api.py", "/js/..%2f..%2fapi.py", "//etc/passwd"):
+        with socket.create_connection((host, port)) as line:
+            line.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: line.recv(65536), b""))
+        assert b" 404 " in answer.split(b"\r\n")[0], path
+
+
+def test_options_cannot_be_smuggled_in(server: Server) -> None:
+    refused = server.client.post(
+        "/api/jobs", json={"kind": "compile", "data": "capitals.csv", "path": "/etc"}
+    )
+    assert refused.status_code == 400
+    for method in ("--help", "-o/tmp/elsewhere"):
+        job = server.job(kind="compile", data="capitals.csv", method=method)
+        assert job["state"] == "failed"
+        assert job["error"]["error"] == "UsageError"
+
+
+def test_two_gigabytes_are_refused_before_they_are_sent(server: Server) -> None:
+    host, port = urlsplit(server.address).hostname, urlsplit(server.address).port
+    start = time.monotonic()
+    with socket.create_connection((host, port)) as line:
+        head = f"POST /api/data?name=big.csv HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {2 << 30}\r\n\r\n"
+        line.sendall(head.encode() + b"key,value\n")
+        assert b" 413 " in line.recv(65536)
+    assert time.monotonic() - start < 5
+    assert server.client.get("/api/state").status_code == 200
+
+
+@pytest.mark.slow
+def test_an_endless_upload_is_cut_off_and_leaves_nothing(server: Server) -> None:
+    """Without an announced size: the server stops reading beyond its limit."""
+    host, port = urlsplit(server.address).hostname, urlsplit(server.address).port
+    chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
+    with socket.create_connection((host, port)) as line:
+        head = f"POST /api/data?name=endless.csv HTTP/1.1\r\nHost: {host}:{port}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        line.sendall(head.encode())
+        with contextlib.suppress(OSError):
+            for _ in range(80):
+                line.sendall(chunk)
+    names = [entry["name"] for entry in server.client.get("/api/data").json()["data"]]
+    assert not any("endless" in name or "upload" in name for name in names)
+
+
+def test_a_hundred_jobs_at_once_are_taken_or_refused(server: Server) -> None:
+    request = {"kind": "examine", "data": "capitals.csv"}
+    answers = [server.client.post("/api/jobs", json=request) for _ in range(100)]
+    taken = [answer.json()["id"] for answer in answers if answer.status_code == 201]
+    refused = [answer for answer in answers if answer.status_code != 201]
+    assert len(taken) >= 30
+    assert {answer.status_code for answer in refused} == {429}
+    assert "cancel some" in refused[0].json()["message"]
+    assert server.client.get("/api/state").elapsed.total_seconds() < 1
+    for job_id in taken:
+        server.client.delete(f"/api/jobs/{job_id}")
+    states = {server.ended(job_id)["state"] for job_id in taken}
+    assert states <= {"done", "cancelled"}
+
+
+@pytest.mark.slow
+def test_killed_workers_are_told_of_and_replaced(server: Server, capitals: str) -> None:
+    started = server.client.post(
+        "/api/jobs", json={"kind": "compile", "data": "elements.csv", "method": "kajitsuka-sato-2025"}
+    ).json()
+    while server.client.get(f"/api/jobs/{started['id']}").json()["state"] == "waiting":
+        time.sleep(0.02)
+    for worker in server.workers():
+        os.kill(worker, signal.SIGKILL)
+    job = server.ended(started["id"])
+    assert job["state"] == "failed"
+    assert "SIGKILL" in job["error"]["message"]
+    names = [model["name"] for model in server.client.get("/api/models").json()["models"]]
+    assert capitals in names
+    assert not any(name.startswith("elements") for name in names)
+    answer = server.client.post(f"/api/models/{capitals}/predict", json={"texts": ["capital of Cuba"]})
+    if answer.status_code == 503:  # the death was noticed by this very question
+        answer = server.client.post(f"/api/models/{capitals}/predict", json={"texts": ["capital of Cuba"]})
+    assert answer.json()["answers"][0]["answer"] == "Havana"
