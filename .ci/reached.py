@@ -9,6 +9,7 @@ _.dense_probabilities
 _.entropy_nats_per_token
 _.context_entropies
 _.holds_for
+_.multiset
 _.changed_by
 save_onnx
 polynomial_matrix
@@ -17,8 +18,8 @@ spread_rows
 spread_of
 shared_context_capacity
 with_flag
-_.masked
-_.unmasked
+_.attend_masked
+_.attend_unmasked
 GELU_SLOPE
 RELU_ERROR
 johnson_lindenstrauss_coherence
@@ -40,9 +41,12 @@ _.allowed_divergence
 _.allowed_gap_percent
 _.wrong_tokens
 
-# Called by a library: click, tokenizers, pydantic, Sphinx
+# Read or called by a library: click, tokenizers, pydantic, Sphinx, llama.cpp, torch
 _.format_commands
 _.pre_tokenizer
+_.n_parallel
+_.verbosity
+_.allow_tf32
 _.model_config
 to_restructured_text
 

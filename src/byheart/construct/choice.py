@@ -43,9 +43,10 @@ def trials(
     for each in wanted_precisions:
         try:
             methods = candidates("auto", each, shape, options)
-        except UsageError:  # none offers this precision for the task; the next one may be offered
+        except UsageError as error:  # none offers this precision for the task; the next one may be offered
             if each == wanted_precisions[-1] and not n_tried:
-                raise
+                asked = f"\n  Options asked for: {', '.join(options)}." if options else ""
+                raise UsageError(f"{error}{asked}", **error.facts) from None
             continue
         for trial in _in_order(methods, each, options):
             n_tried += 1
