@@ -94,14 +94,14 @@ def _overview(records: Sequence[FigureRecord]) -> str:
     rows = [
         (
             f'<a href="#{escape(record.figure)}">{escape(record.title)}</a>',
+            _badge(record),
             escape(record.claim),
             escape(record.rule),
-            _badge(record),
             escape(record.budget),
         )
         for record in records
     ]
-    return _table(("figure", "claim", "rule", "verdict", "seeds and budget"), rows, "overview")
+    return _table(("figure", "verdict", "claim", "rule", "seeds and budget"), rows, "overview")
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:

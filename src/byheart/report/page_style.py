@@ -25,7 +25,7 @@ th, td { text-align: left; vertical-align: top; padding: 7px 12px; border-bottom
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .overview { border: 1px solid var(--line); border-radius: 10px; }
 h4 { font-size: .95rem; margin: 1.2em 0 .4em; }
-.overview td { min-width: 8em; } .overview td:nth-child(2), .overview td:nth-child(3) { min-width: 16em; }
+.overview td { min-width: 8em; } .overview td:nth-child(3), .overview td:nth-child(4) { min-width: 16em; }
 .checks td { min-width: 9em; } .checks td:first-child { min-width: 0; }
 .mark { font-weight: 700; } .mark.yes { color: var(--yes); } .mark.no { color: var(--no); } .mark.open { color: var(--open); }
 .badge { display: inline-block; white-space: nowrap; font-size: .78rem; font-weight: 600; color: #fff; padding: 1px 10px;

@@ -118,7 +118,7 @@ def _panels(best: Sequence[Observation], reading: str) -> list[Panel]:
             name,
             tuple(
                 Series(
-                    f"{n_blocks(one)} blocks",
+                    f"#blocks = {n_blocks(one)}",
                     CURVE_STYLES[number % len(CURVE_STYLES)],
                     one.curve["step"],
                     one.curve[name],
