@@ -34,13 +34,19 @@ HOSTILE = [
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Folders:
-    for name in ("data", "models", "examples", "figures"):
+    for name in ("data", "exports", "models", "examples", "figures"):
         (tmp_path / name).mkdir()
     (tmp_path / "secret.csv").write_text("key,value\n")
     (tmp_path / "examples" / "capitals.csv").write_text("key,value\na,b\n")
     (tmp_path / "figures" / "one.json").write_text("{}")
     return Folders(
-        tmp_path / "data", tmp_path / "models", tmp_path / "examples", tmp_path / "figures", None, True
+        tmp_path / "data",
+        tmp_path / "exports",
+        tmp_path / "models",
+        tmp_path / "examples",
+        tmp_path / "figures",
+        None,
+        True,
     )
 
 
@@ -54,7 +60,7 @@ def upload(folders: Folders, name: str, *parts: bytes, limits: Limits | None = N
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_leads_outside(folders: Folders, name: str) -> None:
-    for find in (folders.data_path, folders.model_path, folders.figure_path):
+    for find in (folders.data_path, folders.model_path, folders.figure_path, folders.export_path):
         with pytest.raises(UnknownName):
             find(name)
     with pytest.raises(UsageError):

@@ -111,6 +111,17 @@ def test_a_download_is_the_model_folder(server: Server, capitals: str, tmp_path:
     )
 
 
+def test_an_export_is_that_of_the_command_line_or_its_refusal(server: Server, capitals: str) -> None:
+    pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
+    job = server.job(kind="export", model=capitals, format="onnx")
+    assert job["state"] == "done", job["error"]
+    content = server.client.get(f"/api/exports/{job['result']['name']}").content
+    assert len(content) == job["result"]["bytes"] > 1000
+    refused = server.job(kind="export", model=capitals, format="gguf")
+    assert refused["error"]["error"] == "UsageError"
+    assert "Compile with --method llama" in refused["error"]["message"]
+
+
 def test_the_api_is_described(server: Server) -> None:
     described = server.client.get("/openapi.json").json()
     for path, operations in described["paths"].items():

@@ -10,14 +10,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import StreamingResponse
+from fastapi.responses import FileResponse, StreamingResponse
 
 from byheart.errors import DoesNotHold, UsageError
 from byheart.web.folders import DATA_MARK, Folders
 from byheart.web.jobs import JobQueue
 from byheart.web.limits import Limits
 from byheart.web.questions import Questions
-from byheart.web.requests import AskFile, Break, Compile, Examine, Forget, JobRequest, Question, TraceRequest
+from byheart.web.requests import (
+    AskFile,
+    Break,
+    Compile,
+    Examine,
+    Export,
+    Forget,
+    JobRequest,
+    Question,
+    TraceRequest,
+)
 
 Document = dict[str, Any]
 MOST_RUNS = 500
@@ -88,6 +98,11 @@ def make_router(
             changes = [edit.model_dump() for edit in request.edits]
             arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
             job = jobs.add("break", f"Break {request.model}", {**arguments, "changes": changes}, asked)
+        elif isinstance(request, Export):
+            target = folders.new_export(request.model, request.format)
+            arguments = {"model": str(folders.model_path(request.model)), "output": str(target)}
+            title = f"Export {request.model} to {request.format}"
+            job = jobs.add("export", title, {**arguments, "to": request.format}, asked)
         else:
             arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
             job = jobs.add("forget", f"Forget in {request.model}", {**arguments, "text": request.text}, asked)
@@ -138,6 +153,11 @@ def make_router(
         path = folders.model_path(name)
         headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
         return StreamingResponse(_zipped(path), media_type="application/zip", headers=headers)
+
+    @api.get("/exports/{name}", tags=["models"])
+    def download_export(name: str) -> FileResponse:
+        """A model in another format, written by an export job."""
+        return FileResponse(folders.export_path(name), media_type="application/octet-stream", filename=name)
 
     @api.post("/models/{name}/predict", tags=["models"])
     def predict(name: str, question: Question) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 from byheart.errors import ByheartError, UsageError
 from byheart.web.limits import Limits
 
-MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 DATA_NAME = re.compile(r"[\w][\w .()+-]{0,99}\.(csv|tsv|jsonl|json|txt|parquet|npz)", re.IGNORECASE)
 DATA_MARK = ".data"
 """A model `NAME` made here has the data it was made of beside it, as `NAME.data.csv`."""
@@ -31,6 +32,7 @@ class Folders:
     """Where things are.
 
     data     uploaded files, in a folder that goes with the server
+    exports  models in other formats, likewise
     models   model folders, one level deep
     examples the data files that come with byheart
     figures  records of reproductions, or None
@@ -39,6 +41,7 @@ class Folders:
     """
 
     data: Path
+    exports: Path
     models: Path
     examples: Path
     figures: Path | None
@@ -142,6 +145,17 @@ class Folders:
         """The data a model was made of, if they were kept beside it."""
         found = sorted(self.models.glob(f"{model}{DATA_MARK}.*"))
         return found[0] if found and found[0].resolve().parent == self.models.resolve() else None
+
+    def new_export(self, model: str, suffix: str) -> Path:
+        """A free path for a model in another format."""
+        return self.exports / f"{model}-{secrets.token_hex(4)}.{suffix}"
+
+    def export_path(self, name: str) -> Path:
+        """The export of that name."""
+        path = self.exports / name
+        if MODEL_NAME.fullmatch(name) and path.is_file() and path.resolve().parent == self.exports.resolve():
+            return path
+        raise UnknownName(f"there is no export {name!r}.", name=name)
 
     # --- figures ----------------------------------------------------------------------------------------------
 

@@ -96,7 +96,15 @@ class Forget(Strict):
     data: Name | None = None
 
 
-JobRequest = Annotated[Examine | Compile | AskFile | Break | Forget, Field(discriminator="kind")]
+class Export(Strict):
+    """Write a model in another program's format."""
+
+    kind: Literal["export"]
+    model: Name
+    format: Literal["gguf", "onnx"]
+
+
+JobRequest = Annotated[Examine | Compile | AskFile | Break | Forget | Export, Field(discriminator="kind")]
 
 
 class Question(Strict):

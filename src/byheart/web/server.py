@@ -139,15 +139,18 @@ def _page() -> FileResponse:
 
 
 def _folders(settings: Settings, scratch: Path) -> Folders:
-    data, models = scratch / "data", settings.models or scratch / "models"
+    data, exports, models = scratch / "data", scratch / "exports", settings.models or scratch / "models"
     data.mkdir()
+    exports.mkdir()
     try:
         models.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"{models} cannot be a folder of models: {error.strerror}.", path=str(models)
         ) from None
-    return Folders(data, models, EXAMPLES, settings.figures, settings.store, settings.models is not None)
+    return Folders(
+        data, exports, models, EXAMPLES, settings.figures, settings.store, settings.models is not None
+    )
 
 
 def _explain_errors(app: FastAPI) -> None:

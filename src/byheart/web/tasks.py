@@ -49,6 +49,12 @@ def inspect(context: Context, model: str) -> Document:
     return context.command("inspect", "--json", "--", model)
 
 
+def export(context: Context, model: str, output: str, to: str) -> Document:
+    """What `byheart export --json` prints, and the name to download."""
+    document = context.command("export", "--json", "--to", to, "-o", output, "--", model)
+    return {**document, "name": Path(output).name}
+
+
 def list_examples(context: Context, model: str, data: str | None) -> Document:
     """A few questions the model knows, from the data it was made of."""
     rows = [] if data is None else examination.preview(Path(data))["rows"]
@@ -76,6 +82,7 @@ TASKS: dict[str, Callable[..., Document]] = {
     "predict": predict,
     "predict_file": predict_file,
     "inspect": inspect,
+    "export": export,
     "examples": list_examples,
     "trace": trace_question,
     "fact": weights.show_fact,

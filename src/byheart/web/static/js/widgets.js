@@ -1,7 +1,7 @@
 // Controls that several views have.
 
 import { h, fill, field, problem } from "./dom.js";
-import { cancelJob, get } from "./api.js";
+import { cancelJob, get, runJob } from "./api.js";
 import { count, plural, seconds } from "./format.js";
 import { href, params, setParams } from "./state.js";
 
@@ -63,6 +63,24 @@ export const actions = (model) => h("div", { class: "row" },
   h("a", { class: "button", href: href("ask", { model }) }, "Ask it"),
   h("a", { class: "button second", href: href("inside", { model }) }, "Look inside"),
   h("a", { class: "button second", href: href("break", { model }) }, "Break it"),
-  h("a", { class: "button second", href: `/api/models/${encodeURIComponent(model)}/download`, download: `${model}.zip` }, "Download"));
+  h("a", { class: "button second", href: `/api/models/${encodeURIComponent(model)}/download`, download: `${model}.zip` }, "Download"),
+  ["onnx", "gguf"].map((format) => exporting(model, format)));
+
+// Writes the model in another format, then hands it over; what cannot be written is refused with the reason.
+function exporting(model, format) {
+  const words = h("span", { class: "export", role: "status" });
+  const button = h("button", { type: "button", class: "quiet", onclick: async () => {
+    button.disabled = true;
+    fill(words, h("span", { class: "hint" }, "writing …"));
+    try {
+      const job = await runJob({ kind: "export", model, format });
+      if (job.state !== "done") { fill(words, jobEnded(job)); return; }
+      const link = h("a", { href: `/api/exports/${encodeURIComponent(job.result.name)}`, download: job.result.name }, job.result.name);
+      fill(words, link);
+      link.click();
+    } catch (error) { fill(words, problem(error)); } finally { button.disabled = false; }
+  } }, format.toUpperCase());
+  return [button, words];
+}
 
 export { count, fill };
