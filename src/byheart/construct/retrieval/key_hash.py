@@ -8,6 +8,7 @@ into [0, base). All of it is integers, evaluated here exactly as the network doe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 
 import numpy as np
 from jaxtyping import Int
@@ -47,7 +48,10 @@ def draw(
 ) -> KeyHash:
     """Choose a hash at random. `lowest` and `highest` bound each coordinate of the whole numbers (empty for ids)."""
     entrance = layout.entrance
-    parts = [_draw_field(field, entrance, lowest, highest, rng) for field in layout.hashed_fields]
+    parts = [
+        _draw_field(field, entrance, lowest, highest, layout.mantissa_bits, rng)
+        for field in layout.hashed_fields
+    ]
     tokens, positions, weights, offsets, centres = (
         np.stack([part[i] for part in parts], axis=-1) for i in range(5)
     )
@@ -67,17 +71,23 @@ def _draw_field(
     entrance: Entrance,
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
+    mantissa_bits: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Choose one field, from its last reflection back to its inputs.
 
-    A reflection at c maps [0, R) into [0, c) if R <= 2c. Going back from c = n_values, R is drawn from (1.6 c, 2 c].
+    A reflection at c maps [0, R) into [0, c) if R <= 2c. Going back from c = n_values, R is drawn from (1.6 c, 2 c]; where so many
+    reflections would leave the mantissa, from (0.8 s c, s c] with a smaller s.
     """
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
     n_values = field.n_values
+    most = 2.0 ** min(1.0, (mantissa_bits - 1 - log2(n_values)) / max(1, entrance.n_folds))
     for level in reversed(range(entrance.n_folds)):
         centres[level] = n_values
-        n_values = int(rng.integers(n_values * 8 // 5, 2 * n_values)) + 1
+        low, high = n_values * 8 // 5, 2 * n_values
+        if most < 2:
+            low, high = max(n_values, int(0.8 * most * n_values)), max(n_values + 1, int(most * n_values))
+        n_values = int(rng.integers(low, high)) + 1
     tokens = np.zeros(entrance.n_rows, dtype=np.int64)
     positions = np.zeros(entrance.seq_len, dtype=np.int64)
     weights = np.zeros(len(lowest), dtype=np.int64)

@@ -86,7 +86,8 @@ def layout_of(
         seq_len=shape.seq_len,
         ordered=shape.ordered and has_ids,
         pooling="sum" if shape.task == "set" else "attention",
-        n_folds=_n_folds(has_ids, shape.ordered, n_projections > 0) + ROBUST_FOLDS * found.is_robust,
+        n_folds=_n_folds(has_ids, shape.ordered, n_projections > 0, options.reject_bits)
+        + ROBUST_FOLDS * found.is_robust,
         spread=0 if has_ids else max(1, n_projections) * ((1 << bits) - 1),
         n_varied=1 if found.is_robust or shape.ragged else shape.seq_len,
         n_bits=bits if n_projections else 0,
@@ -107,12 +108,19 @@ def label_bits(n_classes: int) -> int:
     return max(1, (n_classes - 1).bit_length())
 
 
-def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool) -> int:
+def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int) -> int:
     """Reflections before pooling: none for bags of ids, whose table is random already.
 
     Vectors that were quantised get two more: two projections are more alike than four coordinates.
+
+    What enters is token + position, so before any reflection two sequences with two tokens exchanged have the same sums. After F
+    reflections g of random places, g(a + p) + g(b + q) = g(a + q) + g(b + p) for a share of about 0.35 · 0.73^F (measured), and a
+    hash has two fields or more. With F = reject_bits + 2 both agree more rarely than 2^-reject_bits.
     """
-    return (2 if ordered or not has_ids else 0) + 2 * is_quantised
+    if has_ids and not ordered:
+        return 0
+    usual = 2 + 2 * is_quantised
+    return max(usual, reject_bits + 2) if reject_bits else usual
 
 
 METHOD = Method(
