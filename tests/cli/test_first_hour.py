@@ -77,6 +77,7 @@ COMMANDS = [
     Step("byheart inspect out/m", ("float64 weights", "certificate", "reject_bits = 16")),
     Step('byheart inspect out/m --fact "capital of France"', ("capital of France: Paris", "matrix")),
     Step('byheart inspect out/m --fact "capital of Atlantis"', ("does not know",), 2),
+    Step("byheart export out/m --to onnx -o out/m.onnx", ("out/m.onnx: ",)),
     Step('byheart recite out/m "capital of"', ("was not compiled to recite", "--recite"), 2),
     Step("byheart compile phones.csv -o out/p", ("no column `key`", "--input"), 2),
     Step("byheart compile phones.csv -o out/p --input nam --label phone", ("no column `nam`", "'name'"), 2),
