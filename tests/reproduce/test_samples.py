@@ -11,7 +11,7 @@ from byheart.errors import DataError, MissingExtra, UsageError
 from byheart.measure.sources import training_set_of
 from byheart.measure.text_samples import COLLECTIONS, Samples, first_words
 from byheart.reproduce.published import dana_2024, madden_2024
-from byheart.reproduce.samples import prepare, sample_texts
+from byheart.reproduce.samples import CLASS_TOKEN, first_sub_words, prepare, sample_texts
 from byheart.reproduce.texts import hub_texts, local_texts
 
 MULTINLI = COLLECTIONS["multinli"]
@@ -115,3 +115,11 @@ def test_published_numbers_are_those_of_the_authors(project_root: Path) -> None:
     with (folder / "madden_2024_capacity.csv").open() as file:
         widths = [int(row["min_hidden_width"]) for row in csv.DictReader(file)]
     assert [row.min_hidden_width for row in madden_2024()] == widths
+
+
+def test_sub_words_follow_a_class_token() -> None:
+    texts = [f"memorising word{number} memorised" for number in range(30)] * 2
+    found = first_sub_words(texts, 4)
+    assert all(words[0] == CLASS_TOKEN and len(words) == 4 for words in found)
+    assert found[0] == found[30]  # equal texts have equal tokens
+    assert "".join(found[0][1:]).startswith("memori")
