@@ -82,7 +82,7 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
     example = example_of(name)
     model = bh.compile(example.data, method=name, **dict(example.options))
     if not isinstance(model.network, Transformer):
-        with pytest.raises(UsageError, match="answers with logits"):
+        with pytest.raises(UsageError, match="can be stepped through"):
             trace(model, "x")
         return
     memory = model.memory

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from byheart.errors import UsageError
-from byheart.web.internals import Dyadic, Model, SparseMatrix, Weights
+from byheart.web.internals import Dyadic, Model, Network, SparseMatrix, Weights
 
 MOST_BITS_SHOWN = 4096
 MOST_EDITS = 64
@@ -89,7 +89,7 @@ def edited(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, lis
             raise UsageError(
                 f"{name}[{row}, {column}] cannot hold that change in {model.precision}: it stays {before}."
             )
-        network = _replaced(network, name.split("."), changed)
+        network = _replaced(network, name, changed)
         done.append(
             {"matrix": name, "row": row, "column": column, "before": shown(before), "after": shown(kept)}
         )
@@ -132,17 +132,10 @@ def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tup
     return copy, Fraction(float(flat[row, column]))
 
 
-def _replaced(part: Any, path: list[str], weights: Weights) -> Any:
-    """`part` with the weights at the end of `path` exchanged: names lead through fields, numbers through tuples."""
-    if not path:
-        return weights
-    name, *rest = path
-    if isinstance(part, tuple):
-        at = int(name)
-        return (*part[:at], _replaced(part[at], rest, weights), *part[at + 1 :])
-    if is_dataclass(part) and not isinstance(part, type) and name in {field.name for field in fields(part)}:
-        return replace(part, **{name: _replaced(getattr(part, name), rest, weights)})
-    raise UsageError(f"the weights called {name!r} cannot be changed here.")
+def _replaced(network: Network, name: str, weights: Weights) -> Network:
+    """The network with one weight matrix exchanged; every family builds itself from its weights in order."""
+    kept = (weights if each == name else own for each, own in network.parameters())
+    return network.spec.build(kept, network.files())
 
 
 def differences(left: Model, right: Model, most: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from byheart.measure.tabulate import filtered, row_of
 from byheart.model import Model
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix, Weights, as_sparse
 from byheart.network.memory import UNKNOWN, Memory
-from byheart.network.size import Size
+from byheart.network.protocol import Network
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 from byheart.pipeline import compile as compile_data
 from byheart.pipeline import load, read_like
@@ -30,7 +30,7 @@ __all__ = [
     "FeedForward",
     "Memory",
     "Model",
-    "Size",
+    "Network",
     "SparseMatrix",
     "Store",
     "SumPool",

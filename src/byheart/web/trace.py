@@ -23,7 +23,7 @@ def trace(model: Model, text: str) -> dict[str, Any]:
     network, tokenizer = model.network, model.memory.tokenizer
     if not isinstance(network, Transformer):
         raise UsageError(
-            "only networks of KS25's family can be stepped through; this one answers with logits."
+            f"only networks of KS25's family can be stepped through; this one is of the family {network.spec.family}."
         )
     if tokenizer is None:
         raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
