@@ -184,3 +184,19 @@ def test_what_cannot_be_held_is_refused(
     assert run(arguments) == ExitStatus.OUTSIDE
     assert message in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
+
+
+def test_forgetting_changes_tables_alone(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "without"
+    capsys.readouterr()
+    assert (
+        run(["forget", str(model), str(data), "--keys", "symbol of gold", "-o", str(target), "--json"]) == 0
+    )
+    changed_entries = json.loads(capsys.readouterr().out)["changed"]
+    assert changed_entries
+    assert all("mlp.down_proj" in name for name in changed_entries)
+    answers = load(target).predict(list(FACTS))
+    assert answers == [None if key == "symbol of gold" else value for key, value in FACTS.items()]
+    assert run(["forget", str(model), str(data), "--keys", "nobody", "-o", str(target)]) == ExitStatus.USAGE

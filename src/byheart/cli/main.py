@@ -25,6 +25,7 @@ COMMANDS = {
     "recite": "Continue a text that a saved model has by heart.",
     "export": "Write a saved model in other people's formats.",
     "inspect": "Show what a saved model is made of and what was checked.",
+    "forget": "Compile a Llama again without some facts, and show which weights differ.",
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
     "plan": "Show how large a model for so many facts would be.",

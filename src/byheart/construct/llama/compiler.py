@@ -37,6 +37,7 @@ class TokenTexts:
     n_vocab: int
     bos: int
     eos: int
+    labels: Int[np.ndarray, " n_labels"] | None = None  # tokens that may follow, where more than do
 
     @property
     def starts(self) -> Int[np.ndarray, " n_tokens"]:
@@ -63,21 +64,35 @@ def compile_texts(
     unknown: int | None = None,
     seed: int = 0,
     hidden: int | None = None,
+    room: int = 0,
+    rows: int | None = None,
+    first_draw: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> CompiledTexts:
     """Compile texts whose contexts of `window` tokens decide what follows.
 
+    room, rows, first_draw: contexts to size the network for, rows of its tables and hashes to skip: those of another network,
+        to get one of the same shape and hash for fewer texts.
     unknown: the token that answers an unknown context, `eos` by default. What `unknown` follows need not be stored.
     """
     unknown = texts.eos if unknown is None else unknown
     stored = texts.following != unknown
-    labels = np.unique(texts.following[stored])
+    labels = np.setdiff1d(texts.following if texts.labels is None else texts.labels, [unknown])
     numbers = _number_tokens(texts.n_vocab, labels, unknown)
     shape = TextShape(
-        texts.n_vocab, max(1, len(labels)), max(1, int(stored.sum())), window, max_positions, reject_bits
+        texts.n_vocab,
+        max(1, len(labels)),
+        max(1, room, int(stored.sum())),
+        window,
+        max_positions,
+        reject_bits,
     )
     layout = choose_layout(shape, hidden)
-    for draw in range(MOST_DRAWS):
+    if rows is not None:
+        layout = replace(layout, n_rows=rows)
+        if not layout.fits:
+            raise AssumptionViolated(f"tables of {rows} rows do not fit this network.", rows=rows)
+    for draw in range(first_draw, first_draw + MOST_DRAWS):
         rng = np.random.default_rng([seed, draw])
         found = _draw(texts, layout, numbers, stored, rng, progress)
         if isinstance(found, CompiledTexts):

@@ -35,11 +35,16 @@ class LlamaOptions:
     """reject_bits    unknown prompts are answered with the end at once, but for one in 2^reject_bits
     max_positions  tokens of prompt and answer together; as the data need by default
     hidden         width of the stream, a power of two; by default the one of fewest parameters
+    room, rows, first_draw
+                   as in the notes of another model: the same shape and hash for fewer facts (`byheart forget`)
     """
 
     reject_bits: int = 16
     max_positions: int | None = None
     hidden: int | None = None
+    room: int = 0
+    rows: int | None = None
+    first_draw: int = 0
 
 
 def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progress: Progress | None) -> Plan:
@@ -79,6 +84,9 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
         reject_bits=options.reject_bits,
         seed=int(rng.integers(2**32)),
         hidden=options.hidden,
+        room=options.room,
+        rows=options.rows,
+        first_draw=options.first_draw,
         progress=progress,
     )
     answer_len = 1 if mode == "texts" else _longest_answer(texts)
@@ -163,6 +171,7 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
         "window": window,
         "contexts": compiled.n_stored,
         "hashes drawn": compiled.n_draws,
+        "rows": layout.n_rows,
         "load": round(compiled.n_stored / (3 * layout.n_rows * layout.n_channels), 3),
         "reject bits reached": round(23 + 4 * layout.shape.n_side - math.log2(n_labels), 2),
         "table layers": [layout.table_layers.start, layout.table_layers.stop],

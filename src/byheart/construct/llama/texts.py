@@ -21,6 +21,7 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
     assert isinstance(keys, TokenSequences)
     backend = vocabulary.backend()
     values = _spell(data, vocabulary, backend)
+    spelt = [backend.encode(name, add_special_tokens=False).ids for name in data.label_names]
     _check_keys(data, vocabulary, backend)
     ids, asked, following, lengths = [], [], [], []
     for key, label in zip((keys[i] for i in range(len(keys))), data.labels.tolist(), strict=True):
@@ -37,6 +38,7 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
         vocabulary.n_tokens,
         vocabulary.bos,
         vocabulary.eos,
+        np.unique(np.concatenate([np.array(ids, dtype=np.int64) for ids in spelt])),
     )
 
 

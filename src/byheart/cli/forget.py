@@ -1,0 +1,79 @@
+"""`byheart forget`: the same Llama without some facts, and which weights differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from byheart.cli.options import data_argument, model_argument, output_options
+from byheart.cli.output import count, echo_json, show_pairs
+from byheart.errors import UsageError
+
+
+@click.command()
+@model_argument
+@data_argument
+@click.option(
+    "--keys",
+    "keys",
+    multiple=True,
+    required=True,
+    metavar="KEY",
+    help="A fact to leave out; may be repeated.",
+)
+@click.option(
+    "-o", "--output", required=True, metavar="DIR2", type=click.Path(path_type=Path), help="Folder to write."
+)
+@output_options
+def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:
+    """Compile DATA without some facts, from the seed, shape and hash of the Llama in DIR, and compare the weights.
+
+    DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn.
+    """
+    from byheart.pipeline import compile, load, read_like
+    from byheart.storage.atomic_folder import check_target
+
+    check_target(output)
+    model = load(folder)
+    if model.record.get("method") != "llama" or model.memory.tokenizer is None:
+        raise UsageError("forget needs a model that `llama` compiled from keys with values.")
+    dataset = read_like(model, data, tokenizer=model.memory.tokenizer)
+    texts = [model.memory.tokenizer.decode(dataset.inputs[i].tolist()) for i in range(dataset.n_samples)]
+    missing = sorted(set(keys) - set(texts))
+    if missing:
+        raise UsageError(f"{data} has no key {missing[0]!r}.", keys=missing)
+    kept = [i for i, text in enumerate(texts) if text not in keys]
+    if not kept:
+        raise UsageError("no fact would be left.")
+    notes = model.record["notes"]
+    options = {
+        **model.record["options"],
+        "room": notes["contexts"],
+        "rows": notes["rows"],
+        "first_draw": notes["hashes drawn"] - 1,
+    }
+    without = compile(dataset.subset(kept), method="llama", seed=model.record["seed"], **options)
+    without.save(output)
+    changed = _differences(dict(model.network.parameters()), dict(without.network.parameters()))
+    if as_json:
+        echo_json({"forgotten": list(keys), "path": str(output), "changed": changed})
+        return
+    click.echo(f"{output}: {folder} without {', '.join(keys)}\n")
+    show_pairs(
+        [(name, f"{count(n)} entries differ") for name, n in changed.items()] or [("weights", "equal")]
+    )
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
+    """How many entries of each tensor differ; all of them where the shapes do."""
+    found = {}
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None or old.shape != new.shape:
+            found[name] = int(max(np.size(each) for each in (old, new) if each is not None))
+        elif n := int((old != new).sum()):
+            found[name] = n
+    return found
