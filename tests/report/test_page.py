@@ -10,7 +10,7 @@ import pytest
 
 from byheart.errors import UsageError
 from byheart.report.page import page, read_results, write_page
-from byheart.reproduce.figure import Check, FigureRecord, Panel, Series, Table, Trial, Verdict
+from byheart.reproduce.figure import Check, ConditionResult, FigureRecord, Panel, Series, Table, Verdict
 from byheart.reproduce.figure_files import to_json
 
 RECORD = FigureRecord(
@@ -30,7 +30,11 @@ RECORD = FigureRecord(
     ),
     rule="A rule.",
     budget="3 seeds",
-    verdict=Verdict("holds under conditions", "Under <so>.", (Trial("a", "1", True), Trial("b", "3", False))),
+    verdict=Verdict(
+        "holds under conditions",
+        "Under <so>.",
+        (ConditionResult("a", "1", True), ConditionResult("b", "3", False)),
+    ),
     checks=(Check("c", "5", "6", True),),
     tables=(Table("Numbers", ("x",), (("<1>",),)),),
     facts={},

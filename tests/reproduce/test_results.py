@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from byheart.report.page import read_passes
-from byheart.reproduce.figure import Check, Computed, Trial
+from byheart.reproduce.figure import Check, Computed, ConditionResult
 from byheart.reproduce.figure_files import assemble, read_record, recompute
 from byheart.reproduce.registry import FIGURES, figure_of
 from byheart.reproduce.verdict import decide
@@ -79,7 +79,7 @@ def test_no_supporting_check_turns_a_verdict(path: Path, monkeypatch: pytest.Mon
 
 def test_the_deciding_rule_turns_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: where a trial is turned round, so is the verdict."""
-    computed = Computed((), (Trial("here", "1", True),), (Check("beside", "1", "2", True),))
+    computed = Computed((), (ConditionResult("here", "1", True),), (Check("beside", "1", "2", True),))
     assert _outcome("dana-2024-fig4", computed, monkeypatch) == "holds"
     turned = replace(computed, trials=(replace(computed.trials[0], holds=False),))
     assert _outcome("dana-2024-fig4", turned, monkeypatch) == "does not hold"
@@ -104,13 +104,19 @@ def _outcome(name: str, computed: Computed, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_what_trials_say_together(holds: tuple[bool | None, bool | None], expected: str) -> None:
-    trials = [Trial("the paper's", "", holds[0]), Trial("ours", "", holds[1], is_own=False)]
+    trials = [
+        ConditionResult("the paper's", "", holds[0]),
+        ConditionResult("ours", "", holds[1], is_own=False),
+    ]
     assert decide("paper", trials).outcome == expected
     assert decide("smoke", trials).outcome == "not settled"
     assert decide("paper", trials, "Runs are missing.").outcome == "not settled"
 
 
 def test_a_verdict_names_its_conditions() -> None:
-    verdict = decide("paper", [Trial("as coded", "", True), Trial("as written", "", False, is_own=False)])
+    verdict = decide(
+        "paper",
+        [ConditionResult("as coded", "", True), ConditionResult("as written", "", False, is_own=False)],
+    )
     assert verdict.summary == "Under: as coded. Not under: as written."
     assert decide("paper", []).outcome == "not settled"

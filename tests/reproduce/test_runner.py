@@ -9,7 +9,7 @@ import pytest
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Stage
+from byheart.reproduce.figure import TrainingStage
 from byheart.reproduce.figure_files import make_record, read_record
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import group_stages, stages_of, work
@@ -17,10 +17,10 @@ from byheart.reproduce.runner import group_stages, stages_of, work
 
 def test_stages_come_by_priority_and_those_together_as_one() -> None:
     stages = [
-        Stage("late", 5, (), together="x"),
-        Stage("first", 0, ()),
-        Stage("late too", 5, (), together="x"),
-        Stage("second", 0, ()),
+        TrainingStage("late", 5, (), together="x"),
+        TrainingStage("first", 0, ()),
+        TrainingStage("late too", 5, (), together="x"),
+        TrainingStage("second", 0, ()),
     ]
     assert [name for name, _ in group_stages(stages)] == ["first", "second", "late; late too"]
 
@@ -39,7 +39,7 @@ def test_a_stage_that_fails_is_reported_and_passed_over(tmp_path: Path, samples:
     good = stages_of(["dana-2024-fig4"], "smoke", None)[0]
     run = next(iter(stages_of(["kajitsuka-sato-2025-fig3"], "smoke", samples)[0].runs))
     gone = dict(run.data) | {"path": str(tmp_path / "gone.npz")}
-    bad = Stage("bad", -1, (type(run)(run.model, gone, run.training, run.seed),))
+    bad = TrainingStage("bad", -1, (type(run)(run.model, gone, run.training, run.seed),))
     with Store(tmp_path / "runs.sqlite") as store:
         done = work([good, bad], store, device="cpu", goes_on=True)
         assert [(part.name, part.is_complete) for part in done] == [("bad", False), (good.name, True)]

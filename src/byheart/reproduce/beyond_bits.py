@@ -12,7 +12,18 @@ from collections.abc import Sequence
 
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.dana_2024 import mlp_comparison, runs, size_sweeps, slope_law
-from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Series, Stage, Style, Table, Trial
+from byheart.reproduce.figure import (
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Series,
+    Style,
+    Table,
+    TrainingStage,
+)
 from byheart.reproduce.observation import Observation
 
 COMPILED: dict[str, tuple[Style, int]] = {  # bits of a stored weight; 0: as many as it needs
@@ -31,7 +42,7 @@ TRAINED_GPT = 3.6  # bits per parameter, Morris et al. 2025
 COUNTS = (10, 30, 100, 300, 1000, 2500)
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
+def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
     """The runs of Figures 1a, 2b and 3, which cover small to large models."""
     heads = size_sweeps.FIGURES["dana-2024-fig1a"]
     return [
@@ -86,7 +97,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         drawn.append(_frontier(label, style, mine))
         rows.append((label, f"{share:.4f}", f"{rate:.2f}", str(TRAINED_BITS[how]), f"{top.n_parameters:,}"))
         said = f"at most {share:.4f} of a stored bit, `retrieval` {best_compiled:.4f}"
-        trials.append(Trial(label, said, share < best_compiled, how == "adam"))
+        trials.append(ConditionResult(label, said, share < best_compiled, how == "adam"))
     for name, sizes in compiled.items():
         style, width = COMPILED[name]
         xs = tuple(float(size) for _, size in sizes)

@@ -20,7 +20,18 @@ from byheart.measure.records import Run
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.beyond_bits import TRAINED_GPT, memorised_bits
 from byheart.reproduce.dana_2024 import runs as dana
-from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Series, Stage, Style, Trial
+from byheart.reproduce.figure import (
+    Check,
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Series,
+    Style,
+    TrainingStage,
+)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, series
 
@@ -35,11 +46,11 @@ N_SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
 EVALUATIONS: dict[Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
+def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
     """Every GPT with every number of samples, then the attention-only models; smaller GPTs share a stack."""
     largest = max(WIDTHS[scale])
     found = [
-        Stage(
+        TrainingStage(
             f"bits of GPTs of width {width}",
             5,
             tuple(
@@ -57,7 +68,7 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
         for seed in range(N_SEEDS[scale])
         for count in HEADS[scale]
     )
-    return [*found, Stage("bits of attention-only models", 5, heads)]
+    return [*found, TrainingStage("bits of attention-only models", 5, heads)]
 
 
 def gpt_parameters(width: int) -> int:
@@ -166,7 +177,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
     )
     best = {label: max(found.means) for label, _, found in drawn if found}
     trials = [
-        Trial(label, f"at most {value:.2f} bits per parameter", value < TRAINED_GPT)
+        ConditionResult(label, f"at most {value:.2f} bits per parameter", value < TRAINED_GPT)
         for label, value in best.items()
     ]
     checks = []

@@ -29,7 +29,7 @@ Outcome = Literal["holds", "holds under conditions", "does not hold", "not settl
 
 
 @dataclass(frozen=True)
-class Stage:
+class TrainingStage:
     """A part of a figure's work that makes sense by itself; lower priorities are worth more and come first."""
 
     name: str
@@ -78,7 +78,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ConditionResult:
     """The deciding rule applied under one condition. `holds` is None where the runs cannot tell."""
 
     condition: str
@@ -103,7 +103,7 @@ class Verdict:
 
     outcome: Outcome
     summary: str
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[ConditionResult, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Computed:
     """What a figure makes of its observations. `missing` says what would settle a verdict that is open."""
 
     panels: tuple[Panel, ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[ConditionResult, ...]
     checks: tuple[Check, ...] = ()
     tables: tuple[Table, ...] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Figure:
     title: str
     claim: str
     rule: str
-    stages: Callable[[Scale, Samples | None], list[Stage]]
+    stages: Callable[[Scale, Samples | None], list[TrainingStage]]
     compute: Callable[[Scale, Sequence[Observation], Facts], Computed]
     facts: Callable[[Scale, Sequence[Observation], Samples | None], Facts] | None = None
     curves: Callable[[Observation], bool] | None = None

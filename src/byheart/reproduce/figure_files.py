@@ -13,7 +13,17 @@ from byheart.errors import DataError, MalformedFile
 from byheart.measure.records import Record
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Check, Facts, FigureRecord, Panel, Scale, Series, Table, Trial, Verdict
+from byheart.reproduce.figure import (
+    Check,
+    ConditionResult,
+    Facts,
+    FigureRecord,
+    Panel,
+    Scale,
+    Series,
+    Table,
+    Verdict,
+)
 from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import stored_records
@@ -185,7 +195,9 @@ def read_record(path: Path) -> FigureRecord:
                 name: table[name] for name in ("figure", "paper", "title", "claim", "rule", "scale", "budget")
             },
             verdict=Verdict(
-                verdict["outcome"], verdict["summary"], tuple(Trial(**one) for one in verdict["trials"])
+                verdict["outcome"],
+                verdict["summary"],
+                tuple(ConditionResult(**one) for one in verdict["trials"]),
             ),
             checks=tuple(Check(**one) for one in table["checks"]),
             tables=tuple(

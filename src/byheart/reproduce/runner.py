@@ -11,7 +11,7 @@ from byheart.measure.records import Record, Run
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress, run_sweep
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Scale, Stage
+from byheart.reproduce.figure import Scale, TrainingStage
 from byheart.reproduce.registry import figure_of
 
 TELL_SECONDS = 10.0
@@ -31,7 +31,7 @@ class Done:
 
 
 def work(
-    stages: Sequence[Stage],
+    stages: Sequence[TrainingStage],
     store: Store,
     *,
     device: str = "auto",
@@ -67,7 +67,7 @@ def work(
 
 def _sweep(
     name: str,
-    group: Sequence[Stage],
+    group: Sequence[TrainingStage],
     store: Store,
     device: str,
     is_cuda: bool,
@@ -96,16 +96,16 @@ def _sweep(
     return Done(name, report.n_runs, report.n_found, report.n_trained, report.seconds, report.is_complete)
 
 
-def group_stages(stages: Sequence[Stage]) -> list[tuple[str, list[Stage]]]:
+def group_stages(stages: Sequence[TrainingStage]) -> list[tuple[str, list[TrainingStage]]]:
     """Stages in order of priority, those that go together in one group, each group under a name."""
-    groups: dict[tuple[object, ...], list[Stage]] = {}
+    groups: dict[tuple[object, ...], list[TrainingStage]] = {}
     for number, stage in sorted(enumerate(stages), key=lambda pair: (pair[1].priority, pair[0])):
         key = (stage.priority, stage.together or number)
         groups.setdefault(key, []).append(stage)
     return [("; ".join(stage.name for stage in group), group) for group in groups.values()]
 
 
-def runs_of(group: Sequence[Stage]) -> list[Run]:
+def runs_of(group: Sequence[TrainingStage]) -> list[Run]:
     """The runs of several stages, each once."""
     return list({run.key: run for stage in group for run in stage.runs}.values())
 
@@ -127,7 +127,7 @@ def _teller(told: Callable[[str], None], began: float) -> Callable[[Progress], N
     return tell
 
 
-def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> list[Stage]:
+def stages_of(names: Sequence[str], scale: Scale, samples: Samples | None) -> list[TrainingStage]:
     """The stages of several figures, each run once."""
     found, seen = [], set()
     for name in names:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byheart.reproduce.figure import Scale, Trial, Verdict
+from byheart.reproduce.figure import ConditionResult, Scale, Verdict
 
 
-def decide(scale: Scale, trials: Sequence[Trial], missing: str = "") -> Verdict:
+def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -> Verdict:
     """What the trials say together.
 
     not settled              a condition of the paper's own was not tried, or the runs cannot tell; smoke runs never can

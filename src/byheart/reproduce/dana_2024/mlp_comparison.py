@@ -10,7 +10,18 @@ from byheart.measure.records import Run
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
-from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Series, Stage, Style, Table, Trial
+from byheart.reproduce.figure import (
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Series,
+    Style,
+    Table,
+    TrainingStage,
+)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
@@ -35,7 +46,7 @@ def matched_width(dim: int, n_heads: int) -> int:
     return round(4 * dim * dim * (n_heads - 1) / (2 * dim + 1))
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
+def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
     """Numbers of heads and MLPs of the same size, d = d_h = 7, 10, 13; then for 4 and 16 times the steps."""
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
@@ -67,7 +78,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             condition = f"{dana.LABELS[way][0]}, d = {dim}"
             mean, (low, high) = statistics.fmean(gaps), mean_interval(gaps)
             said = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
-            trials.append(Trial(condition, said, abs(mean) <= TOLERANCE, way == dana.OWN))
+            trials.append(ConditionResult(condition, said, abs(mean) <= TOLERANCE, way == dana.OWN))
             rows.append((condition, said, str(len(gaps))))
             numbers[condition] = {"MLP less attention": [mean, low, high], "pairs": len(gaps)}
             for is_mlp, label, style in zip((False, True), ("heads", "MLP"), STYLES[dim], strict=True):

@@ -13,7 +13,7 @@ from typing import Literal
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import Training
 from byheart.measure.records import Run
-from byheart.reproduce.figure import Scale, Stage
+from byheart.reproduce.figure import Scale, TrainingStage
 from byheart.reproduce.observation import Observation
 
 Variant = Literal["as-coded", "as-written", "position-first"]
@@ -132,10 +132,10 @@ def stages(
     *,
     most_seeds: int = 10,
     later: int = 0,
-) -> list[Stage]:
+) -> list[TrainingStage]:
     """A stage for each reading of the model and way of training; those of 4 and 16 times the steps at the paper's scale alone."""
     return [
-        Stage(
+        TrainingStage(
             f"DPC24 {name}, {variant}, {how}",
             PRIORITIES[variant, how] + later,
             tuple(

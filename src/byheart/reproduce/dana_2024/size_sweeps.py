@@ -11,7 +11,17 @@ from byheart.measure.fits import Fit, between
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
-from byheart.reproduce.figure import Check, Computed, Facts, Figure, Scale, Series, Stage, Table, Trial
+from byheart.reproduce.figure import (
+    Check,
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Scale,
+    Series,
+    Table,
+    TrainingStage,
+)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, try_fit
 from byheart.theorems import realises
@@ -39,7 +49,7 @@ class SizeSweep:
         default=lambda sweep, found, n_vocab: []
     )
 
-    def stages(self, scale: Scale, samples: Samples | None = None) -> list[Stage]:
+    def stages(self, scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
         """Every value in every way of the figure."""
         return runs.stages(
             self.name,
@@ -75,7 +85,7 @@ def compute(sweep: SizeSweep, scale: Scale, observations: Sequence[Observation],
         is_own = way == dana.OWN
         if is_own and not set(sweep.values(scale, way)) <= set(found.x):
             holds, said = None, f"{len(found.x)} of {len(sweep.values(scale, way))} points"
-        trials.append(Trial(dana.LABELS[way][0], said, holds, is_own))
+        trials.append(ConditionResult(dana.LABELS[way][0], said, holds, is_own))
         numbers[dana.LABELS[way][0]] = fits
     own = here.get(dana.OWN)
     if own and dana.can_compare(scale):

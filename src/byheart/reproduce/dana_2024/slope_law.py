@@ -9,7 +9,17 @@ from byheart.measure.fits import Fit, between
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
-from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Stage, Table, Trial
+from byheart.reproduce.figure import (
+    Check,
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Table,
+    TrainingStage,
+)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, series, try_fit
 from byheart.theorems import realises
@@ -25,7 +35,7 @@ CUBIC = (2.5, 3.5)
 LOCAL = ((3, 6), (6, 10), (10, 13))  # ranges of d for local exponents
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
+def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
     """Numbers of heads for every d = d_h, as coded and as written; as coded for 4 and 16 times the steps."""
     return runs.stages(
         "fig2b",
@@ -53,7 +63,9 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         said = "not every d was trained" if not whole else f"exponent {format_estimate(law, 'exponent')}"
         if law is not None:
             said += f", R² {law.r_squared:.3f}"
-        trials.append(Trial(dana.LABELS[way][0], said, _is_cubic(law) if whole else None, way == dana.OWN))
+        trials.append(
+            ConditionResult(dana.LABELS[way][0], said, _is_cubic(law) if whole else None, way == dana.OWN)
+        )
     checks, tables = [], [_local_exponents(here, stored)]
     if dana.OWN in here and dana.can_compare(scale):
         gaps, n_stored = _differences(observations)

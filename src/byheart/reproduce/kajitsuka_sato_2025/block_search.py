@@ -9,7 +9,17 @@ from typing import Any
 
 from byheart.measure.fits import Fit, between
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Series, Stage, Table, Trial
+from byheart.reproduce.figure import (
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Series,
+    Table,
+    TrainingStage,
+)
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.trials import (
     CHOICES,
@@ -55,7 +65,7 @@ LEARNED: dict[Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 
 
-def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
+def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
     """Every size with every number of blocks, the words' table fixed and of several widths; then some with it trained."""
     assert samples is not None
 
@@ -66,10 +76,10 @@ def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
         rates: tuple[float, ...],
         priority: int,
         collection: str = "multinli",
-    ) -> Stage:
+    ) -> TrainingStage:
         sizes, blocks = ladder
         name = f"{collection}, " + ("learned" if embedding == "learned" else f"frozen, width {width}")
-        return Stage(
+        return TrainingStage(
             f"KS25 fig3, {name}, {blocks[0]} to {blocks[-1]} blocks",
             priority,
             tuple(
@@ -124,7 +134,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         losses.append(series(reading, style, least))
         holds, said = _judge(small, n_open, len(found))
         if _is_whole(scale, reading, mine):
-            trials.append(Trial(reading, said, holds))
+            trials.append(ConditionResult(reading, said, holds))
         ladder = sorted({n_blocks(one) for one in mine})
         rows.append(
             (

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Computed, Facts, Figure, Panel, Scale, Stage, Table, Trial
+from byheart.reproduce.figure import (
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Table,
+    TrainingStage,
+)
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.runs import PASSES
 from byheart.reproduce.kajitsuka_sato_2025.trials import CURVE_STYLES, best_trials, fewest_blocks, n_blocks
@@ -52,10 +61,10 @@ PARTS: dict[Scale, tuple[LengthPart, ...]] = {
 }
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[Stage]:
+def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
     """Every length with its numbers of blocks; the longest, and ten times the epochs, come last."""
     return [
-        Stage(
+        TrainingStage(
             f"KS25 length, n = {part.seq_len}, m = {part.width}, {1000 * part.longer} epochs",
             part.priority,
             tuple(
@@ -145,7 +154,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             errors = {n: at_four[n].values[0] for n in lengths if at_four[n].values[0]}
             passing = [n for n, values in errors.items() if max(values) < PASSES.threshold]
             said = f"every seed memorises with {ASKED} blocks at {len(passing)} of {len(lengths)} lengths"
-            trials.append(Trial(condition, said, len(passing) == len(lengths), longer == 1))
+            trials.append(ConditionResult(condition, said, len(passing) == len(lengths), longer == 1))
     heads = (
         "width and epochs",
         "n",

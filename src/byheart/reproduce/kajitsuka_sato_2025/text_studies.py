@@ -8,7 +8,18 @@ from functools import partial
 from typing import Any
 
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Series, Stage, Table, Trial
+from byheart.reproduce.figure import (
+    Check,
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Series,
+    Table,
+    TrainingStage,
+)
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.trials import CHOICES, CURVE_STYLES, best_trials, n_blocks
 from byheart.reproduce.observation import Observation
@@ -32,11 +43,11 @@ class TextStudy:
     n_samples: Mapping[Scale, int]
     blocks: Mapping[Scale, tuple[int, ...]]
 
-    def stages(self, scale: Scale, samples: Samples | None) -> list[Stage]:
+    def stages(self, scale: Scale, samples: Samples | None) -> list[TrainingStage]:
         """Every number of blocks with the words' table fixed, and trained; few and many blocks apart, sub-words last."""
         assert samples is not None
         return [
-            Stage(
+            TrainingStage(
                 f"KS25 {self.name}, {collection}, {embedding}, {blocks[0]} to {blocks[-1]} blocks",
                 3 + is_later,
                 tuple(
@@ -75,7 +86,9 @@ def compute(study: TextStudy, scale: Scale, observations: Sequence[Observation],
         said = (
             f"accuracy {accuracy.means[0]:.3f} with {accuracy.x[0]:g}, at best {top:.3f} with {at:g} blocks"
         )
-        trials.append(Trial(reading, said, None if not is_whole else (one_block or 0) < NEAR_ONE <= top))
+        trials.append(
+            ConditionResult(reading, said, None if not is_whole else (one_block or 0) < NEAR_ONE <= top)
+        )
         low = min(losses.means, default=float("nan"))
         checks.append(
             Check(

@@ -9,7 +9,18 @@ from statistics import fmean
 from typing import Any
 
 from byheart.measure.fits import mean_interval
-from byheart.reproduce.figure import Check, Computed, Facts, Figure, Panel, Scale, Series, Style, Table, Trial
+from byheart.reproduce.figure import (
+    Check,
+    Computed,
+    ConditionResult,
+    Facts,
+    Figure,
+    Panel,
+    Scale,
+    Series,
+    Style,
+    Table,
+)
 from byheart.reproduce.madden_2024.runs import STORIES, WIDTHS, stages
 from byheart.reproduce.madden_2024.subsets import (
     Subset,
@@ -57,7 +68,7 @@ def compute_map(scale: Scale, observations: Sequence[Observation], facts: Facts)
         said = f"the gap falls in {wider[0]} of {wider[1]} steps to wider models, {fewer[0]} of {fewer[1]} to fewer contexts"
         holds = all(n_all > 0 and n_good >= FALLING * n_all for n_good, n_all in (wider, fewer))
         is_whole = attention == "frozen" or _is_whole(scale, mean)
-        trials.append(Trial(word, said, holds if is_whole else None, attention == "trained"))
+        trials.append(ConditionResult(word, said, holds if is_whole else None, attention == "trained"))
         panels.append(_heat_map(mine, f"Final loss less entropy, share of the entropy: {word}"))
         rows += [
             (
@@ -107,7 +118,7 @@ def compute_capacity(scale: Scale, observations: Sequence[Observation], facts: F
                 "" if line is None else f", R² {line.r_squared:.3f}"
             )
             holds = line is not None and line.r_squared >= R_SQUARED
-            trials.append(Trial(condition, said, holds if is_whole else None, is_own))
+            trials.append(ConditionResult(condition, said, holds if is_whole else None, is_own))
             numbers[condition] = fit_numbers(line)
             for n in sorted({s.n_stories for s in subsets}):
                 at = [smallest[s] for s in subsets if s.n_stories == n]

@@ -15,7 +15,7 @@ from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Scale, Stage
+from byheart.reproduce.figure import Scale, TrainingStage
 
 PASSES = PassRule("relative_gap", 0.01)
 
@@ -45,7 +45,7 @@ def run(
     )
 
 
-def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
+def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
     """The paper's grid, its frozen variant and the finer search; sizes that cost little to pad train side by side."""
     assert samples is not None
     if scale != "paper":
@@ -55,7 +55,11 @@ def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
             "smoke": ((20, 40), (2, 8)),
             "laptop": ((100, 400), (8, 16, 24, 32)),
         }[scale]
-        return [Stage("MFT24 fig1", 2, tuple(run(scale, samples, 0, n, m) for n in stories for m in widths))]
+        return [
+            TrainingStage(
+                "MFT24 fig1", 2, tuple(run(scale, samples, 0, n, m) for n in stories for m in widths)
+            )
+        ]
     found = []
     for some in (STORIES[:4], STORIES[4:7], STORIES[7:]):
         parts: list[tuple[str, int, tuple[int, ...], tuple[int, ...], str]] = [
@@ -70,5 +74,5 @@ def stages(scale: Scale, samples: Samples | None) -> list[Stage]:
                 run(scale, samples, seed, n, m, attention) for seed in seeds for n in some for m in widths
             )
             name = f"MFT24 fig1, {name}, {some[0]} to {some[-1]} stories"
-            found.append(Stage(name, priority, runs, engine="auto"))
+            found.append(TrainingStage(name, priority, runs, engine="auto"))
     return found
