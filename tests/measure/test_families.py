@@ -350,18 +350,3 @@ def test_frozen_attention_trains_the_hidden_layer_and_the_logits_alone() -> None
     # the same function at the start, since each model draws all of its weights from its own seed
     first, second = (answers(stack, stack.initial(), None) for stack in kinds.values())
     torch.testing.assert_close(first, second, rtol=0, atol=0)
-
-
-def test_frozen_attention_trains_the_hidden_layer_and_the_logits_alone() -> None:
-    data = stories(12, 0)
-    kinds = {
-        attention: make_stack(
-            [ModelConfig("one-layer-decoder", {"hidden_width": 4}, {"attention": attention})], [data], [3]
-        )
-        for attention in ("trained", "frozen")
-    }
-    assert set(kinds["frozen"].layout.names) == {"hidden", "hidden_bias", "logits", "logits_bias"}
-    assert kinds["frozen"].n_parameters(0) == 4 * (16 + 1) + data.n_classes * (4 + 1)
-    # the same function at the start, since each model draws all of its weights from its own seed
-    first, second = (answers(stack, stack.initial(), None) for stack in kinds.values())
-    torch.testing.assert_close(first, second, rtol=0, atol=0)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.errors import UsageError
-from byheart.measure.fits import between, compare, fit, law_of, LAWS, mean_interval, up_to_first_above
+from byheart.measure.fits import LAWS, between, compare, fit, law_of, mean_interval, up_to_first_above
 
 
 @settings(max_examples=200, deadline=None)
@@ -102,20 +102,6 @@ def test_published_slopes_of_dana(project_root: Path) -> None:
     assert found.coefficients["intercept"].value == pytest.approx(0.0648, abs=5e-5)
     assert found.r_squared == pytest.approx(0.998, abs=5e-4)
     assert compare(x, y, ["linear", "quadratic"])[0].law == "quadratic"
-
-
-def test_an_interval_of_a_mean_stays_within_the_values() -> None:
-    low, high = mean_interval([0.97, 1.0, 1.0, 1.0])
-    assert 0.97 <= low < high <= 1.0
-    assert all(math.isnan(end) for end in mean_interval([0.5]))
-    assert mean_interval([0.1, 0.9]) == mean_interval([0.1, 0.9])  # the draws are seeded
-
-
-def test_means_of_many_seeds_have_the_interval_of_the_normal_law() -> None:
-    """At 400 values the percentile bootstrap is within 10% of ±1.96 standard errors (its own noise is about 2%)."""
-    values = np.random.default_rng(0).normal(size=400)
-    low, high = mean_interval(list(values))
-    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.1)
 
 
 def test_an_interval_of_a_mean_stays_within_the_values() -> None:

@@ -123,11 +123,3 @@ def test_sub_words_follow_a_class_token() -> None:
     assert all(words[0] == CLASS_TOKEN and len(words) == 4 for words in found)
     assert found[0] == found[30]  # equal texts have equal tokens
     assert "".join(found[0][1:]).startswith("memori")
-
-
-def test_sub_words_follow_a_class_token() -> None:
-    texts = [f"memorising word{number} memorised" for number in range(30)] * 2
-    found = first_sub_words(texts, 4)
-    assert all(words[0] == CLASS_TOKEN and len(words) == 4 for words in found)
-    assert found[0] == found[30]  # equal texts have equal tokens
-    assert "".join(found[0][1:]).startswith("memori")
