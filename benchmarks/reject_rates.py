@@ -148,14 +148,14 @@ DISTURBANCES: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def run(folder: Path, device: str, n_inputs: int, n_most: int, seconds: float) -> None:
+def run(folder: Path, device: str, all_bits: list[int], n_inputs: int, n_most: int, seconds: float) -> None:
     """Ask n_inputs of every kind, n_most at 24 bits; stop in time, and say how many were asked."""
     from byheart.fields import Fields
     from byheart.network.families import read_spec
     from byheart.network.transformer.module import run_module
 
     end, found = time.monotonic() + seconds, []
-    for bits in BITS:
+    for bits in all_bits:
         stored = np.load(folder / f"reject-{bits}.npz")
         spec = read_spec(Fields(json.loads(str(stored["spec"])), folder, ""))
         weights = iter([stored[name] for name in stored.files if name.startswith("weights.")])
@@ -173,7 +173,8 @@ def run(folder: Path, device: str, n_inputs: int, n_most: int, seconds: float) -
                     -1
                 )
                 n_asked += len(rows)
-                n_answered += int(((outputs >= 1) & (outputs <= n_labels)).sum())
+                is_class = (outputs == np.rint(outputs)) & (outputs >= 1) & (outputs <= n_labels)
+                n_answered += int(is_class.sum())
             share = n_answered / max(1, n_asked) * 2.0**bits
             row = {
                 "reject_bits": bits,
@@ -195,6 +196,7 @@ def main() -> None:
     root = Path(__file__).resolve().parents[1]
     parser.add_argument("--data", type=Path, default=root.parent / "shared" / "data" / "facts.csv")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--bits", type=int, nargs="+", default=list(BITS))
     parser.add_argument("--inputs", type=float, default=1e6)
     parser.add_argument("--most", type=float, default=1e7)
     parser.add_argument("--seconds", type=float, default=1e9)
@@ -202,7 +204,9 @@ def main() -> None:
     if options.prepare is not None:
         prepare(options.prepare, options.data)
     if options.run is not None:
-        run(options.run, options.device, int(options.inputs), int(options.most), options.seconds)
+        run(
+            options.run, options.device, options.bits, int(options.inputs), int(options.most), options.seconds
+        )
 
 
 if __name__ == "__main__":
