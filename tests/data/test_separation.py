@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from byheart.data import Dataset, Multiset, grid_vectors, random_tokens, separation_of, separation_of_points
 from byheart.data import separation as module
+from byheart.data.sequences import TokenSequences
 from byheart.errors import NonFiniteInput
 from byheart.theorems import checks
 
@@ -187,8 +188,8 @@ def test_token_ids_are_points_of_a_grid() -> None:
     assert with_positions.n_distinct == 3
     ids_alone = separation_of(data.inputs, ordered=False)
     assert (ids_alone.r_squared, ids_alone.delta_squared) == (81, 16)
-    large = Dataset.from_arrays([[2**53 - 1, 2**53 - 2]], [0])
-    assert separation_of(large.inputs, ordered=False).delta_squared == 1
+    large = TokenSequences(np.array([2**53 - 1, 2**53 - 2]), np.array([0, 2]), 2**53)
+    assert separation_of(large, ordered=False).delta_squared == 1
 
 
 def test_only_finite_points_are_separated() -> None:

@@ -17,14 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from byheart.errors import UsageError
-from byheart.network.families import FAMILIES
+from byheart.errors import CorruptModel, UsageError
+from byheart.fields import Fields, read_json
+from byheart.network.families import FAMILIES, family_of
 
 WEIGHTS, MODEL, CERTIFICATE = "model.safetensors", "model.json", "certificate.json"
-FILES = {WEIGHTS, MODEL, CERTIFICATE, *(name for family in FAMILIES.values() for name in family.files)}
-"""Every file a model folder may hold."""
-
-
 ABANDONED_SECONDS = 3600
 
 
@@ -40,7 +37,8 @@ def check_target(path: Path) -> None:
             f"{path} exists and is not a folder.\n  Choose another place, or remove it.", path=str(path)
         )
     names = sorted(entry.name for entry in path.iterdir())
-    foreign = [name for name in names if name not in FILES]
+    own = {WEIGHTS, MODEL, CERTIFICATE, *_files_of_its_family(path / MODEL)}
+    foreign = [name for name in names if name not in own]
     if foreign or (names and MODEL not in names):
         shown = ", ".join((foreign or names)[:3])
         raise UsageError(
@@ -49,6 +47,15 @@ def check_target(path: Path) -> None:
             path=str(path),
             holds=(foreign or names)[:20],
         )
+
+
+def _files_of_its_family(document: Path) -> tuple[str, ...]:
+    """What the family of a saved model keeps beside the files of every model; nothing where that cannot be told."""
+    try:
+        model = Fields(read_json(document), document)
+        return FAMILIES[family_of(model.child("architecture"))].files
+    except (CorruptModel, OSError):
+        return ()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from byheart.construct.dana_2024.encoders import SequenceEncoder, association_en
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed
 from byheart.data.dataset import Dataset
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import attention_only_logits
@@ -187,10 +188,11 @@ def _compact(
 
 
 def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int) -> TheoremSize:
+    sizes, n_last = (n_sequences, network.n_outputs, network.seq_len), DataShape.of(data).n_last_tokens
     if data.task == "next-token":
-        bound = corollary_1_parameters(n_sequences, network.n_outputs, network.seq_len)
+        bound = corollary_1_parameters(*sizes, n_last)
     else:
-        bound = theorem_1_parameters(n_sequences, network.n_outputs, network.seq_len, network.dim)
+        bound = theorem_1_parameters(*sizes, network.dim, n_last)
     assert isinstance(bound.value, int)
     return TheoremSize(
         name=bound.name,
