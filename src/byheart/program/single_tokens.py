@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
+from byheart.network.attention_only.architecture import AttentionOnly
 
 
 def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
@@ -22,3 +25,10 @@ def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
             seq_len=shape.seq_len,
         )
     return shape.vocab, shape.context_count
+
+
+def count_wrong(network: AttentionOnly, tokens: np.ndarray, next_tokens: np.ndarray) -> int:
+    """How many tokens the network, run natively, follows by another one than `next_tokens` says."""
+    from byheart.network.attention_only.module import attention_only_logits
+
+    return int((attention_only_logits(network, tokens[:, None]).argmax(axis=1) != next_tokens).sum())

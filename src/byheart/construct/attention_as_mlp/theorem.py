@@ -13,12 +13,11 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
 from byheart.program.construction import Assumption, BuiltPlan, Construction
-from byheart.program.single_tokens import require_one_token
+from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
 SLOPE = 40.0
@@ -43,8 +42,7 @@ def plan(
     tokens, n_items = targets.contexts.ids, len(targets)
     points = circle_points(targets.n_outputs)
     network = _network(broken_line(tokens, points[targets.next_tokens]), targets.contexts.n_vocab, points)
-    logits = attention_only_logits(network, tokens[:, None])
-    n_wrong = int((logits.argmax(axis=1) != targets.next_tokens).sum())
+    n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
             f"{n_items} neurons on a line leave {n_wrong} labels wrong: {targets.n_outputs} labels on a circle lie closer than "

@@ -20,12 +20,11 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.construction import Assumption, BuiltPlan, Construction
-from byheart.program.single_tokens import require_one_token
+from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
 RULES = {"pseudo-inverse": pseudo_inverse, "hebbian": hebbian, "regression": regression}
@@ -53,8 +52,7 @@ def plan(
     outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)
     memory = RULES[rule](inputs[tokens], outputs, targets.next_tokens)
     network = _network(replace(memory, inputs=inputs), DTYPES[options.precision])
-    logits = attention_only_logits(network, tokens[:, None])
-    n_wrong = int((logits.argmax(axis=1) != targets.next_tokens).sum())
+    n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
             f"a {dim} × {dim} matrix by {rule} is wrong on {n_wrong} of {n_items} associations.\n"
