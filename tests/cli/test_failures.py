@@ -304,6 +304,11 @@ def test_whatever_is_raised_has_a_status(
     assert captured.out == ""
 
 
+def heed_interrupts() -> None:
+    """A shell starts what it runs in the background with SIGINT ignored; these programs are to be interrupted."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(
@@ -312,7 +317,9 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     before = sorted(path.name for path in tmp_path.iterdir())
     program = [sys.executable, "-c", "from byheart.cli.main import main; main()"]
     arguments = ["compile", str(tmp_path / "t.npz"), "-o", str(tmp_path / "out"), "--method", METHOD]
-    with subprocess.Popen([*program, *arguments], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*program, *arguments], stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    ) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("compile: ")  # it is at work
         process.send_signal(signal.SIGINT)
@@ -333,14 +340,16 @@ def test_ctrl_c_ends_compiled_code_too() -> None:
         "m.run = work\n"
         "m.main()"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=-1, stderr=-1, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=-1, stderr=-1, text=True, preexec_fn=heed_interrupts
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "at work\n"
         time.sleep(1)  # into the call
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         _, error = process.communicate(timeout=60)
-        assert time.monotonic() - start < 2  # 0.7 s, on a machine that does other things
+        assert time.monotonic() - start < 10  # 0.7 s on a quiet machine; the call itself takes minutes
     assert process.returncode == 130
     assert error == "Stopped: interrupted; nothing half-written was left behind.\n"
 
