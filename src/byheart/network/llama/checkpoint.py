@@ -10,7 +10,7 @@ from typing import Any
 from byheart.errors import CorruptModel
 from byheart.network.llama.spec import LlamaSpec
 
-CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = FILES = (
+CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = (
     "config.json",
     "generation_config.json",
     "tokenizer.json",
