@@ -36,12 +36,15 @@ export function progressBar(title) {
   const words = h("span", { class: "hint" }, "waiting for a worker");
   const button = h("button", { type: "button", class: "quiet" }, "Cancel");
   let job = null;
-  button.addEventListener("click", () => { button.disabled = true; if (job) cancelJob(job.id).catch(() => {}); });
+  const cancel = () => cancelJob(job.id).catch(() => {});
+  button.addEventListener("click", () => { button.disabled = true; if (job) cancel(); }); // else as soon as it is known which job
   const element = h("div", { class: "progress" }, h("div", { class: "row spread" }, h("strong", {}, title), button), bar, words);
   return {
     element,
     watch(news) {
+      const isFirst = job === null;
       job = news;
+      if (isFirst && button.disabled) cancel();
       const { stage, done, total } = news.progress;
       if (news.state === "waiting") { words.textContent = "waiting for a worker"; return; }
       if (total) bar.value = done / total;

@@ -173,9 +173,11 @@ function anyWeight(model, change, signal) {
     } catch (error) { if (error.name !== "AbortError") fill(chosen, problem(error)); }
   }
   async function show(r, c) {
+    const matrix = select.value;
+    fill(drawing, h("span", { class: "hint" }, "reading …")); // the picture of another matrix must not be clicked as this one
     try {
-      const found = await get(`${path(model)}/weights/${encodeURIComponent(select.value)}?row=${r}&column=${c}`, { signal });
-      fill(drawing, matrixPicture(found, pick));
+      const found = await get(`${path(model)}/weights/${encodeURIComponent(matrix)}?row=${r}&column=${c}`, { signal });
+      if (matrix === select.value) fill(drawing, matrixPicture(found, pick));
     } catch (error) { if (error.name !== "AbortError") fill(chosen, problem(error)); }
   }
   async function pick(r, c) {
