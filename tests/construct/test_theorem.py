@@ -106,6 +106,45 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert (answers(construction, data) == data.labels).all()
     size = size_of_network(construction.memory.network)
     assert size.width == 10  # the theorem: 14
+    assert construction.theorem_size is not None
+    assert size.weight_bits <= construction.theorem_size.weight_bits
+
+
+TINY, HUGE = 5e-324, 1e308
+
+
+@pytest.mark.parametrize(
+    ("method", "task"),
+    [
+        *((name, "next-token") for name in ("kajitsuka-sato-2025", "kajitsuka-sato-2025-bits", "vardi-2022")),
+        ("kajitsuka-sato-2025", "set"),
+        ("kajitsuka-sato-2025", "seq-to-seq"),
+        ("kajitsuka-sato-2025-sparse", "seq-to-seq"),
+    ],
+)
+@pytest.mark.parametrize("value", [TINY, HUGE, 0.0, -1.0])
+def test_one_sequence_needs_no_more_bits_than_promised_whatever_its_number(
+    method: str, task: str, value: float
+) -> None:
+    data = Dataset.from_arrays(np.array([[[value]]]), np.array([0]), task=task)  # type: ignore[arg-type]
+    construction = compiled_by(method, data)
+    assert (answers(construction, data) == data.labels).all()
+    assert construction.theorem_size is not None
+    bits = size_of_network(construction.memory.network).weight_bits
+    assert bits <= 5 <= construction.theorem_size.weight_bits
+
+
+@pytest.mark.parametrize("task", ["next-token", "set"])
+def test_numbers_2000_bits_apart_take_no_more_bits_than_promised(task: str) -> None:
+    rows = [[[HUGE], [TINY]], [[TINY], [TINY]], [[HUGE], [HUGE]], [[TINY], [HUGE]]]
+    labels = [0, 1, 2, 0 if task == "set" else 3]
+    data = Dataset.from_arrays(np.array(rows), np.array(labels), task=task)  # type: ignore[arg-type]
+    construction = compiled(data)
+    assert (answers(construction, data) == data.labels).all()
+    size, promised = size_of_network(construction.memory.network), construction.theorem_size
+    assert promised is not None
+    assert size.weight_bits <= promised.weight_bits
+    assert size.parameters_dense <= promised.parameters
 
 
 @settings(max_examples=60, deadline=None)

@@ -147,12 +147,15 @@ def project_apart(
     Guarantee:  exact, for the points given.
     Size:       a linear map and a bias. The lemma's ceiling for the largest value is R = 20 r V² √(πd) / δ.
     Departs:    R is what the search finds, usually far below the ceiling. A factor of few bits leaves values with few bits
-                after the point, one of many bits makes R smaller, by at most one bit.
+                after the point, one of many bits makes R smaller, by at most one bit. A single point has nothing to be
+                kept apart from and is sent to 2 by the offset alone, whatever its bits.
     """
+    if points.n_points == 1:
+        return Projection((Fraction(0),) * points.coordinates.shape[1], Fraction(2), [Fraction(2)])
     direction = separating_direction(points, rng, largest_spread)
     values = points.along(direction)
     ordered = sorted(values)
-    gap = min((after - before for before, after in pairwise(ordered)), default=1)
+    gap = min(after - before for before, after in pairwise(ordered))
     # the smallest dyadic factor of about `factor_bits` significant bits that makes the gap, in true units, at least 2
     unit = Fraction(1, 1 << points.frac_bits)
     wanted = Fraction(2) / (gap * unit)

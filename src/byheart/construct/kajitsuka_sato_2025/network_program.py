@@ -125,8 +125,13 @@ def network_program(
 
 
 def extra_token(line: Projection) -> tuple[int, ...]:
-    """A vector whose place is at least 2 beyond every point of the line, so that φ is 0 there (Lemma C.1)."""
-    axis = next(at for at, value in enumerate(line.coefficients) if value)
+    """A vector whose place is at least 2 beyond every point of the line, so that φ is 0 there (Lemma C.1).
+
+    A line without a direction holds a single token, which no sequence needs to count: φ is 0 everywhere, and any vector will do.
+    """
+    axis = next((at for at, value in enumerate(line.coefficients) if value), None)
+    if axis is None:
+        return (0,) * len(line.coefficients)
     coefficient, beyond = line.coefficients[axis], max(line.values) + 2 - line.offset
     # a whole number of the right sign: coefficient · entry >= beyond
     entry = ceil(abs(beyond) / abs(coefficient)) * (1 if coefficient > 0 else -1)
