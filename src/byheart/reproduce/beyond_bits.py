@@ -11,28 +11,17 @@ import math
 from collections.abc import Sequence
 
 from byheart.measure.text_samples import Samples
+from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import mlp_comparison, runs, size_sweeps, slope_law
-from byheart.reproduce.figure import (
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Series,
-    Style,
-    Table,
-    TrainingStage,
-)
 from byheart.reproduce.observation import Observation
 
-COMPILED: dict[str, tuple[Style, int]] = {  # bits of a stored weight; 0: as many as it needs
+COMPILED: dict[str, tuple[fig.Style, int]] = {  # bits of a stored weight; 0: as many as it needs
     "retrieval": ("closed-form", 64),
     "dana-2024": ("fourth", 64),
     "kajitsuka-sato-2025": ("third", 0),
 }
 TRAINED_BITS: dict[runs.How, int] = {"adam": 32, "longer": 32, "longest": 32, "lbfgs": 64}
-LABELS: dict[runs.How, tuple[str, Style]] = {
+LABELS: dict[runs.How, tuple[str, fig.Style]] = {
     "adam": ("trained by Adam, the paper's steps", "measured"),
     "longer": ("trained by Adam, 4 times the steps", "fifth"),
     "longest": ("trained by Adam, 16 times the steps", "sixth"),
@@ -42,7 +31,7 @@ TRAINED_GPT = 3.6  # bits per parameter, Morris et al. 2025
 COUNTS = (10, 30, 100, 300, 1000, 2500)
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
+def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """The runs of Figures 1a, 2b and 3, which cover small to large models."""
     heads = size_sweeps.FIGURES["dana-2024-fig1a"]
     return [
@@ -52,7 +41,7 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
     ]
 
 
-def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
+def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
     """Dense parameters of the constructions for growing numbers of such facts."""
     from byheart.construct.registry import get  # not on a bare machine
     from byheart.data.shape import DataShape
@@ -77,7 +66,7 @@ def memorised_bits(one: Observation) -> float:
     return max(0.0, saved) * one.n_samples if math.isfinite(saved) else 0.0
 
 
-def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """Every trained model as a point, each construction's size by number of facts, and the floor of 32 bits a parameter."""
     n_vocab = int(observations[0].config["data"]["n_vocab"])
     bits = math.log2(n_vocab)
@@ -97,11 +86,11 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         drawn.append(_frontier(label, style, mine))
         rows.append((label, f"{share:.4f}", f"{rate:.2f}", str(TRAINED_BITS[how]), f"{top.n_parameters:,}"))
         said = f"at most {share:.4f} of a stored bit, `retrieval` {best_compiled:.4f}"
-        trials.append(ConditionResult(label, said, share < best_compiled, how == "adam"))
+        trials.append(fig.ConditionResult(label, said, share < best_compiled, how == "adam"))
     for name, sizes in compiled.items():
         style, width = COMPILED[name]
         xs = tuple(float(size) for _, size in sizes)
-        drawn.append(Series(f"compiled: {name}", style, xs, tuple(count * bits for count, _ in sizes)))
+        drawn.append(fig.Series(f"compiled: {name}", style, xs, tuple(count * bits for count, _ in sizes)))
         rate = sizes[-1][0] * bits / sizes[-1][1]
         rows.append(
             (
@@ -113,7 +102,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             )
         )
     least, all_bits = 100.0, n_vocab**2 * bits
-    panel = Panel(
+    panel = fig.Panel(
         f"Bits memorised by parameters, {n_vocab} tokens in pairs",
         "parameters",
         "bits memorised",
@@ -132,10 +121,10 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         "bits of a parameter",
         "parameters",
     )
-    return Computed(
+    return fig.Computed(
         (panel,),
         tuple(trials),
-        tables=(Table("Most label bits that a model holds", heads, tuple(rows)),),
+        tables=(fig.Table("Most label bits that a model holds", heads, tuple(rows)),),
         choices=(
             "Curves of trained models join the best of each size and those below it.",
             (
@@ -146,7 +135,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
     )
 
 
-def _frontier(label: str, style: Style, observations: Sequence[Observation]) -> Series:
+def _frontier(label: str, style: fig.Style, observations: Sequence[Observation]) -> fig.Series:
     """The most bits any model of at most so many parameters memorised."""
     x, y, most = [], [], 0.0
     for one in observations:
@@ -155,16 +144,16 @@ def _frontier(label: str, style: Style, observations: Sequence[Observation]) -> 
             most = bits
             x.append(float(one.n_parameters))
             y.append(bits)
-    return Series(label, style, tuple(x), tuple(y))
+    return fig.Series(label, style, tuple(x), tuple(y))
 
 
-def _line(label: str, style: Style, rate: float, least: float, whole: float) -> Series:
+def _line(label: str, style: fig.Style, rate: float, least: float, whole: float) -> fig.Series:
     ends = (least, max(least, whole / rate))
-    return Series(label, style, ends, tuple(rate * end for end in ends))
+    return fig.Series(label, style, ends, tuple(rate * end for end in ends))
 
 
 FIGURES = {
-    "beyond-bits": Figure(
+    "beyond-bits": fig.Figure(
         "beyond-bits",
         "beyond",
         (),

@@ -18,39 +18,28 @@ from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
 from byheart.measure.text_samples import Samples
+from byheart.reproduce import figure as fig
 from byheart.reproduce.beyond_bits import TRAINED_GPT, memorised_bits
 from byheart.reproduce.dana_2024 import runs as dana
-from byheart.reproduce.figure import (
-    Check,
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Series,
-    Style,
-    TrainingStage,
-)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, series
 
 PASSES = PassRule("accuracy", 0.99)
 N_VOCAB, SEQ_LEN = 64, 4
-WIDTHS: dict[Scale, tuple[int, ...]] = {"smoke": (4,), "laptop": (8,), "paper": (8, 16, 32)}
+WIDTHS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (4,), "laptop": (8,), "paper": (8, 16, 32)}
 DENSITIES = (0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4)  # bits of the data per parameter
-HEADS: dict[Scale, tuple[int, ...]] = {"smoke": (1, 3), "laptop": (20, 30), "paper": (16, 21, 26, 31, 36)}
+HEADS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (1, 3), "laptop": (20, 30), "paper": (16, 21, 26, 31, 36)}
 DIM = 10
 VARIANTS: tuple[dana.Variant, ...] = ("as-coded", "as-written")
-N_SEEDS: dict[Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
-EVALUATIONS: dict[Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
+N_SEEDS: dict[fig.Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
+EVALUATIONS: dict[fig.Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
+def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Every GPT with every number of samples, then the attention-only models; smaller GPTs share a stack."""
     largest = max(WIDTHS[scale])
     found = [
-        TrainingStage(
+        fig.TrainingStage(
             f"bits of GPTs of width {width}",
             5,
             tuple(
@@ -68,7 +57,7 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
         for seed in range(N_SEEDS[scale])
         for count in HEADS[scale]
     )
-    return [*found, TrainingStage("bits of attention-only models", 5, heads)]
+    return [*found, fig.TrainingStage("bits of attention-only models", 5, heads)]
 
 
 def gpt_parameters(width: int) -> int:
@@ -77,7 +66,7 @@ def gpt_parameters(width: int) -> int:
     return 2 * N_VOCAB * width + SEQ_LEN * width + block + 2 * width
 
 
-def _gpt_run(scale: Scale, width: int, density: float, seed: int) -> Run:
+def _gpt_run(scale: fig.Scale, width: int, density: float, seed: int) -> Run:
     n_heads = max(1, width // 8)
     sizes = {
         "dim": width,
@@ -120,7 +109,7 @@ def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
     return Bracket(good, None, len(rungs))
 
 
-def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Samples | None) -> Facts:
+def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
     """Dense parameters of `retrieval` for as many samples of the GPTs' kind as were tried."""
     from byheart.construct.registry import get  # not on a bare machine
     from byheart.data.shape import DataShape
@@ -139,13 +128,13 @@ def gather_facts(scale: Scale, observations: Sequence[Observation], samples: Sam
     }
 
 
-def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """Bits per parameter of each search with intervals over seeds, beside 3.6 and beside `retrieval` on the same data."""
     gpts = [one for one in observations if one.config["family"] == "gpt"]
     heads = [one for one in observations if one.config["family"] != "gpt"]
     numbers: dict[str, Any] = {}
     recalled, saved = _gpt_values(gpts, numbers)
-    drawn: list[tuple[str, Style, SeedValues]] = [
+    drawn: list[tuple[str, fig.Style, SeedValues]] = [
         ("GPTs, most samples at 99% right", "measured", recalled),
         ("GPTs, most bits saved (Morris et al.)", "second", saved),
         *_head_values(heads, numbers),
@@ -154,19 +143,19 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
     compiled = tuple(
         (count * math.log2(N_VOCAB), count * math.log2(N_VOCAB) / size) for count, size in facts["retrieval"]
     )
-    panel = Panel(
+    panel = fig.Panel(
         "Bits per parameter by bits of the data",
         "bits of the labels memorised",
         "bits per parameter",
         (
             *(series(label, style, found) for label, style, found in drawn if found),
-            Series(
+            fig.Series(
                 "compiled: retrieval",
                 "closed-form",
                 tuple(x for x, _ in compiled),
                 tuple(y for _, y in compiled),
             ),
-            Series(
+            fig.Series(
                 "trained GPTs of 500K to 1.5B (Morris et al.): 3.6",
                 "bound2",
                 (min(sizes), max(sizes)),
@@ -177,14 +166,14 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
     )
     best = {label: max(found.means) for label, _, found in drawn if found}
     trials = [
-        ConditionResult(label, f"at most {value:.2f} bits per parameter", value < TRAINED_GPT)
+        fig.ConditionResult(label, f"at most {value:.2f} bits per parameter", value < TRAINED_GPT)
         for label, value in best.items()
     ]
     checks = []
     if recalled and compiled:
         rate = max(y for _, y in compiled)
         checks.append(
-            Check(
+            fig.Check(
                 "`retrieval` stores such data in fewer parameters",
                 f"{rate:.2f} bits per parameter, trained {recalled.means[-1]:.2f}",
                 "more than training",
@@ -192,7 +181,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             )
         )
     is_whole = len(recalled.x) == len(WIDTHS[scale]) and bool(heads)
-    return Computed(
+    return fig.Computed(
         (panel,),
         tuple(trials),
         tuple(checks),
@@ -245,10 +234,10 @@ def _gpt_values(
 
 def _head_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
-) -> list[tuple[str, Style, SeedValues]]:
+) -> list[tuple[str, fig.Style, SeedValues]]:
     """The fewest heads that memorise all pairs, as bits per parameter, in both readings of the model."""
-    found: list[tuple[str, Style, SeedValues]] = []
-    styles: tuple[Style, Style] = ("fourth", "fifth")
+    found: list[tuple[str, fig.Style, SeedValues]] = []
+    styles: tuple[fig.Style, fig.Style] = ("fourth", "fifth")
     for variant, style in zip(VARIANTS, styles, strict=True):
         at = {
             (o.seed, o.sizes["n_heads"]): o for o in observations if o.config["options"]["variant"] == variant
@@ -274,7 +263,7 @@ def _head_values(
 
 
 FIGURES = {
-    "beyond-capacity": Figure(
+    "beyond-capacity": fig.Figure(
         "beyond-capacity",
         "beyond",
         (),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from byheart.measure.fits import CutOff, up_to_first_above
+from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import runs
-from byheart.reproduce.figure import Check, Panel, Scale, Series, Style, Table
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.published import dana_2024
 from byheart.reproduce.seed_values import SeedValues, gather, series
@@ -22,7 +22,7 @@ CHOICES = (
     "L-BFGS: full batch, float64, 1,500 evaluations at paper scale, from the same initial weights.",
 )
 Way = tuple[runs.Variant, runs.How]
-LABELS: dict[Way, tuple[str, Style]] = {
+LABELS: dict[Way, tuple[str, fig.Style]] = {
     ("as-coded", "adam"): ("as coded", "measured"),
     ("as-written", "adam"): ("as written", "second"),
     ("as-coded", "lbfgs"): ("as coded, L-BFGS", "third"),
@@ -72,7 +72,9 @@ def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[t
     ]
 
 
-def bounds(x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int) -> tuple[Series, Series]:
+def bounds(
+    x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int
+) -> tuple[fig.Series, fig.Series]:
     """Corollary 2 (repaired) and MLT23's bound along x, which stands for the size called `name`."""
     from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2  # not on a bare machine
 
@@ -83,8 +85,8 @@ def bounds(x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int) 
         theirs.append(with_chance(n_heads * (head_dim - 1) + 1, n_vocab))
     places = tuple(float(value) for value in x)
     return (
-        Series("DPC24 Corollary 2", "bound", places, tuple(ours)),
-        Series("MLT23", "bound2", places, tuple(theirs)),
+        fig.Series("DPC24 Corollary 2", "bound", places, tuple(ours)),
+        fig.Series("MLT23", "bound2", places, tuple(theirs)),
     )
 
 
@@ -103,11 +105,11 @@ def panel(
     x_label: str,
     here: Mapping[Way, SeedValues],
     stored: SeedValues,
-    scale: Scale,
-    limits: Iterable[Series],
-) -> Panel:
+    scale: fig.Scale,
+    limits: Iterable[fig.Series],
+) -> fig.Panel:
     """Our curves, the stored points where they compare, and bounds."""
-    return Panel(
+    return fig.Panel(
         title,
         x_label,
         "accuracy",
@@ -135,23 +137,23 @@ def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, f
     return [(x, ours - theirs) for x, ours, theirs in pairs if ours is not None]
 
 
-def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[Check, Table]:
+def agreement(gaps: Sequence[tuple[str, float]], n_stored: int) -> tuple[fig.Check, fig.Table]:
     """How many of the stored points are met within the tolerance, and the others by name."""
     far = [(name, gap) for name, gap in gaps if abs(gap) > TOLERANCE]
     close = len(gaps) - len(far)
     mean = sum(gap for _, gap in gaps) / len(gaps) if gaps else float("nan")
-    check = Check(
+    check = fig.Check(
         f"accuracy within {TOLERANCE} of the stored points",
         f"{close} of {n_stored} points; mean difference {mean:+.3f}",
         f"at least {AGREEING:.0%}",
         close >= AGREEING * n_stored,
     )
     rows = tuple((name, f"{gap:+.3f}") for name, gap in far)
-    return check, Table(
+    return check, fig.Table(
         f"Stored points further than {TOLERANCE} from ours", ("point", "ours less stored"), rows
     )
 
 
-def can_compare(scale: Scale) -> bool:
+def can_compare(scale: fig.Scale) -> bool:
     """Smoke runs use another vocabulary, so the stored points say nothing about them."""
     return scale != "smoke"

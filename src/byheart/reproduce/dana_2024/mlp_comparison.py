@@ -8,20 +8,9 @@ from collections.abc import Sequence
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Run
 from byheart.measure.text_samples import Samples
+from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
-from byheart.reproduce.figure import (
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Series,
-    Style,
-    Table,
-    TrainingStage,
-)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
@@ -33,8 +22,8 @@ WAYS: tuple[dana.Way, ...] = (
     ("as-coded", "longer"),
     ("as-coded", "longest"),
 )
-DIMS: dict[Scale, tuple[int, ...]] = {"smoke": (7,), "laptop": (7, 10), "paper": (7, 10, 13)}
-STYLES: dict[int, tuple[Style, Style]] = {
+DIMS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (7,), "laptop": (7, 10), "paper": (7, 10, 13)}
+STYLES: dict[int, tuple[fig.Style, fig.Style]] = {
     7: ("measured", "third"),
     10: ("second", "fourth"),
     13: ("fifth", "sixth"),
@@ -46,7 +35,7 @@ def matched_width(dim: int, n_heads: int) -> int:
     return round(4 * dim * dim * (n_heads - 1) / (2 * dim + 1))
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
+def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Numbers of heads and MLPs of the same size, d = d_h = 7, 10, 13; then for 4 and 16 times the steps."""
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
@@ -65,11 +54,11 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
 
 
 @realises("DPC24-F3", "DPC24-S4.2.1")
-def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """Accuracy by parameters of both kinds of model, and their difference at equal parameters, seed by seed."""
     panels, trials, rows, numbers = [], [], [], {}
     for way in WAYS:
-        drawn: list[Series] = []
+        drawn: list[fig.Series] = []
         for dim in DIMS[scale]:
             mine = [one for one in observations if dana.way_of(one) == way and one.sizes["dim"] == dim]
             gaps = differences(mine, dim)
@@ -78,7 +67,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             condition = f"{dana.LABELS[way][0]}, d = {dim}"
             mean, (low, high) = statistics.fmean(gaps), mean_interval(gaps)
             said = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
-            trials.append(ConditionResult(condition, said, abs(mean) <= TOLERANCE, way == dana.OWN))
+            trials.append(fig.ConditionResult(condition, said, abs(mean) <= TOLERANCE, way == dana.OWN))
             rows.append((condition, said, str(len(gaps))))
             numbers[condition] = {"MLP less attention": [mean, low, high], "pairs": len(gaps)}
             for is_mlp, label, style in zip((False, True), ("heads", "MLP"), STYLES[dim], strict=True):
@@ -86,13 +75,13 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
                 at = gather(kind, lambda one: one.n_parameters, runs.accuracy)
                 drawn.append(series(f"d = {dim}, {label}", style, at))
         if drawn:
-            panels.append(Panel(dana.LABELS[way][0].capitalize(), "parameters", "accuracy", tuple(drawn)))
+            panels.append(fig.Panel(dana.LABELS[way][0].capitalize(), "parameters", "accuracy", tuple(drawn)))
     tried = {trial.condition for trial in trials}
     lacking = [d for d in DIMS[scale] if f"{dana.LABELS[dana.OWN][0]}, d = {d}" not in tried]
-    return Computed(
+    return fig.Computed(
         tuple(panels),
         tuple(trials),
-        tables=(Table("Accuracy of the MLP less that of the heads", ("", "mean", "pairs"), tuple(rows)),),
+        tables=(fig.Table("Accuracy of the MLP less that of the heads", ("", "mean", "pairs"), tuple(rows)),),
         numbers=numbers,
         choices=(*dana.CHOICES, "MLP widths are those whose parameters equal the heads they replace."),
         missing=f"Runs at d = {', '.join(map(str, lacking))} are missing." if lacking else "",
@@ -119,7 +108,7 @@ def differences(observations: Sequence[Observation], dim: int) -> list[float]:
 
 
 FIGURES = {
-    "dana-2024-fig3": Figure(
+    "dana-2024-fig3": fig.Figure(
         "dana-2024-fig3",
         "DPC24",
         ("DPC24-F3", "DPC24-S4.2.1"),

@@ -9,19 +9,9 @@ from typing import Any
 
 from byheart.measure.fits import Fit, between
 from byheart.measure.text_samples import Samples
+from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
-from byheart.reproduce.figure import (
-    Check,
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Scale,
-    Series,
-    Table,
-    TrainingStage,
-)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, try_fit
 from byheart.theorems import realises
@@ -39,17 +29,17 @@ class SizeSweep:
     x: str
     x_label: str
     sizes: Mapping[str, int]
-    values: Callable[[Scale, dana.Way], tuple[int, ...]]
+    values: Callable[[fig.Scale, dana.Way], tuple[int, ...]]
     judge: Judge
     stored: str = ""  # the name of the authors' points, where they stored some
     n_vocab: int = runs.N_VOCAB
     epochs: int = 10
     ways: tuple[dana.Way, ...] = runs.WAYS_WITH_MAPS
-    checks: Callable[[SizeSweep, SeedValues, int], list[Check]] = field(
+    checks: Callable[[SizeSweep, SeedValues, int], list[fig.Check]] = field(
         default=lambda sweep, found, n_vocab: []
     )
 
-    def stages(self, scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
+    def stages(self, scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
         """Every value in every way of the figure."""
         return runs.stages(
             self.name,
@@ -75,7 +65,9 @@ class SizeSweep:
 
 
 @realises("DPC24-F1a", "DPC24-F1b", "DPC24-F2a", "DPC24-F4")
-def compute(sweep: SizeSweep, scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(
+    sweep: SizeSweep, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
+) -> fig.Computed:
     """The curve of every way beside the stored points and both bounds; the rule decides on each."""
     here = dana.curves(observations, sweep.x, mlp_width=0, **sweep.sizes)
     n_vocab, stored = dana.n_vocab_of(observations), sweep.stored_points()
@@ -85,7 +77,7 @@ def compute(sweep: SizeSweep, scale: Scale, observations: Sequence[Observation],
         is_own = way == dana.OWN
         if is_own and not set(sweep.values(scale, way)) <= set(found.x):
             holds, said = None, f"{len(found.x)} of {len(sweep.values(scale, way))} points"
-        trials.append(ConditionResult(dana.LABELS[way][0], said, holds, is_own))
+        trials.append(fig.ConditionResult(dana.LABELS[way][0], said, holds, is_own))
         numbers[dana.LABELS[way][0]] = fits
     own = here.get(dana.OWN)
     if own and dana.can_compare(scale):
@@ -99,7 +91,7 @@ def compute(sweep: SizeSweep, scale: Scale, observations: Sequence[Observation],
     values = sorted({int(x) for found in here.values() for x in found.x})
     limits = _bounds(sweep, range(values[0], values[-1] + 1), n_vocab) if values else ()
     panel = dana.panel(_title(sweep), sweep.x_label, here, stored, scale, limits)
-    return Computed((panel,), tuple(trials), tuple(checks), tuple(tables), numbers, dana.CHOICES)
+    return fig.Computed((panel,), tuple(trials), tuple(checks), tuple(tables), numbers, dana.CHOICES)
 
 
 def _title(sweep: SizeSweep) -> str:
@@ -108,7 +100,7 @@ def _title(sweep: SizeSweep) -> str:
     return f"Accuracy by {sweep.x_label}; {fixed}, {sweep.n_vocab} tokens"
 
 
-def _bounds(sweep: SizeSweep, x: Sequence[int], n_vocab: int) -> tuple[Series, ...]:
+def _bounds(sweep: SizeSweep, x: Sequence[int], n_vocab: int) -> tuple[fig.Series, ...]:
     repaired, mahdavi = dana.bounds(x, sweep.sizes, sweep.x, n_vocab)
     if sweep.sizes.get("dim", 10**9) >= sweep.sizes.get("head_dim", 0):
         return repaired, mahdavi
@@ -117,12 +109,12 @@ def _bounds(sweep: SizeSweep, x: Sequence[int], n_vocab: int) -> tuple[Series, .
         dana.with_chance(h * e + d, n_vocab) for d, e, h in dana.bound_sizes(x, sweep.sizes, sweep.x)
     )
     return (
-        Series("Corollary 2 repaired, rank H·min(d, d_h) + d", "bound", repaired.x, repaired.y),
-        Series("Corollary 2 as printed, rank H·d_h + d", "bound2", repaired.x, printed),
+        fig.Series("Corollary 2 repaired, rank H·min(d, d_h) + d", "bound", repaired.x, repaired.y),
+        fig.Series("Corollary 2 as printed, rank H·d_h + d", "bound2", repaired.x, printed),
     )
 
 
-def _agreement_by_way(here: Mapping[dana.Way, SeedValues], stored: SeedValues) -> Table:
+def _agreement_by_way(here: Mapping[dana.Way, SeedValues], stored: SeedValues) -> fig.Table:
     rows = []
     for way, found in here.items():
         gaps = [gap for _, gap in dana.differences(found, stored)]
@@ -130,7 +122,7 @@ def _agreement_by_way(here: Mapping[dana.Way, SeedValues], stored: SeedValues) -
         mean = sum(gaps) / len(gaps) if gaps else float("nan")
         rows.append((dana.LABELS[way][0], f"{close} of {len(gaps)}", f"{mean:+.3f}"))
     heads = ("model and training", f"within {dana.TOLERANCE}", "mean difference")
-    return Table("Agreement with the stored points", heads, tuple(rows))
+    return fig.Table("Agreement with the stored points", heads, tuple(rows))
 
 
 def _judge_line(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> tuple[bool | None, str, dict[str, Any]]:
@@ -195,14 +187,14 @@ def _rates(sweep: SizeSweep, line: Fit, n_vocab: int) -> tuple[float, float, flo
     return rate, low, high
 
 
-def _check_slope(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> list[Check]:
+def _check_slope(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> list[fig.Check]:
     ours, theirs = (try_fit(one, "linear", dana.cut_off()) for one in (found, sweep.stored_points()))
     assert theirs is not None
     wanted = theirs.coefficients["slope"].value
     value = None if ours is None else ours.coefficients["slope"].value
     holds = value is not None and abs(value - wanted) <= 0.15 * wanted
     return [
-        Check(
+        fig.Check(
             "slope per head",
             format_estimate(ours, "slope"),
             f"within 15% of the authors' {wanted:.4f}",
@@ -211,26 +203,28 @@ def _check_slope(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> list[Chec
     ]
 
 
-def _check_rate(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> list[Check]:
+def _check_rate(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> list[fig.Check]:
     line = try_fit(found, "linear", dana.cut_off())
     rate = float("nan") if line is None else _rates(sweep, line, n_vocab)[0]
     bounds = {
         one.label: dict(zip(one.x, one.y, strict=True)) for one in _bounds(sweep, range(1, 32), n_vocab)
     }
     checks = [
-        Check("the paper's rate", f"{rate:.2f} d_h", "within 25% of 1.7 d_h", abs(rate - 1.7) <= 0.25 * 1.7)
+        fig.Check(
+            "the paper's rate", f"{rate:.2f} d_h", "within 25% of 1.7 d_h", abs(rate - 1.7) <= 0.25 * 1.7
+        )
     ]
     for label, at in bounds.items():
         n_above = sum(mean >= at[x] for x, mean in zip(found.x, found.means, strict=True))
         checks.append(
-            Check(
+            fig.Check(
                 f"every point above {label}", f"{n_above} of {len(found.x)}", "all", n_above == len(found.x)
             )
         )
     return checks
 
 
-def _figure4_heads(scale: Scale, way: dana.Way) -> tuple[int, ...]:
+def _figure4_heads(scale: fig.Scale, way: dana.Way) -> tuple[int, ...]:
     if scale == "paper" and way == dana.OWN:
         return tuple(range(1, 22, 2))
     return runs.thin((1, 5, 9, 13, 17, 21), scale)
@@ -278,9 +272,9 @@ _NARROW = SizeSweep(
 )
 
 
-def _figure(sweep: SizeSweep, statement: str, title: str, claim: str, rule: str) -> Figure:
+def _figure(sweep: SizeSweep, statement: str, title: str, claim: str, rule: str) -> fig.Figure:
     name = f"dana-2024-{sweep.name}"
-    return Figure(name, "DPC24", (statement,), title, claim, rule, sweep.stages, partial(compute, sweep))
+    return fig.Figure(name, "DPC24", (statement,), title, claim, rule, sweep.stages, partial(compute, sweep))
 
 
 FIGURES = {

@@ -7,24 +7,14 @@ from typing import Any
 
 from byheart.measure.fits import Fit, between
 from byheart.measure.text_samples import Samples
+from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
-from byheart.reproduce.figure import (
-    Check,
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Table,
-    TrainingStage,
-)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, series, try_fit
 from byheart.theorems import realises
 
-DIMS: dict[Scale, tuple[int, ...]] = {"smoke": (3, 6), "laptop": (4, 7, 10, 13), "paper": runs.DIMS}
+DIMS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (3, 6), "laptop": (4, 7, 10, 13), "paper": runs.DIMS}
 WAYS: tuple[dana.Way, ...] = (
     dana.OWN,
     ("as-written", "adam"),
@@ -35,7 +25,7 @@ CUBIC = (2.5, 3.5)
 LOCAL = ((3, 6), (6, 10), (10, 13))  # ranges of d for local exponents
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
+def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Numbers of heads for every d = d_h, as coded and as written; as coded for 4 and 16 times the steps."""
     return runs.stages(
         "fig2b",
@@ -51,7 +41,7 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
 
 
 @realises("DPC24-F2b")
-def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """The slope of accuracy per head for every d = d_h, with power laws, beside those of the stored points."""
     here = {way: found for way in WAYS if (found := slopes(observations, way))}
     stored = published_slopes()
@@ -64,7 +54,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         if law is not None:
             said += f", R² {law.r_squared:.3f}"
         trials.append(
-            ConditionResult(dana.LABELS[way][0], said, _is_cubic(law) if whole else None, way == dana.OWN)
+            fig.ConditionResult(dana.LABELS[way][0], said, _is_cubic(law) if whole else None, way == dana.OWN)
         )
     checks, tables = [], [_local_exponents(here, stored)]
     if dana.OWN in here and dana.can_compare(scale):
@@ -78,7 +68,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         assert wanted is not None
         checks = [
             check,
-            Check(
+            fig.Check(
                 "as in the stored points",
                 format_estimate(ours, "exponent"),
                 f"within 0.5 of {wanted:.2f}, fitted to them in the same way",
@@ -86,7 +76,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             ),
         ]
         tables.append(table)
-    panel = Panel(
+    panel = fig.Panel(
         "Slope of accuracy per head, d = d_h",
         "d = d_h",
         "accuracy per head",
@@ -100,7 +90,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
     numbers: dict[str, Any] = {dana.LABELS[way][0]: fit_numbers(law) for way, law in fits.items()}
     numbers["stored points"] = fit_numbers(theirs)
     choices = (*dana.CHOICES, "Slopes that are not positive are left out of the power law.")
-    return Computed((panel,), tuple(trials), tuple(checks), tuple(tables), numbers, choices)
+    return fig.Computed((panel,), tuple(trials), tuple(checks), tuple(tables), numbers, choices)
 
 
 def _is_cubic(law: Fit | None) -> bool | None:
@@ -113,13 +103,13 @@ def _is_cubic(law: Fit | None) -> bool | None:
     return False if exponent.high < CUBIC[0] or exponent.low > CUBIC[1] else None
 
 
-def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> Table:
+def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> fig.Table:
     curves = [*((dana.LABELS[way][0], found) for way, found in here.items()), ("stored points", stored)]
     rows = tuple(
         (label, *(format_estimate(try_fit(found, "power", between(*ends)), "exponent") for ends in LOCAL))
         for label, found in curves
     )
-    return Table(
+    return fig.Table(
         "Exponent of the slope per head, range by range", ("", *(f"d = {a} to {b}" for a, b in LOCAL)), rows
     )
 
@@ -164,7 +154,7 @@ def published_slopes() -> SeedValues:
 
 
 FIGURES = {
-    "dana-2024-fig2b": Figure(
+    "dana-2024-fig2b": fig.Figure(
         "dana-2024-fig2b",
         "DPC24",
         ("DPC24-F2b",),

@@ -9,17 +9,7 @@ from typing import Any
 
 from byheart.measure.fits import Fit, between
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import (
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Series,
-    Table,
-    TrainingStage,
-)
+from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.trials import (
     CHOICES,
@@ -34,7 +24,7 @@ from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estima
 from byheart.theorems import realises
 
 WIDEST = 0.5  # an interval of the exponent that still tells something
-SIZES: dict[Scale, tuple[int, ...]] = {
+SIZES: dict[fig.Scale, tuple[int, ...]] = {
     "smoke": (20, 40),
     "laptop": (600, 1100),
     "paper": tuple(range(600, 1701, 100)),
@@ -43,7 +33,7 @@ SMALL = (600, 1400)  # where the paper sees √N
 BLOCKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15)  # every number up to 8, then steps of a quarter
 # Tried all at once, not bisected: deeper models train worse, so passing is not monotone in the blocks.
 Ladder = tuple[tuple[int, ...], tuple[int, ...]]  # sizes, numbers of blocks
-LADDERS: dict[Scale, dict[int, Ladder]] = {  # by width of the frozen table; these settle the figure
+LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # by width of the frozen table; these settle the figure
     "smoke": {16: ((20, 40), (1, 2))},
     "laptop": {256: ((600,), (1, 2, 4)), 768: ((600, 1100), (1, 2))},
     "paper": {
@@ -58,14 +48,14 @@ RATE, OTHER_RATE = (
 )  # the better of 0.01, 0.03 and 0.1 at N = 1000, width 512 and 1700, 768; and the next
 STACK_COST = 200_000_000  # steps of many small operations: as dear as updating so many weights
 # With a trained table: few, since one block turns out to be enough.
-LEARNED: dict[Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
+LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "smoke": ((20, 40), (1,)),
     "laptop": ((600, 1100), (1,)),
     "paper": ((600, 1100, 1700), (1, 2, 4)),
 }
 
 
-def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
+def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
     """Every size with every number of blocks, the words' table fixed and of several widths; then some with it trained."""
     assert samples is not None
 
@@ -76,10 +66,10 @@ def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
         rates: tuple[float, ...],
         priority: int,
         collection: str = "multinli",
-    ) -> TrainingStage:
+    ) -> fig.TrainingStage:
         sizes, blocks = ladder
         name = f"{collection}, " + ("learned" if embedding == "learned" else f"frozen, width {width}")
-        return TrainingStage(
+        return fig.TrainingStage(
             f"KS25 fig3, {name}, {blocks[0]} to {blocks[-1]} blocks",
             priority,
             tuple(
@@ -109,7 +99,7 @@ def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
 
 
 @realises("KS25-F3")
-def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """The fewest blocks for every size and reading, with power laws over N = 600 to 1400 and over the whole range."""
     answers, losses, trials, rows = [], [], [], []
     numbers: dict[str, Any] = {}
@@ -134,7 +124,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         losses.append(series(reading, style, least))
         holds, said = _judge(small, n_open, len(found))
         if _is_whole(scale, reading, mine):
-            trials.append(ConditionResult(reading, said, holds))
+            trials.append(fig.ConditionResult(reading, said, holds))
         ladder = sorted({n_blocks(one) for one in mine})
         rows.append(
             (
@@ -148,16 +138,16 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         )
     heads = ("reading", "memorised", "all up to N", "exponent, 600 to 1400", "exponent, all", "blocks tried")
     panels = [
-        Panel(
+        fig.Panel(
             "Fewest blocks that memorise", "samples N", "#blocks, mean and range over seeds", tuple(answers)
         ),
-        Panel("Least training loss", "samples N", "loss", tuple(losses), y_scale="log"),
+        fig.Panel("Least training loss", "samples N", "loss", tuple(losses), y_scale="log"),
     ]
     wanted = len(LADDERS[scale])
-    return Computed(
+    return fig.Computed(
         tuple(panels[0 if any(len(one.x) > 1 for one in answers) else 1 :]),
         tuple(trials),
-        tables=(Table("The search, reading by reading", heads, tuple(rows)),),
+        tables=(fig.Table("The search, reading by reading", heads, tuple(rows)),),
         numbers=numbers,
         choices=(*CHOICES, "Learning rates 0.03 and 0.01. The paper ran ten trials a size."),
         missing=""
@@ -179,7 +169,7 @@ def _judge(small: Fit | None, n_open: int, n_searches: int) -> tuple[bool | None
     return 0 < exponent.low <= 0.5 <= exponent.high < 1, said
 
 
-def _is_whole(scale: Scale, reading: str, observations: Sequence[Observation]) -> bool:
+def _is_whole(scale: fig.Scale, reading: str, observations: Sequence[Observation]) -> bool:
     """Whether every size was tried with every number of blocks of its ladder; tables that are learned have none."""
     tried = {(size_of(one), n_blocks(one)) for one in observations}
     for width, (sizes, ladder) in LADDERS[scale].items():
@@ -204,7 +194,7 @@ def _by_name(found: SeedValues) -> dict[str, list[float]]:
     return {f"{x:g}": list(values) for x, values in zip(found.x, found.values, strict=True)}
 
 
-def _with_range(drawn: Series, found: SeedValues) -> Series:
+def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
     """Least and most over seeds instead of an interval, which for a few whole numbers says nothing."""
     return replace(
         drawn,
@@ -230,7 +220,7 @@ def beyond(found: SeedValues) -> float | None:
 
 
 FIGURES = {
-    "kajitsuka-sato-2025-fig3": Figure(
+    "kajitsuka-sato-2025-fig3": fig.Figure(
         "kajitsuka-sato-2025-fig3",
         "KS25",
         ("KS25-F3",),

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import (
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Table,
-    TrainingStage,
-)
+from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.runs import PASSES
 from byheart.reproduce.kajitsuka_sato_2025.trials import CURVE_STYLES, best_trials, fewest_blocks, n_blocks
@@ -26,7 +17,7 @@ from byheart.theorems import realises
 
 ASKED = 4  # the paper's answer
 
-N_SAMPLES: dict[Scale, int] = {"smoke": 12, "laptop": 200, "paper": 500}
+N_SAMPLES: dict[fig.Scale, int] = {"smoke": 12, "laptop": 200, "paper": 500}
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ class LengthPart:
 
 
 FAST = runs.RATES[2:]
-PARTS: dict[Scale, tuple[LengthPart, ...]] = {
+PARTS: dict[fig.Scale, tuple[LengthPart, ...]] = {
     "smoke": tuple(LengthPart(n, (1, 2), 1, FAST, 4, width) for width in (2, 6) for n in (3, 6)),
     "laptop": tuple(LengthPart(n, (1, 2, 4), 1, FAST, 4, width) for width in (2, 6) for n in (10, 100)),
     "paper": (
@@ -61,10 +52,10 @@ PARTS: dict[Scale, tuple[LengthPart, ...]] = {
 }
 
 
-def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
+def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """Every length with its numbers of blocks; the longest, and ten times the epochs, come last."""
     return [
-        TrainingStage(
+        fig.TrainingStage(
             f"KS25 length, n = {part.seq_len}, m = {part.width}, {1000 * part.longer} epochs",
             part.priority,
             tuple(
@@ -87,7 +78,7 @@ def stages(scale: Scale, samples: Samples | None = None) -> list[TrainingStage]:
 
 
 @realises("KS25-length")
-def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """The fewest blocks for every length, and the error by length and blocks, for either width and number of epochs."""
     panels, trials, rows = [], [], []
     numbers: dict[str, Any] = {}
@@ -108,7 +99,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             continue
         best = best_trials(mine, lambda one: (length(one), n_blocks(one)))
         panels.append(
-            Panel(
+            fig.Panel(
                 f"m = {width}, {steps:,} epochs",
                 "#blocks",
                 "mean squared error",
@@ -154,7 +145,7 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
             errors = {n: at_four[n].values[0] for n in lengths if at_four[n].values[0]}
             passing = [n for n, values in errors.items() if max(values) < PASSES.threshold]
             said = f"every seed memorises with {ASKED} blocks at {len(passing)} of {len(lengths)} lengths"
-            trials.append(ConditionResult(condition, said, len(passing) == len(lengths), longer == 1))
+            trials.append(fig.ConditionResult(condition, said, len(passing) == len(lengths), longer == 1))
     heads = (
         "width and epochs",
         "n",
@@ -163,10 +154,10 @@ def compute(scale: Scale, observations: Sequence[Observation], facts: Facts) -> 
         f"error at {ASKED} blocks",
         "least error over the trials every length has",
     )
-    return Computed(
+    return fig.Computed(
         tuple(panels),
         tuple(trials),
-        tables=(Table("Fewest blocks by length", heads, tuple(rows)),),
+        tables=(fig.Table("Fewest blocks by length", heads, tuple(rows)),),
         numbers=numbers,
         choices=(
             (
@@ -202,7 +193,7 @@ def _shared_trials(
 
 
 FIGURES = {
-    "kajitsuka-sato-2025-length": Figure(
+    "kajitsuka-sato-2025-length": fig.Figure(
         "kajitsuka-sato-2025-length",
         "KS25",
         ("KS25-length",),

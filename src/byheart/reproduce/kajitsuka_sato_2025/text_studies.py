@@ -8,18 +8,7 @@ from functools import partial
 from typing import Any
 
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import (
-    Check,
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Series,
-    Table,
-    TrainingStage,
-)
+from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.kajitsuka_sato_2025.trials import CHOICES, CURVE_STYLES, best_trials, n_blocks
 from byheart.reproduce.observation import Observation
@@ -40,14 +29,14 @@ class TextStudy:
     name: str
     collection: str
     label: str
-    n_samples: Mapping[Scale, int]
-    blocks: Mapping[Scale, tuple[int, ...]]
+    n_samples: Mapping[fig.Scale, int]
+    blocks: Mapping[fig.Scale, tuple[int, ...]]
 
-    def stages(self, scale: Scale, samples: Samples | None) -> list[TrainingStage]:
+    def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
         """Every number of blocks with the words' table fixed, and trained; few and many blocks apart, sub-words last."""
         assert samples is not None
         return [
-            TrainingStage(
+            fig.TrainingStage(
                 f"KS25 {self.name}, {collection}, {embedding}, {blocks[0]} to {blocks[-1]} blocks",
                 3 + is_later,
                 tuple(
@@ -65,7 +54,9 @@ class TextStudy:
 
 
 @realises("KS25-F1", "KS25-F2")
-def compute(study: TextStudy, scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute(
+    study: TextStudy, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
+) -> fig.Computed:
     """Curves of the best trials of the first seed, and final loss and accuracy by blocks, for every reading."""
     best = best_trials(observations, lambda one: (runs.reading_of(one), n_blocks(one)))
     panels, trials, checks, rows = [], [], [], []
@@ -87,11 +78,11 @@ def compute(study: TextStudy, scale: Scale, observations: Sequence[Observation],
             f"accuracy {accuracy.means[0]:.3f} with {accuracy.x[0]:g}, at best {top:.3f} with {at:g} blocks"
         )
         trials.append(
-            ConditionResult(reading, said, None if not is_whole else (one_block or 0) < NEAR_ONE <= top)
+            fig.ConditionResult(reading, said, None if not is_whole else (one_block or 0) < NEAR_ONE <= top)
         )
         low = min(losses.means, default=float("nan"))
         checks.append(
-            Check(
+            fig.Check(
                 f"loss on the paper's axis, {reading}",
                 f"least {low:.3g}",
                 f"below {AXIS_END}",
@@ -104,11 +95,11 @@ def compute(study: TextStudy, scale: Scale, observations: Sequence[Observation],
                 (reading, f"{x:g}", f"{mean:.3f} [{lo:.3f}, {hi:.3f}]", f"{losses.at(x) or float('nan'):.3g}")
             )
     heads = ("reading", "blocks", "accuracy of the best trial", "loss")
-    return Computed(
+    return fig.Computed(
         tuple(panels),
         tuple(trials),
         tuple(checks),
-        (Table("Final accuracy and loss, mean over seeds", heads, tuple(rows)),),
+        (fig.Table("Final accuracy and loss, mean over seeds", heads, tuple(rows)),),
         numbers,
         (*CHOICES, *FROZEN),
         missing="" if len(trials) >= len(runs.EMBEDDINGS) else "One of the readings was not trained.",
@@ -121,16 +112,16 @@ def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [part for part in (values[:middle], values[middle:]) if part]
 
 
-def _panels(best: Sequence[Observation], reading: str) -> list[Panel]:
+def _panels(best: Sequence[Observation], reading: str) -> list[fig.Panel]:
     first = sorted((one for one in best if one.curve), key=n_blocks)
     accuracy = gather(best, n_blocks, lambda one: one.measured["accuracy"])
     curves = [
-        Panel(
+        fig.Panel(
             f"Training {name}: {reading}",
             "epoch",
             name,
             tuple(
-                Series(
+                fig.Series(
                     f"#blocks = {n_blocks(one)}",
                     CURVE_STYLES[number % len(CURVE_STYLES)],
                     one.curve["step"],
@@ -142,15 +133,15 @@ def _panels(best: Sequence[Observation], reading: str) -> list[Panel]:
         )
         for name in ("loss", "accuracy")
     ]
-    final = Panel(
+    final = fig.Panel(
         f"Final accuracy: {reading}", "#blocks", "accuracy", (series("best trial", "measured", accuracy),)
     )
     return [*curves, final]
 
 
-def _figure(study: TextStudy, statement: str) -> Figure:
+def _figure(study: TextStudy, statement: str) -> fig.Figure:
     size = study.n_samples["paper"]
-    return Figure(
+    return fig.Figure(
         f"kajitsuka-sato-2025-{study.name}",
         "KS25",
         (statement,),

@@ -9,18 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from byheart.measure.fits import mean_interval
-from byheart.reproduce.figure import (
-    Check,
-    Computed,
-    ConditionResult,
-    Facts,
-    Figure,
-    Panel,
-    Scale,
-    Series,
-    Style,
-    Table,
-)
+from byheart.reproduce import figure as fig
 from byheart.reproduce.madden_2024.runs import STORIES, WIDTHS, stages
 from byheart.reproduce.madden_2024.subsets import (
     Subset,
@@ -47,11 +36,11 @@ CHOICES = (
 FALLING = 0.7  # of neighbouring cells: the authors' own map has 24 of 34 along the contexts
 COMPARED = 0.001  # gaps below this share of the entropy are not told apart
 R_SQUARED = 0.9  # the authors' points: 0.955
-LINES: tuple[Style, ...] = ("measured", "second", "fifth")
+LINES: tuple[fig.Style, ...] = ("measured", "second", "fifth")
 
 
 @realises("MFT24-F1 left")
-def compute_map(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """Final loss less entropy for every width and number of stories, mean over seeds; falling both ways, the paper says."""
     found = cells(observations, facts)
     panels, trials, rows = [], [], []
@@ -68,7 +57,7 @@ def compute_map(scale: Scale, observations: Sequence[Observation], facts: Facts)
         said = f"the gap falls in {wider[0]} of {wider[1]} steps to wider models, {fewer[0]} of {fewer[1]} to fewer contexts"
         holds = all(n_all > 0 and n_good >= FALLING * n_all for n_good, n_all in (wider, fewer))
         is_whole = attention == "frozen" or _is_whole(scale, mean)
-        trials.append(ConditionResult(word, said, holds if is_whole else None, attention == "trained"))
+        trials.append(fig.ConditionResult(word, said, holds if is_whole else None, attention == "trained"))
         panels.append(_heat_map(mine, f"Final loss less entropy, share of the entropy: {word}"))
         rows += [
             (
@@ -83,10 +72,10 @@ def compute_map(scale: Scale, observations: Sequence[Observation], facts: Facts)
         ]
     panels.append(_by_width([cell for cell in found if cell.attention == "trained"], facts))
     heads = ("training", "stories", "m", "gap, share of the entropy", "interval", "seeds")
-    return Computed(
+    return fig.Computed(
         tuple(panels),
         tuple(trials),
-        tables=(Table("Gaps", heads, tuple(rows)), _subset_table(facts)),
+        tables=(fig.Table("Gaps", heads, tuple(rows)), _subset_table(facts)),
         numbers={},
         choices=CHOICES,
         missing=_lacking(scale, found),
@@ -94,7 +83,7 @@ def compute_map(scale: Scale, observations: Sequence[Observation], facts: Facts)
 
 
 @realises("MFT24-F1 right")
-def compute_capacity(scale: Scale, observations: Sequence[Observation], facts: Facts) -> Computed:
+def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """The smallest passing width of every subset, on the paper's grid and on a finer one, as parameters."""
     found = cells(observations, facts)
     trained = [cell for cell in found if cell.attention == "trained"]
@@ -118,7 +107,7 @@ def compute_capacity(scale: Scale, observations: Sequence[Observation], facts: F
                 "" if line is None else f", R² {line.r_squared:.3f}"
             )
             holds = line is not None and line.r_squared >= R_SQUARED
-            trials.append(ConditionResult(condition, said, holds if is_whole else None, is_own))
+            trials.append(fig.ConditionResult(condition, said, holds if is_whole else None, is_own))
             numbers[condition] = fit_numbers(line)
             for n in sorted({s.n_stories for s in subsets}):
                 at = [smallest[s] for s in subsets if s.n_stories == n]
@@ -129,20 +118,20 @@ def compute_capacity(scale: Scale, observations: Sequence[Observation], facts: F
         _width_check({s: smallest_width(trained, s, WIDTHS) for s in subsets}) if scale == "paper" else []
     )
     built = facts["closed form"]
-    panel = Panel(
+    panel = fig.Panel(
         "Fewest parameters within 1% of the entropy",
         "distinct contexts n",
         "parameters",
         (
             *drawn,
-            Series(
+            fig.Series(
                 "published",
                 "published",
                 tuple(float(row.n_contexts) for row in stored),
                 tuple(float(row.n_parameters) for row in stored),
             ),
             _bound(subsets),
-            Series(
+            fig.Series(
                 "closed form, as many neurons as contexts (Theorem 5)",
                 "closed-form",
                 tuple(float(one["n_contexts"]) for one in built),
@@ -152,11 +141,11 @@ def compute_capacity(scale: Scale, observations: Sequence[Observation], facts: F
         y_scale="log",
     )
     heads = ("widths and rule", "stories", "smallest passing width, by seed")
-    return Computed(
+    return fig.Computed(
         (panel,),
         tuple(trials),
         tuple(checks),
-        (Table("Smallest passing widths", heads, tuple(rows)), _subset_table(facts)),
+        (fig.Table("Smallest passing widths", heads, tuple(rows)), _subset_table(facts)),
         numbers,
         CHOICES,
         missing=_lacking(scale, found),
@@ -203,10 +192,10 @@ def _percent(interval: tuple[float, float]) -> str:
     return f"{100 * low:.3g}% to {100 * high:.3g}%" if math.isfinite(low) else "-"
 
 
-def _heat_map(found: Sequence[TrainedCell], title: str) -> Panel:
+def _heat_map(found: Sequence[TrainedCell], title: str) -> fig.Panel:
     mean = mean_gaps(found)
     stories, widths = sorted({n for n, _ in mean}), sorted({m for _, m in mean})
-    return Panel(
+    return fig.Panel(
         title,
         "stories",
         "hidden width m",
@@ -216,7 +205,7 @@ def _heat_map(found: Sequence[TrainedCell], title: str) -> Panel:
     )
 
 
-def _by_width(found: Sequence[TrainedCell], facts: Facts) -> Panel:
+def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
     stories = sorted({cell.subset.n_stories for cell in found})
     shown = (
         [stories[place] for place in sorted({0, (len(stories) - 1) // 2, len(stories) - 1})]
@@ -228,22 +217,22 @@ def _by_width(found: Sequence[TrainedCell], facts: Facts) -> Panel:
         mine = {m: values for (count, m), values in shares.items() if count == n}
         drawn.append(series(f"trained, {n} stories", style, SeedValues(tuple(mine), tuple(mine.values()))))
     built = facts["closed form"]
-    closed = Series(
+    closed = fig.Series(
         "closed form, m = n",
         "closed-form",
         tuple(float(one["n_contexts"]) for one in built),
         tuple(one["relative_gap"] for one in built),
     )
-    return Panel(
+    return fig.Panel(
         "The same by width", "hidden width m", "share of the entropy", (*drawn, closed), "log", "log"
     )
 
 
-def _is_whole(scale: Scale, mean: dict[tuple[int, int], tuple[float, float]]) -> bool:
+def _is_whole(scale: fig.Scale, mean: dict[tuple[int, int], tuple[float, float]]) -> bool:
     return scale != "paper" or all((n, m) in mean for n in STORIES for m in WIDTHS[:7])
 
 
-def _lacking(scale: Scale, found: Sequence[TrainedCell]) -> str:
+def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
     """What the paper's grid lacks, its widest models apart."""
     if scale != "paper":
         return ""
@@ -252,12 +241,12 @@ def _lacking(scale: Scale, found: Sequence[TrainedCell]) -> str:
     return f"Not trained to the end: subsets of {', '.join(map(str, missing))} stories." if missing else ""
 
 
-def _subset_table(facts: Facts) -> Table:
+def _subset_table(facts: fig.Facts) -> fig.Table:
     rows = tuple(
         (str(s["n_stories"]), str(s["seed"]), f"{s['n_contexts']:,}", str(s["vocab"]), f"{s['entropy']:.1f}")
         for s in facts["subsets"]
     )
-    return Table("Subsets", ("stories", "seed", "contexts", "vocabulary", "entropy in nats"), rows)
+    return fig.Table("Subsets", ("stories", "seed", "contexts", "vocabulary", "entropy in nats"), rows)
 
 
 def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
@@ -273,12 +262,12 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
     return SeedValues(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
 
 
-def _width_check(smallest: dict[Subset, int | None]) -> list[Check]:
+def _width_check(smallest: dict[Subset, int | None]) -> list[fig.Check]:
     stored = {row.n_stories: row.min_hidden_width for row in madden_2024()}
     ratios = [width / stored[s.n_stories] for s, width in smallest.items() if width is not None]
     close = sum(0.5 <= ratio <= 2 for ratio in ratios)
     return [
-        Check(
+        fig.Check(
             "smallest width at most one step of the grid from the stored one",
             f"{close} of {len(ratios)} subsets",
             "at least 80%",
@@ -287,11 +276,11 @@ def _width_check(smallest: dict[Subset, int | None]) -> list[Check]:
     ]
 
 
-def _bound(subsets: Sequence[Subset]) -> Series:
+def _bound(subsets: Sequence[Subset]) -> fig.Series:
     from byheart.bounds.madden_2024 import theorem_1_parameters  # not on a bare machine
 
     chosen = [s for s in subsets if s.seed == 0]
-    return Series(
+    return fig.Series(
         "fewest for arbitrary next-token laws (Theorem 1)",
         "bound",
         tuple(float(s.n_contexts) for s in chosen),
@@ -302,7 +291,7 @@ def _bound(subsets: Sequence[Subset]) -> Series:
 FIGURES = {
     figure.name: figure
     for figure in (
-        Figure(
+        fig.Figure(
             "madden-2024-fig1-left",
             "MFT24",
             ("MFT24-F1 left",),
@@ -315,7 +304,7 @@ FIGURES = {
             gather_facts,
             needs_samples=True,
         ),
-        Figure(
+        fig.Figure(
             "madden-2024-fig1-right",
             "MFT24",
             ("MFT24-F1 right",),
