@@ -45,7 +45,8 @@ def train_on_cluster(
     ray = _ray()
     owns = not ray.is_initialized()
     if owns:
-        ray.init(address=None if address == "local" else address, log_to_driver=False, logging_level="ERROR")
+        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
+        ray.init(**place, log_to_driver=False, logging_level="ERROR")
     try:
         _Cluster(ray, runs, store, most, on_progress).run()
     finally:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from byheart.errors import ByheartError, DoesNotHold, ExitStatus, UsageError
+from byheart.liveness import is_running, start_of
 from byheart.measure import schema
 from byheart.measure.records import Record, canonical, numbers, pack_curve, unpack_curve
 
@@ -263,17 +264,9 @@ def _record(row: tuple[Any, ...]) -> Record:
     )
 
 
-def _started(pid: int) -> str:
-    """When a process of this machine started, in the kernel's ticks; empty where that cannot be told."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
 @lru_cache(maxsize=1)
 def _own_name(pid: int) -> str:
-    return f"{socket.gethostname()}:{pid}:{_started(pid)}"
+    return f"{socket.gethostname()}:{pid}:{start_of(pid)}"
 
 
 def this_process() -> str:
@@ -287,10 +280,5 @@ def _has_died(owner: str) -> bool:
     started = owner.rpartition(":")[2]
     if host != socket.gethostname() or not rest.isdigit():
         return False
-    try:
-        os.kill(int(rest), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return bool(started) and _started(int(rest)) != started
+    pid = int(rest)
+    return not is_running(pid) or (bool(started) and start_of(pid) != started)

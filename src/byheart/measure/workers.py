@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus
+from byheart.liveness import end_with_parent
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification
 from byheart.measure.steppers import Engine
@@ -75,7 +77,8 @@ def train_here(
 ) -> list[Record]:
     """Train what the store lacks with `n_workers` processes, this one included; records in the order of the runs.
 
-    Runs left over when the time is up have no record. A helper that dies leaves its runs to the others.
+    Runs left over when the time is up have no record. A helper that dies leaves its runs to the others, who see it
+    at their next claim; helpers end with this process, however it ends.
     """
     settings = {"device": device, "engine": engine, "most": most, "max_seconds": max_seconds}
     lacking = {run.key for run in runs} - store.stored(run.key for run in runs)
@@ -84,7 +87,9 @@ def train_here(
         context = multiprocessing.get_context("spawn")
         configs = [run.config for run in runs if run.key in lacking]
         for _ in range(n_workers - 1):
-            helper = context.Process(target=_help, args=(configs, store.path, settings), daemon=True)
+            helper = context.Process(
+                target=_help, args=(os.getpid(), configs, store.path, settings), daemon=True
+            )
             helper.start()
             helpers.append(helper)
     try:
@@ -107,6 +112,7 @@ def train_here(
     return [found[run.key] for run in runs if run.key in found]
 
 
-def _help(configs: list[Mapping[str, Any]], path: Path, settings: dict[str, Any]) -> None:
+def _help(parent: int, configs: list[Mapping[str, Any]], path: Path, settings: dict[str, Any]) -> None:
+    end_with_parent(parent)
     with Store(path) as store:
         run_sweep([Run.of(config) for config in configs], store, wait=False, **settings)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from byheart.errors import CorruptModel, UsageError
 from byheart.fields import Fields, read_json
+from byheart.liveness import is_running
 from byheart.network.families import FAMILIES, family_of
 
 WEIGHTS, MODEL, CERTIFICATE = "model.safetensors", "model.json", "certificate.json"
@@ -125,13 +126,7 @@ def _may_be_alive(process: str | None, path: Path) -> bool:
         return time.time() - path.stat().st_mtime < ABANDONED_SECONDS
     if int(process) == os.getpid():
         return True
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
+    return is_running(int(process))
 
 
 def _swap(fresh: Path, target: Path, aside: Path) -> None:

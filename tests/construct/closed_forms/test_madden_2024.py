@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -336,3 +337,11 @@ def test_the_stochastic_solver_settles_every_label_or_says_how_many_it_did_not()
         bh.compile(
             documents(20, 12, 6, seed=1), method="madden-2024", precision="float64", solver="stochastic"
         )
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "float32"}, {"solver": "convex"}])
+def test_a_text_of_one_context_is_compiled_and_saved(tmp_path: Path, options: dict[str, Any]) -> None:
+    data = bh.Dataset.from_documents(["a b", "a c"])
+    model = bh.compile(data, method="madden-2024", **options)
+    model.save(tmp_path / "model")
+    assert bh.verify(bh.load(tmp_path / "model"), data).holds

@@ -50,6 +50,8 @@ def draw_neurons(
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
     sizes = sizes / np.sqrt(len(mixed))
     keep = sizes > 1e-6 * sizes.max(initial=0.0)
+    if not keep.any():  # one context: no direction tells it from others, so the neurons are constants
+        return np.zeros((mixed.shape[1], n_neurons)), np.full(n_neurons, spread)
     whitening = axes[keep].T / sizes[keep]
     directions = rng.standard_normal((int(keep.sum()), n_neurons))
     directions *= spread / np.linalg.norm(directions, axis=0)

@@ -157,7 +157,9 @@ def _by_steps(
             continue
         return steps.decoder, {
             "solver": "steps",
-            "min_gap": steps.injectivity.min_gap,
+            "min_gap": steps.injectivity.min_gap
+            if len(targets) > 1
+            else None,  # one context is apart from none
             "rounding": steps.injectivity.rounding,
             "grid_bits": steps.grid_bits,
             "draws": draw + 1,

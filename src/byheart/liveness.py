@@ -1,0 +1,47 @@
+"""Whether a process of this machine still runs, and how a child ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+PARENT_SECONDS = 0.5  # between two looks at the parent
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process with this number runs, as far as can be told. One that has ended and was not waited for does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # it is not ours to signal, or no number of a process: nothing is known
+        return True
+    state = _stat(pid)[:1]
+    return state not in (["Z"], ["X"])
+
+
+def start_of(pid: int) -> str:
+    """When a process of this machine started, in the kernel's ticks; empty where that cannot be told."""
+    fields = _stat(pid)
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """What Linux says of a process after its name: its state, its parent and so on; nothing elsewhere."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process, whatever it is doing, soon after `parent`, which started it, has gone."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="end-with-parent").start()

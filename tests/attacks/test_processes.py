@@ -1,0 +1,86 @@
+"""Processes that are killed: the dead are noticed at once, and children end with their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from byheart.liveness import is_running
+from byheart.measure.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CHILD = """
+import os, time
+from byheart.liveness import end_with_parent
+end_with_parent(os.getppid())
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+PARENT = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {CHILD!r}]); time.sleep(600)"
+
+MEASURE = """
+from pathlib import Path
+import sys
+from byheart.measure.store import Store
+from byheart.measure.workers import train_here
+from tests.measure.test_sweep import sixty_four
+if __name__ == "__main__":
+    with Store(sys.argv[1]) as store:
+        train_here(sixty_four(200_000), store, n_workers=3, device="cpu", most=4)
+"""
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 60
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline, f"of {pids}, some outlived their parent"
+        time.sleep(0.05)
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux tells a zombie by its number")
+def test_a_claim_of_a_zombie_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "runs.sqlite"
+    code = f"from byheart.measure.store import Store; Store({str(path)!r}).claim(['k'])"
+    with subprocess.Popen([sys.executable, "-c", code]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is not waited for
+        os.kill(child.pid, 0)  # so its number is still taken
+        assert not is_running(child.pid)
+        with Store(path) as store:
+            assert store.claim(["k"]) == ["k"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_child_ends_with_its_parent(how: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert is_running(child)
+        parent.send_signal(how)
+    wait_until_gone([child])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_trains_on_when_its_sweep_is_gone(tmp_path: Path, how: signal.Signals) -> None:
+    (tmp_path / "sweep.py").write_text(MEASURE)
+    command = [sys.executable, str(tmp_path / "sweep.py"), str(tmp_path / "runs.sqlite")]
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}) as parent:
+        deadline = time.monotonic() + 60
+        while len(children_of(parent.pid)) < 3:  # two helpers and the tracker of their semaphores
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        children = children_of(parent.pid)
+        parent.send_signal(how)
+    wait_until_gone(children)
