@@ -13,6 +13,7 @@ import numpy as np
 from byheart.construct.choice import explain, trials
 from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
+from byheart.data.readers import kind_of
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.data.source import DataSource
@@ -57,7 +58,8 @@ def compile(
     check: verify the result. A model that does not verify is never returned: `DoesNotHold` carries the
         certificate.
     options: for the construction; where `data` is not a `Dataset`, also `input`, `label`, `tokenizer`, `ordered`,
-        `on_conflict` and `label_names`, which say how to read it (see `Dataset.read`).
+        `on_conflict`, `empty_labels`, `delimiter`, `encoding` and `label_names`, which say how to read it (see
+        `Dataset.read`).
     """
     if isinstance(data, Dataset) and task is not None and task != data.task:
         raise UsageError(f"the data set is for the task {data.task}, not {task}.", task=task)
@@ -144,40 +146,51 @@ def _distribution_rule(construction: Construction) -> dict[str, Any]:
     return {"rule": "total-gap", "allowed_gap": notes["allowed_gap"]}
 
 
+def source_of(model: Model) -> DataSource:
+    """How the data of a model were read, as far as its record says."""
+    recorded = model.record.get("reading") or {}
+    return read_values(
+        recorded, DataSource, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
+    )
+
+
 def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
 
     Conflicting labels are kept if none were allowed before, so that `verify` can say which of them is wrong.
     """
-    recorded = model.record.get("reading") or {}
-    source = read_values(
-        recorded, DataSource, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
-    )
+    source = source_of(model)
     tokenizer = model.memory.tokenizer
     # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
+    written = source.written(kind_of(Path(path)))
     if source.recite:
         assert kind is not None
-        return read_recitation(path, tokenizer=kind, input=source.input)
+        texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
+        texts.pop("label", None)  # what follows in the text is the label
+        return read_recitation(path, **texts)
     options: dict[str, Any] = {
         "task": model.memory.task,
         "ordered": model.memory.ordered,
         "input": source.input,
         "label": source.label,
         "on_conflict": "keep" if source.on_conflict == "error" else source.on_conflict,
-        "empty_labels": source.empty_labels if "empty_labels" in recorded else "keep",
+        "empty_labels": source.empty_labels
+        if "empty_labels" in (model.record.get("reading") or {})
+        else "keep",
+        **written,
         **({} if kind is None else {"tokenizer": kind}),
     }
     return Dataset.read(path, **{**options, **changed})
 
 
 def read_recitation(
-    path: str | Path, *, tokenizer: str | Path | Tokenizer = "word", input: str | None = None
+    path: str | Path, *, tokenizer: str | Path | Tokenizer = "word", **reading: Any
 ) -> Dataset:
     """The texts of a file as windows with the token that follows each, for `byheart recite`."""
     from byheart.construct.retrieval.documents import recitation_of_tokens
 
-    documents = Dataset.from_documents(path, tokenizer=tokenizer, input=input)
+    documents = Dataset.from_documents(path, tokenizer=tokenizer, **reading)
     assert isinstance(documents.inputs, TokenSequences)
     assert documents.source is not None
     windows = recitation_of_tokens(documents.inputs, documents.tokenizer)

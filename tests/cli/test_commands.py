@@ -108,6 +108,8 @@ def test_compile_reads_as_it_is_told_and_verify_remembers(byheart: Byheart, tmp_
         "tokenizer": "bytes",
         "recite": False,
         "empty_labels": "error",
+        "delimiter": None,
+        "encoding": None,
     }
 
 
@@ -183,7 +185,10 @@ def test_predict_reads_standard_input(
     assert byheart("predict", folder, "-").out == "Paris\nunknown\nLima\n"
     given(b"caf\xe9\n")
     done = byheart("predict", folder, "-")
-    assert (done.status, done.err) == (4, "MalformedFile: standard input is not UTF-8: byte 3 is 0xe9.\n")
+    assert done.status == 4
+    assert "standard input is not utf-8: byte 3 is 0xe9.\n  Say what it is with --encoding" in done.err
+    given(b"caf\xe9\ncapital of Peru\n")
+    assert byheart("predict", folder, "-", "--encoding", "latin-1").out == "unknown\nLima\n"
 
 
 @pytest.mark.parametrize("arguments", [(), ("text", "--data", "x.npz")])

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.xdist_group("first hour")  # one worker walks, once
 
 PHONES = "name,phone,town\nAnn,555-0101,Bern\nBob,555-0102,Oslo\nCarl,555-0103,Rome\n"
+TOWNS = "Ort;PLZ\nZürich;8001\nGenève;1201\n"
 TYPO = "capital of Francee"
 
 
@@ -84,6 +85,18 @@ COMMANDS = [
     Step("byheart compile phones.csv -o out/p --input name --label phone -q", ("saved in out/p",)),
     Step("byheart predict out/p Ann Bob Zoe", ("555-0101\n555-0102\nunknown\n",)),
     Step("byheart verify out/p phones.csv", ("holds",)),
+    Step("byheart compile towns.csv -o out/l", ("seem to be separated by ';'", "--delimiter ';'"), 2),
+    Step("byheart compile latin.csv -o out/l --delimiter ';'", ("not UTF-8", "--encoding cp1252"), 4),
+    Step("byheart compile latin.csv -o out/l --encoding latn-1", ("no encoding 'latn-1'. Did you mean",), 2),
+    Step(
+        "byheart compile latin.csv -o out/l --delimiter ';' --encoding latin-1 --threads 1 -q --input Ort --label PLZ",
+        ("saved in out/l",),
+    ),
+    Step("byheart predict out/l Zürich Bern", ("8001\nunknown\n",)),
+    Step("byheart predict out/l --data latin.csv -o out/plz.csv", ("2 rows, 2 answered",)),
+    Step("byheart verify out/l latin.csv --threads 1e0", ("holds",)),
+    Step("byheart verify out/l towns.csv --encoding utf-8", ("holds",)),
+    Step("byheart compile towns.csv -o out/l --threads 0", ("'0' is not a whole number from 1",), 2),
     Step("byheart compile conflict.csv -o out/c", ("rows 1 and 2 are equal", "on_conflict"), 4),
     Step("byheart compile conflict.csv -o out/c --on-conflict first -q", ("saved in out/c",)),
     Step("byheart compile examples/stories.txt -o out/s --recite -q", ("saved in out/s",)),
@@ -114,6 +127,8 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tupl
     folder = tmp_path_factory.mktemp("first_hour")
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "phones.csv").write_text(PHONES)
+    (folder / "towns.csv").write_text(TOWNS, encoding="utf-8")
+    (folder / "latin.csv").write_text(TOWNS, encoding="latin-1")
     (folder / "conflict.csv").write_text("key,value\na,1\na,2\nb,3\n")
     answers = {}
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):

@@ -5,55 +5,49 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from byheart.errors import UsageError, did_you_mean
+from byheart.errors import UsageError
 
 if TYPE_CHECKING:
     from byheart.model import Answer
 
 Row = dict[str, Any]
+FIX = "Name the column of questions with --input COLUMN."
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
-def read_rows(path: Path, column: str) -> tuple[list[Row], str]:
+def read_rows(
+    path: Path, column: str, delimiter: str | None = None, encoding: str | None = None
+) -> tuple[list[Row], str]:
     """The rows of a data file with all their columns, and the name of the column of inputs.
 
     A .txt file holds one question a line. An NPZ file holds them in its array `inputs`; a row is then its number.
     """
     from byheart.data.npz import read_npz
-    from byheart.data.readers import kind_of
-    from byheart.data.tables import READERS, column_names, json_rows
+    from byheart.data.readers import kind_of, text_format
+    from byheart.data.tables import READERS, column_names, json_rows, require_columns
     from byheart.data.textfile import read_text, require_file
 
     require_file(path)
     kind = kind_of(path)
+    written = text_format(path, kind, delimiter, encoding)
     if kind == "npz":
         return [{"inputs": one} for one in read_npz(path, ("inputs",))["inputs"]], "inputs"
     if kind == "txt":
-        return [{column: line} for line in read_text(path).splitlines()], column
+        return [{column: line} for line in read_text(path, written).splitlines()], column
     if kind == "jsonl":
-        rows = [row for _, row in json_rows(path)]
-        _require_column(path, column, *rows)
+        rows = [row for _, row in json_rows(path, written)]
+        for row in rows:
+            require_columns(path, [column], list(row), FIX)
     else:
-        names = column_names(path, kind)
-        _require_column(path, column, names)
-        columns = READERS[kind](path, names)
+        names = column_names(path, kind, written)
+        require_columns(path, [column], names, FIX)
+        columns = READERS[kind](path, names, written)
         rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
     return rows, column
-
-
-def _require_column(path: Path, column: str, *rows: Iterable[str]) -> None:
-    lacking = next((list(names) for names in rows if column not in names), None)
-    if lacking is not None:
-        raise UsageError(
-            f"{path} has no column `{column}`; its columns are {', '.join(map(repr, lacking))}."
-            f"{did_you_mean(column, lacking)}\n  Name the column of questions with --input COLUMN.",
-            path=str(path),
-            column=column,
-        )
 
 
 def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:

@@ -15,6 +15,7 @@ from byheart.cli.options import (
     output_options,
     reading_choices,
     reading_options,
+    threads_option,
 )
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.progress import Report, watched
@@ -40,6 +41,7 @@ FIGURE_SECONDS = 5.0
 @click.option("--seed", type=WholeNumber(0), default=0, show_default=True)
 @figure_option("how sizes grow with random data of this shape")
 @reading_options
+@threads_option
 @output_options
 def command(
     data: Path,

@@ -17,6 +17,7 @@ from byheart.cli.options import (
     output_options,
     reading_choices,
     reading_options,
+    threads_option,
 )
 from byheart.cli.output import count, echo_json, is_quiet, ratio, show_pairs
 from byheart.cli.progress import watched
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     help="DATA holds texts: memorise what follows every window, so that `byheart recite` can continue them.",
 )
 @reading_options
+@threads_option
 @output_options
 def command(
     data: Path,
@@ -130,7 +132,9 @@ def _texts(data: Path, choices: dict[str, Any]) -> Dataset:
 
     if choices["task"] is not None or choices["label"] is not None or choices["ordered"] is not None:
         raise UsageError("--recite reads texts; --task, --label and --ordered do not go with it.")
-    return read_recitation(data, tokenizer=choices.get("tokenizer", "word"), input=choices["input"])
+    kept = ("input", "delimiter", "encoding")
+    tokenizer = choices.get("tokenizer", "word")
+    return read_recitation(data, tokenizer=tokenizer, **{name: choices[name] for name in kept})
 
 
 def _document(model: Model, seconds: dict[str, float], theory: BoundTable, output: Path) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from byheart.cli.numbers import WholeNumber
 from byheart.cli.output import QUIET
 from byheart.errors import require_extra
 
@@ -17,6 +19,12 @@ TASKS = ("next-token", "seq-to-seq", "set", "distribution")
 PRECISIONS = ("exact", "float64", "float32")
 FIGURES = (".png", ".svg", ".pdf")
 RULES = ("error", "first", "last", "majority", "drop")
+MOST_THREADS = 1024
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)  # read when numpy is imported
 
 data_argument = click.argument("data", metavar="DATA", type=click.Path(path_type=Path))
 model_argument = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -45,6 +53,39 @@ def remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> No
     ctx.meta[QUIET] = is_quiet
 
 
+def threads_option(command: Command) -> Command:
+    """--threads N, for the length of the command."""
+    return click.option(
+        "--threads",
+        type=WholeNumber(1, MOST_THREADS),
+        metavar="N",
+        expose_value=False,
+        callback=_use_threads,
+        help="Threads to compute with (default: one for each core). Answers do not depend on it.",
+    )(command)
+
+
+def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) -> None:
+    if n_threads is None:
+        return
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(n_threads)))
+    import torch
+
+    used = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+
+    def undo() -> None:
+        torch.set_num_threads(used)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    ctx.call_on_close(undo)
+
+
 def figure_option(what: str) -> Callable[[Command], Command]:
     """--figure FILE; that figures can be drawn at all, and as this kind, is asked before any work starts."""
     return click.option(
@@ -70,6 +111,18 @@ def column_options(command: Command) -> Command:
     return click.option("--input", metavar="COLUMN", help="Column of inputs (default: key).")(command)
 
 
+def text_options(command: Command) -> Command:
+    """--delimiter and --encoding: how a file of text is written."""
+    command = click.option(
+        "--encoding", metavar="NAME", help="Encoding of a file of text, such as cp1252 (default: utf-8)."
+    )(command)
+    return click.option(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="What separates the fields of a CSV or TSV, such as ';' or tab (default: as the suffix says).",
+    )(command)
+
+
 def reading_options(command: Command) -> Command:
     """How a data file is to be understood."""
     decorators = (
@@ -82,6 +135,7 @@ def reading_options(command: Command) -> Command:
             "--tokenizer", metavar="KIND", help="char (default), word, bytes or a tokenizer.json file."
         ),
         column_options,
+        text_options,
         click.option(
             "--on-conflict",
             type=click.Choice(RULES),
@@ -112,6 +166,8 @@ def reading_choices(
     tokenizer: str | None,
     input: str | None,
     label: str | None,
+    delimiter: str | None,
+    encoding: str | None,
     on_conflict: str,
     empty_labels: str,
     ordered: bool | None,
@@ -121,6 +177,8 @@ def reading_choices(
         "task": task,
         "input": input,
         "label": label,
+        "delimiter": delimiter,
+        "encoding": encoding,
         "on_conflict": on_conflict,
         "empty_labels": empty_labels,
         "ordered": ordered,

@@ -11,11 +11,12 @@ import click
 import numpy as np
 
 from byheart.cli.batch import output_kind, read_rows, write_answers
-from byheart.cli.options import model_argument, output_options
+from byheart.cli.options import model_argument, output_options, text_options, threads_option
 from byheart.cli.output import echo_json, printable
 from byheart.errors import MalformedFile, UsageError
 
 if TYPE_CHECKING:
+    from byheart.data.textfile import TextFormat
     from byheart.model import Answer, Model
 
 UNKNOWN = "unknown"
@@ -44,6 +45,8 @@ ANSWER = "answer"
 @click.option(
     "--jsonl", is_flag=True, help="Standard input and output are JSON lines: a text or an object each."
 )
+@text_options
+@threads_option
 @output_options
 def command(
     folder: Path,
@@ -52,6 +55,8 @@ def command(
     input: str | None,
     output: Path | None,
     jsonl: bool,
+    delimiter: str | None,
+    encoding: str | None,
     as_json: bool,
 ) -> None:
     """Ask the model in DIR and print one answer a line, "unknown" where it has none.
@@ -59,23 +64,34 @@ def command(
     TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. Without TEXT, or with
     a single -, questions are read from standard input, one a line. Many are read from a file with --data.
     """
-    from byheart.pipeline import load
+    from byheart.data.readers import kind_of
+    from byheart.data.textfile import TextFormat
+    from byheart.pipeline import load, source_of
 
     from_input = data is None and (texts == ("-",) or (not texts and (jsonl or not sys.stdin.isatty())))
     if bool(texts) == (data is not None) and not from_input:
         raise UsageError("give texts to ask (or - for standard input), or --data FILE, but not both.")
     if data is None and (output is not None or input is not None) and not jsonl:
         raise UsageError("--output and --input go with --data FILE.")
+    if delimiter is not None and data is None:
+        raise UsageError("--delimiter goes with --data FILE.")
+    if encoding is not None and texts and not from_input:
+        raise UsageError("--encoding goes with --data FILE or with questions on standard input.")
     if jsonl and not from_input:
         raise UsageError("--jsonl is for questions on standard input; --data reads a .jsonl file as it is.")
     if output is not None:
         output_kind(output)
     model = load(folder)
-    column = input or (model.record.get("reading") or {}).get("input") or "key"
+    source = source_of(model)
+    column = input or source.input or "key"
     if data is not None:
-        rows, column = read_rows(data, column)
+        written = source.written(kind_of(data))
+        rows, column = read_rows(
+            data, column, delimiter or written["delimiter"], encoding or written["encoding"]
+        )
     elif from_input:
-        rows = _json_rows(column) if jsonl else [{column: line} for line in _lines()]
+        lines = _lines(TextFormat(encoding or "utf-8"))
+        rows = _json_rows(lines, column) if jsonl else [{column: line} for line in lines]
     else:
         rows = [{column: text} for text in texts]
     if output is not None and any(ANSWER in row for row in rows):
@@ -114,9 +130,9 @@ def _questions(asked: list[Any], model: Model) -> Any:
     return [one if isinstance(one, list) else _ids(str(one), model) for one in asked]
 
 
-def _json_rows(column: str) -> list[dict[str, Any]]:
+def _json_rows(lines: list[str], column: str) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(_lines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             found = json.loads(line)
         except (ValueError, RecursionError):
@@ -132,13 +148,14 @@ def _json_rows(column: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _lines() -> list[str]:
+def _lines(written: TextFormat) -> list[str]:
     try:
-        with click.open_file("-", encoding="utf-8") as stream:
+        with click.open_file("-", encoding=written.encoding) as stream:
             return [str(line).rstrip("\r\n") for line in stream]
     except UnicodeDecodeError as error:
+        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
         raise MalformedFile(
-            f"standard input is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}."
+            f"standard input is not {written.encoding}: {byte}.\n  Say what it is with --encoding, such as cp1252."
         ) from None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import model_argument, output_options
+from byheart.cli.options import model_argument, output_options, threads_option
 from byheart.cli.output import echo_json, printable
 from byheart.errors import UsageError
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--max-tokens", type=WholeNumber(), default=10_000, show_default=True, help="Stop after so many."
 )
+@threads_option
 @output_options
 def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
     """Continue PROMPT with what the model in DIR has by heart, until the text ends or is unknown.

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from byheart.cli.options import column_options, data_argument, model_argument, output_options
+from byheart.cli.options import (
+    column_options,
+    data_argument,
+    model_argument,
+    output_options,
+    text_options,
+    threads_option,
+)
 from byheart.cli.output import echo_json, show_pairs
 from byheart.cli.progress import watched
 from byheart.cli.summary import describe_check, describe_data, distribution_lines
@@ -21,33 +28,34 @@ if TYPE_CHECKING:
 @model_argument
 @data_argument
 @column_options
+@text_options
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
     help="How distributions are judged: each context by itself, or the loss over all of them (default: as the certificate says).",
 )
+@threads_option
 @output_options
 def command(
     folder: Path,
     data: Path,
-    input: str | None,
-    label: str | None,
     device: str,
     rule: str | None,
     as_json: bool,
+    **reading: str | None,
 ) -> int:
     """Check every sample of DATA on the model in DIR, without trusting whoever made it.
 
-    DATA is read as the data of the model were: the same columns, task and tokenizer. The answer is false
+    DATA is read as the data of the model were: the same columns, task and tokenizer, unless told otherwise. The answer is false
     (exit status 3) if a sample is wrong, or if data, weights or labels are not those the certificate of DIR speaks of.
     """
     from byheart.pipeline import load, read_like
     from byheart.verify.verifier import verify_model
 
     model = load(folder, check=False)
-    columns = {name: value for name, value in (("input", input), ("label", label)) if value is not None}
-    dataset = read_like(model, data, **columns)
+    changed = {name: value for name, value in reading.items() if value is not None}
+    dataset = read_like(model, data, **changed)
     with watched() as progress:
         certificate = verify_model(
             model,

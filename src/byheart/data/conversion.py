@@ -12,7 +12,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.frames import is_frame
 from byheart.errors import UsageError
 
-READING_OPTIONS = ("input", "label", "tokenizer", "ordered", "on_conflict", "label_names")
+FILE_OPTIONS = ("empty_labels", "delimiter", "encoding")
+READING_OPTIONS = ("input", "label", "tokenizer", "ordered", "on_conflict", "label_names", *FILE_OPTIONS)
 """Options of a call that say how data are read, not how they are compiled."""
 
 
@@ -27,11 +28,16 @@ def dataset_of(given: Any, **reading: Any) -> Dataset:
         return given
     if isinstance(given, str | Path):
         return Dataset.read(given, **options)
+    columns = () if is_frame(given) else ("input", "label")
+    arrays = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], np.ndarray)
+    for name in (*FILE_OPTIONS, *columns, *(("tokenizer",) if arrays else ())):
+        if name in options:
+            raise UsageError(f"{name} says how a file is read; it does not go with {type(given).__name__}.")
     if is_frame(given):
         return Dataset.from_pandas(given, **options)
     if isinstance(given, Mapping):
         return Dataset.from_pairs(given.items(), **options)
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], np.ndarray):
+    if arrays:
         return Dataset.from_arrays(given[0], given[1], **options)
     if isinstance(given, Iterable):
         return Dataset.from_pairs(_pairs(given), **options)

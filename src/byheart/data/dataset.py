@@ -366,9 +366,13 @@ class Dataset:
         *,
         tokenizer: str | Path | Tokenizer = "word",
         input: str | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
     ) -> Dataset:
         """Read documents (task `distribution`): a list of texts, a .txt (one a line) or a column `text`."""
-        content = read_documents(source, tokenizer=tokenizer, column=input)
+        content = read_documents(
+            source, tokenizer=tokenizer, column=input, delimiter=delimiter, encoding=encoding
+        )
         if not isinstance(source, (str, Path)):
             return cls._of(content)
         with naming(Path(source), DataError):

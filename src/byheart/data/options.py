@@ -24,6 +24,8 @@ class TableOptions(TypedDict, total=False):
     ordered: whether positions matter; by default they do for text and ids, and not for vectors and `set`.
     on_conflict: `error` (default), `first`, `last`, `majority`, `drop` or `keep`; see `Dataset.resolved`.
     empty_labels: `error` (default) refuses a row whose label is empty or null; `keep` memorises an empty label.
+    delimiter: the character between the fields of a CSV or TSV, or `tab`; unless given, as the suffix says.
+    encoding: of a file of text, such as cp1252; `utf-8` unless given.
     label_names: names of classes known from elsewhere. They keep their numbers, and names that only the table
         has follow them. Default: the sorted distinct labels of the table.
     """
@@ -35,4 +37,6 @@ class TableOptions(TypedDict, total=False):
     ordered: bool | None
     on_conflict: OnConflict
     empty_labels: EmptyLabels
+    delimiter: str | None
+    encoding: str | None
     label_names: Sequence[str] | None

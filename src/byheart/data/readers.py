@@ -21,8 +21,8 @@ from byheart.data.assemble import (
 from byheart.data.npz import read_npz
 from byheart.data.options import TableOptions
 from byheart.data.source import DataSource
-from byheart.data.tables import READERS, json_rows
-from byheart.data.textfile import read_text, require_file
+from byheart.data.tables import DIALECTS, READERS, json_rows
+from byheart.data.textfile import TextFormat, read_text, require_file
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError, MalformedFile, UsageError
 
@@ -34,11 +34,16 @@ def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
     require_file(path)
     kind = kind or kind_of(path)
     task, column, label = options.get("task"), options.get("input"), options.get("label")
-    if task == "distribution" or (task is None and _holds_documents(path, kind, column, label)):
-        return read_documents(path, tokenizer=options.get("tokenizer", "word"), column=column, kind=kind)
+    delimiter, encoding = options.get("delimiter"), options.get("encoding")
+    written = text_format(path, kind, delimiter, encoding)
+    if task == "distribution" or (task is None and _holds_documents(path, kind, column, label, written)):
+        tokenizer = options.get("tokenizer", "word")
+        return read_documents(
+            path, tokenizer=tokenizer, column=column, kind=kind, delimiter=delimiter, encoding=encoding
+        )
     if kind == "txt":
         raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
-    content = _read_arrays(path, options) if kind == "npz" else _read_table(path, kind, options)
+    content = _read_arrays(path, options) if kind == "npz" else _read_table(path, kind, written, options)
     source = DataSource(
         file=path.name,
         input=column,
@@ -46,6 +51,8 @@ def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
         on_conflict=options.get("on_conflict", "error"),
         tokenizer=None if content.tokenizer is None else content.tokenizer.name,
         empty_labels=options.get("empty_labels", "error"),
+        delimiter=delimiter,
+        encoding=encoding,
     )
     return replace(content, source=source)
 
@@ -56,6 +63,8 @@ def read_documents(
     tokenizer: str | Path | Tokenizer = "word",
     column: str | None = None,
     kind: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> Content:
     """Read documents: a list of texts, or a file (.txt, one a line; or a table with a column `text`).
 
@@ -68,16 +77,21 @@ def read_documents(
     kind = kind or kind_of(path)
     if kind == "npz":
         raise UsageError(f"{path}: documents are text, not arrays; give a .txt or a table.", path=str(path))
+    written = text_format(path, kind, delimiter, encoding)
     if kind == "txt":
-        texts: list[Any] = [line.removesuffix("\r") for line in read_text(path).split("\n") if line.strip()]
+        lines = read_text(path, written).split("\n")
+        texts: list[Any] = [line.removesuffix("\r") for line in lines if line.strip()]
     else:
         name = column or "text"
-        texts = READERS[kind](path, (name,))[name]
+        texts = READERS[kind](path, (name,), written)[name]
     _require_rows(path, texts)
     with naming(path, DataError):
         content = content_of_texts(texts, tokenizer)
     assert content.tokenizer is not None
-    return replace(content, source=DataSource(path.name, column, tokenizer=content.tokenizer.name))
+    source_read = DataSource(
+        path.name, column, tokenizer=content.tokenizer.name, delimiter=delimiter, encoding=encoding
+    )
+    return replace(content, source=source_read)
 
 
 def kind_of(path: Path) -> str:
@@ -92,6 +106,15 @@ def kind_of(path: Path) -> str:
     return kind
 
 
+def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | None) -> TextFormat:
+    """How a file of this kind is written, refusing what such a file does not have."""
+    if delimiter is not None and kind not in DIALECTS:
+        raise UsageError(f"{path}: a .{kind} has no delimiter; leave it out (--delimiter).", path=str(path))
+    if encoding is not None and kind in ("npz", "parquet"):
+        raise UsageError(f"{path}: a .{kind} has no encoding; leave it out (--encoding).", path=str(path))
+    return TextFormat(encoding or "utf-8", delimiter)
+
+
 def _read_arrays(path: Path, options: TableOptions) -> Content:
     arrays = read_npz(path, ("inputs", "labels"))
     with naming(path, UsageError, DataError):
@@ -103,13 +126,13 @@ def _read_arrays(path: Path, options: TableOptions) -> Content:
     return replace(content, labels=renumbered[content.labels], label_names=tuple(number))
 
 
-def _read_table(path: Path, kind: str, options: TableOptions) -> Content:
+def _read_table(path: Path, kind: str, written: TextFormat, options: TableOptions) -> Content:
     names = (options.get("input") or "key", options.get("label") or "value")
     if names[0] == names[1]:
         raise UsageError(
             f"input and label are both the column `{names[0]}`; name two columns.", column=names[0]
         )
-    columns = READERS[kind](path, names)
+    columns = READERS[kind](path, names, written)
     inputs, labels = columns[names[0]], columns[names[1]]
     _require_rows(path, inputs)
     labels = ["" if label is None else label for label in labels]
@@ -133,9 +156,11 @@ def _read_table(path: Path, kind: str, options: TableOptions) -> Content:
         )
 
 
-def _holds_documents(path: Path, kind: str, column: str | None, label: str | None) -> bool:
+def _holds_documents(
+    path: Path, kind: str, column: str | None, label: str | None, written: TextFormat
+) -> bool:
     if kind == "jsonl" and column is None and label is None:
-        row = next((row for _, row in json_rows(path)), {})
+        row = next((row for _, row in json_rows(path, written)), {})
         return "text" in row and "key" not in row
     return kind == "txt"
 

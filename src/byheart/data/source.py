@@ -16,6 +16,8 @@ class DataSource:
     input, label
                 columns; None where the usual ones were read
     tokenizer   `char`, `word`, `bytes` or `file`; None for ids and vectors
+    delimiter, encoding
+                of a file of text; None where they were the usual ones
     recite      whether texts were cut into windows, each with the token that follows
     """
 
@@ -26,6 +28,15 @@ class DataSource:
     tokenizer: str | None = None
     recite: bool = False
     empty_labels: EmptyLabels = "error"
+    delimiter: str | None = None
+    encoding: str | None = None
+
+    def written(self, kind: str) -> dict[str, str | None]:
+        """Delimiter and encoding for another file, as far as its kind has such a thing."""
+        return {
+            "delimiter": self.delimiter if kind in ("csv", "tsv") else None,
+            "encoding": self.encoding if kind not in ("npz", "parquet") else None,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

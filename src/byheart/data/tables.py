@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from byheart.data.textfile import read_text, require_content
-from byheart.errors import MalformedFile, MissingExtra, UsageError
+from byheart.data.textfile import UTF8, TextFormat, read_text, require_content
+from byheart.errors import MalformedFile, MissingExtra, UsageError, did_you_mean
 from byheart.memory_limit import require_memory
 
 BYTES_PER_CELL = 120
 """A cell as a Python object, its place in a list, and the copy that is made of it."""
 
 MAX_CELL_CHARACTERS = 2**31 - 1
+DELIMITERS = (",", ";", "\t", "|")
 Columns = dict[str, list[Any]]
 DIALECTS: dict[str, dict[str, Any]] = {
     "csv": {"delimiter": ",", "strict": True},
@@ -24,22 +25,22 @@ DIALECTS: dict[str, dict[str, Any]] = {
 }
 
 
-def read_csv(path: Path, wanted: Sequence[str]) -> Columns:
+def read_csv(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
     """Read comma-separated values: a header, then rows with as many fields. Blank lines are skipped."""
-    return _read_separated(path, wanted, DIALECTS["csv"])
+    return _read_separated(path, wanted, "csv", written)
 
 
-def read_tsv(path: Path, wanted: Sequence[str]) -> Columns:
+def read_tsv(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
     """Read tab-separated values. Quotation marks are ordinary, so no field holds a tab or a new line."""
-    return _read_separated(path, wanted, DIALECTS["tsv"])
+    return _read_separated(path, wanted, "tsv", written)
 
 
-def read_jsonl(path: Path, wanted: Sequence[str]) -> Columns:
+def read_jsonl(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
     """Read one JSON object a line. Blank lines are skipped. Labels, the second column, may be null: None."""
     columns: Columns = {name: [] for name in wanted}
-    for line, row in json_rows(path):
+    for line, row in json_rows(path, written):
         if not columns[wanted[0]]:
-            _require_columns(path, wanted, list(row))
+            require_columns(path, wanted, list(row))
         for name in wanted:
             if name not in row or (row[name] is None and name not in wanted[1:2]):
                 problem = f"`{name}` {'is null' if name in row else 'is missing'}"
@@ -48,9 +49,9 @@ def read_jsonl(path: Path, wanted: Sequence[str]) -> Columns:
     return columns
 
 
-def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and object for every line of a file of JSON lines that is not blank."""
-    for line, text in enumerate(read_text(path).split("\n"), start=1):
+    for line, text in enumerate(read_text(path, written).split("\n"), start=1):
         if not text.strip():
             continue
         try:
@@ -66,7 +67,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield line, row
 
 
-def read_parquet(path: Path, wanted: Sequence[str]) -> Columns:
+def read_parquet(path: Path, wanted: Sequence[str], _: TextFormat = UTF8) -> Columns:
     """Read columns of a Parquet file. Files that claim more than memory allows are refused unread."""
     try:
         import pyarrow
@@ -76,7 +77,7 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> Columns:
     require_content(path)
     try:
         with parquet.ParquetFile(path) as file:
-            _require_columns(path, wanted, list(file.schema_arrow.names))
+            require_columns(path, wanted, list(file.schema_arrow.names))
             meta = file.metadata
             claimed = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
             require_memory(
@@ -102,7 +103,7 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> Columns:
     return columns
 
 
-READERS: dict[str, Callable[[Path, Sequence[str]], Columns]] = {
+READERS: dict[str, Callable[[Path, Sequence[str], TextFormat], Columns]] = {
     "csv": read_csv,
     "tsv": read_tsv,
     "jsonl": read_jsonl,
@@ -110,7 +111,7 @@ READERS: dict[str, Callable[[Path, Sequence[str]], Columns]] = {
 }
 
 
-def column_names(path: Path, kind: str) -> list[str]:
+def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]:
     """The names of the columns of a table, without its rows."""
     if kind == "parquet":
         try:
@@ -123,8 +124,8 @@ def column_names(path: Path, kind: str) -> list[str]:
         except (ArrowException, OSError) as error:
             raise MalformedFile(f"{path} is not a sound Parquet file: {error}", path=str(path)) from None
     if kind == "jsonl":
-        return list(next((row for _, row in json_rows(path)), {}))
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), **DIALECTS[kind])
+        return list(next((row for _, row in json_rows(path, written)), {}))
+    reader = _separated_rows(path, kind, written)
     try:
         return next((row for row in reader if row), [])
     except csv.Error as error:
@@ -133,9 +134,14 @@ def column_names(path: Path, kind: str) -> list[str]:
         ) from None
 
 
-def _read_separated(path: Path, wanted: Sequence[str], dialect: dict[str, Any]) -> Columns:
+def _separated_rows(path: Path, kind: str, written: TextFormat) -> Any:
     csv.field_size_limit(MAX_CELL_CHARACTERS)  # Python's own limit is 131,072 characters
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), **dialect)
+    chosen = {} if written.delimiter is None else {"delimiter": written.delimiter}
+    return csv.reader(io.StringIO(read_text(path, written), newline=""), **{**DIALECTS[kind], **chosen})
+
+
+def _read_separated(path: Path, wanted: Sequence[str], kind: str, written: TextFormat) -> Columns:
+    reader = _separated_rows(path, kind, written)
     columns: Columns = {name: [] for name in wanted}
     header: list[str] = []
     targets: list[tuple[int, list[Any]]] = []
@@ -144,7 +150,7 @@ def _read_separated(path: Path, wanted: Sequence[str], dialect: dict[str, Any]) 
         for row in reader:
             if row and not header:
                 header = row
-                _require_columns(path, wanted, header)
+                require_columns(path, wanted, header)
                 targets = [(header.index(name), columns[name]) for name in wanted]
             elif row:
                 if len(row) != len(header):
@@ -163,18 +169,39 @@ def _read_separated(path: Path, wanted: Sequence[str], dialect: dict[str, Any]) 
     return columns
 
 
-def _require_columns(path: Path, wanted: Sequence[str], found: list[str]) -> None:
+def require_columns(
+    path: Path,
+    wanted: Sequence[str],
+    found: list[str],
+    fix: str = "Name the columns to use with input=... and label=... (--input and --label).",
+) -> None:
     """Raise UsageError, listing the columns there are, unless each wanted one is there once."""
     for name in wanted:
         if found.count(name) != 1:
             problem = f"{found.count(name)} columns" if name in found else "no column"
+            hint = did_you_mean(name, found) if name not in found else ""
+            listed = ", ".join(map(repr, found))
             raise UsageError(
-                f"{path} has {problem} `{name}`; its columns are {', '.join(map(repr, found))}.\n"
-                "  Name the columns to use with input=... and label=... (--input and --label).",
+                _other_delimiter(path, found)
+                or f"{path} has {problem} `{name}`; its columns are {listed}.{hint}\n  {fix}",
                 path=str(path),
                 column=name,
                 columns=found,
             )
+
+
+def _other_delimiter(path: Path, found: list[str]) -> str | None:
+    """What to say of a header that is one field, with what looks like another delimiter in it."""
+    if len(found) != 1:
+        return None
+    delimiter = max(DELIMITERS, key=found[0].count)
+    if delimiter not in found[0]:
+        return None
+    typed = "tab" if delimiter == "\t" else delimiter
+    return (
+        f"{path}: the fields of the header {found[0]!r} seem to be separated by {typed!r}.\n"
+        f"  Say so: delimiter={typed!r} (--delimiter {typed!r})."
+    )
 
 
 def _malformed(path: Path, line: int, what: str, fix: str) -> MalformedFile:

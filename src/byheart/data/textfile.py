@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
+import codecs
+from dataclasses import dataclass
+from encodings.aliases import aliases
 from pathlib import Path
 
-from byheart.errors import MalformedFile, UsageError
+from byheart.errors import MalformedFile, UsageError, did_you_mean
 from byheart.memory_limit import require_memory
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MEMORY_PER_BYTE = 4  # the bytes, their text, and its pieces
+_NAMES_OF_TAB = ("tab", "\\t")  # as it can be typed
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How a file of text is written.
+
+    encoding    by its Python name, such as utf-8, cp1252 or utf-16
+    delimiter   the character between two fields of a row, or "tab"; None for the one that the suffix says
+    """
+
+    encoding: str = "utf-8"
+    delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.delimiter in _NAMES_OF_TAB:
+            object.__setattr__(self, "delimiter", "\t")
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n\0'):
+            raise UsageError(
+                f"the delimiter is one character, such as ; or tab, not {self.delimiter!r}.",
+                delimiter=self.delimiter,
+            )
+        try:
+            "".encode(self.encoding)
+        except (LookupError, ValueError, UnicodeError):
+            names = {*aliases, *aliases.values()}
+            raise UsageError(
+                f"there is no encoding {self.encoding!r}.{did_you_mean(self.encoding, sorted(names))}\n"
+                "  Common ones are utf-8, utf-16, cp1252 (Windows) and latin-1.",
+                encoding=self.encoding,
+            ) from None
+
+    @property
+    def is_utf8(self) -> bool:
+        return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
+
+
+UTF8 = TextFormat()
 
 
 def require_file(path: Path) -> None:
@@ -36,17 +77,39 @@ def require_content(path: Path) -> None:
         raise _empty(path)
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a UTF-8 file (a byte-order mark is dropped), refusing NUL bytes and bad bytes."""
+def read_text(path: Path, written: TextFormat = UTF8) -> str:
+    """Return the text of a file (a byte-order mark is dropped), refusing NUL bytes and bad bytes."""
     require_content(path)
     require_memory(f"reading {path}", _MEMORY_PER_BYTE * path.stat().st_size)
     raw = path.read_bytes()
     if not raw.removeprefix(_UTF8_MARK).strip():
         raise _empty(path)
+    return _decode_utf8(path, raw) if written.is_utf8 else _decode(path, raw, written.encoding)
+
+
+def _decode(path: Path, raw: bytes, encoding: str) -> str:
+    """The text of a file in an encoding that the user named."""
+    try:
+        text = raw.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        at = error.start
+        what = f"byte 0x{raw[at]:02x} is not {encoding}" if at < len(raw) else f"the file is not {encoding}"
+        raise _malformed_at(path, raw, at, what, "Name the encoding that the file has") from None
+    if "\0" in text:
+        raise _malformed_at(
+            path, raw, 0, f"there are NUL characters when it is read as {encoding}",
+            "Name the encoding that the file has",
+        )  # fmt: skip
+    if not text.strip():
+        raise _empty(path)
+    return text
+
+
+def _decode_utf8(path: Path, raw: bytes) -> str:
     if raw.startswith(_UTF16_MARKS):
         raise MalformedFile(
             f"{path}, line 1, byte offset 0: the file is in UTF-16, not UTF-8.\n"
-            "  Convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW",
+            '  Say so: encoding="utf-16" (--encoding utf-16).',
             path=str(path),
             line=1,
             offset=0,
@@ -64,7 +127,7 @@ def read_text(path: Path) -> str:
             raw,
             at,
             f"byte 0x{raw[at]:02x} is not UTF-8 (in Windows-1252 it is {_in_windows_1252(raw[at])!r})",
-            "Convert the file, or the lines that were pasted from elsewhere, to UTF-8",
+            'Convert the file to UTF-8, or say what it is: encoding="cp1252" (--encoding cp1252)',
         ) from None
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval import elimination
@@ -73,7 +74,7 @@ def solve(
     planes = _planes(layout, where)
     n_free = (layout.n_columns >> 6) + 1
     bytes_each = max((16 * len(plane.keys) * plane.n_words for plane in planes), default=0)
-    ahead = max(1, min(_THREADS, _ALIVE_BYTES // max(1, bytes_each)))
+    ahead = max(1, min(_THREADS, torch.get_num_threads(), _ALIVE_BYTES // max(1, bytes_each)))
     with ThreadPoolExecutor(ahead) as pool:
 
         def factor(plane: _Plane) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -6,7 +6,6 @@ first. Results are given as many limbs as the operation can need, then trimmed, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from itertools import pairwise
 from math import gcd
 
 import numpy as np
+import torch
 from numba import njit
 
 from byheart.network.exact.dyadic import Dyadic
@@ -179,18 +179,18 @@ def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) ->
     if n_rows < 2 * _ROWS_WORTH_A_THREAD:
         kernel(0, n_rows, *arguments)
         return
-    pool, n_threads = _threads()
+    n_threads = torch.get_num_threads()  # what `--threads` sets
     n_parts = min(n_threads, n_rows // _ROWS_WORTH_A_THREAD)
     cuts = [n_rows * part // n_parts for part in range(n_parts + 1)]
+    pool = _threads(n_threads)
     jobs = [pool.submit(kernel, start, stop, *arguments) for start, stop in pairwise(cuts)]
     for job in jobs:
         job.result()
 
 
 @cache
-def _threads() -> tuple[ThreadPoolExecutor, int]:
-    n_threads = os.cpu_count() or 1
-    return ThreadPoolExecutor(n_threads, thread_name_prefix="byheart-limbs"), n_threads
+def _threads(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="byheart-limbs")
 
 
 @njit(cache=True, nogil=True)

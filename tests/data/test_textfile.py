@@ -1,0 +1,87 @@
+"""Files of text in other encodings and with other delimiters, and what is said of those that are not what they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from byheart.data.dataset import Dataset
+from byheart.data.textfile import TextFormat
+from byheart.errors import MalformedFile, UsageError
+
+TABLE = "key;value\nZürich;8001\nGenève;1201\n"
+
+
+def write(tmp_path: Path, encoding: str, name: str = "t.csv") -> Path:
+    path = tmp_path / name
+    path.write_bytes(TABLE.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf8", "utf-16", "UTF-16-LE", "cp1252", "latin-1"]
+)
+def test_a_table_is_the_same_in_any_encoding(encoding: str, tmp_path: Path) -> None:
+    plain = Dataset.from_pairs([("Zürich", "8001"), ("Genève", "1201")])
+    data = Dataset.read(write(tmp_path, encoding), delimiter=";", encoding=encoding)
+    assert data.digest == plain.digest
+    assert data.source is not None
+    assert (data.source.delimiter, data.source.encoding) == (";", encoding)
+
+
+def test_documents_and_json_lines_have_encodings_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_bytes("über Zürich\n".encode("cp1252"))
+    assert Dataset.read(path, encoding="cp1252").tokenizer.vocabulary == ("Zürich", "über")  # type: ignore[union-attr]
+    lines = tmp_path / "t.jsonl"
+    lines.write_bytes('{"key": "ü", "value": "1"}\n'.encode("utf-16"))
+    assert Dataset.read(lines, encoding="utf-16").n_samples == 1
+
+
+@pytest.mark.parametrize("typed", ["\t", "tab", "\\t"])
+def test_a_tab_can_be_typed(typed: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("key\tvalue\na\t1\nb\t2\n")
+    assert Dataset.read(path, delimiter=typed).n_samples == 2
+    with pytest.raises(UsageError, match="seem to be separated by 'tab'"):
+        Dataset.read(path)
+
+
+@pytest.mark.parametrize("delimiter", ["", "ab", '"', "\n", "\r", "\0"])
+def test_what_is_not_a_delimiter_is_refused(delimiter: str) -> None:
+    with pytest.raises(UsageError, match="one character"):
+        TextFormat(delimiter=delimiter)
+
+
+@pytest.mark.parametrize("encoding", ["latn-1", "zlib", "rot13", "", "a\0b", "ü"])
+def test_what_is_not_an_encoding_is_refused(encoding: str) -> None:
+    with pytest.raises(UsageError, match="there is no encoding"):
+        TextFormat(encoding)
+
+
+@pytest.mark.parametrize(
+    ("written", "told", "words"),
+    [
+        ("cp1252", "utf-8", "--encoding cp1252"),
+        ("utf-16", "utf-8", "--encoding utf-16"),
+        ("latin-1", "ascii", "byte 0xfc is not ascii"),
+        ("utf-16-le", "latin-1", "NUL characters"),
+    ],
+)
+def test_another_encoding_is_noticed(written: str, told: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(MalformedFile, match=words):
+        Dataset.read(write(tmp_path, written), delimiter=";", encoding=told)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("t.jsonl", {"delimiter": ";"}),
+        ("t.npz", {"encoding": "cp1252"}),
+        ("t.parquet", {"encoding": "cp1252"}),
+    ],
+)
+def test_what_a_file_does_not_have_is_refused(name: str, options: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave it out"):
+        Dataset.read(write(tmp_path, "utf-8", name), **options)  # type: ignore[arg-type]
