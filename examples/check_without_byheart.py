@@ -126,7 +126,7 @@ def attend(run, heads, stream):
         known, values = {}, [times(value, token) for token in stream]
         keys, queries = ([times(matrix, token) for token in stream] for matrix in scoring or ([], []))
         for reader in everyone:  # without keys all scores are 0
-            sparse = {"scatter": [0], "gather": everyone if reader == 0 else []}
+            sparse = {"scatter": [0], "gather": everyone if reader == 0 else [0]}
             seen = sparse.get(run.get("pattern"), everyone)
             scores = {k: sum(keys[k].get(i, 0) * q for i, q in queries[reader].items()) for k in seen}
             best = frozenset(k for k in seen if scores[k] == max(scores.values()))

@@ -1,4 +1,4 @@
-"""Remark 4.5: the same labels through one extra token, with n + 1 connections a layer."""
+"""Remark 4.5: the same labels through one extra token, with O(n) connections."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from byheart.data import Dataset
 from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.errors import UsageError
 from byheart.network import size_of_network
+from byheart.network.transformer.architecture import Attention
 from byheart.storage.folder import load_folder, save_folder
 from byheart.theorems import checks
 
@@ -27,8 +28,13 @@ def test_every_label_through_the_extra_token(data: Dataset) -> None:
     plan = planned(METHOD, data)
     construction = plan.emit()
     assert (answers(construction, data) == data.labels).all()
-    assert construction.notes["connections"] == 2 * (data.seq_len + 1)
     memory = construction.memory
+    layers = [layer for layer in memory.network.layers if isinstance(layer, Attention)]
+    n_tokens = data.seq_len + 1
+    assert [layer.pattern for layer in layers] == ["gather", "scatter"]
+    # as eq. 39 has it, over the tokens a token is connected with: at least one each
+    assert construction.notes["connections"] == sum(layer.connections(n_tokens) for layer in layers)
+    assert construction.notes["connections"] == (2 * n_tokens - 1) + n_tokens
     one = memory.encode(data.inputs)[:1]
     assert (memory.answer(one, backend="interpreter") == memory.answer(one)).all()
     assert plan.size == size_of_network(memory.network)

@@ -11,12 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from byheart.construct.kajitsuka_sato_2025.context_ids import measure_context_ids
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
 from byheart.data import Dataset, TokenSequences, VectorSequences
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, ConflictingLabels, DataError, UsageError
 from byheart.network import size_of_network
+from byheart.network.exact.dyadic import SparseMatrix
+from byheart.network.transformer.architecture import Attention
+from byheart.network.transformer.evaluator import evaluate
+from byheart.network.transformer.interpreter import NotExact
 from byheart.program.construction import Construction
 from byheart.theorems import checks
 
@@ -39,6 +44,7 @@ def answers(construction: Construction, data: Dataset, backend: str = "exact") -
 
 
 tasks = st.sampled_from(("next-token", "seq-to-seq", "set"))
+sequence_tasks = st.sampled_from(("next-token", "seq-to-seq"))
 
 
 def labelled(
@@ -59,7 +65,7 @@ def labelled(
 
 
 @st.composite
-def token_data(draw: st.DrawFn) -> Dataset:
+def token_data(draw: st.DrawFn, tasks: st.SearchStrategy[str] = tasks) -> Dataset:
     """Ragged sequences over a small alphabet, ordered or not, consistently labelled."""
     n_vocab, n_classes, task = draw(st.integers(1, 4)), draw(st.integers(1, 5)), draw(tasks)
     row = st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=5)
@@ -77,7 +83,7 @@ def token_data(draw: st.DrawFn) -> Dataset:
 
 
 @st.composite
-def vector_data(draw: st.DrawFn) -> Dataset:
+def vector_data(draw: st.DrawFn, tasks: st.SearchStrategy[str] = tasks) -> Dataset:
     """Vectors from a small pool, so that tokens repeat and multisets coincide; floats of every magnitude."""
     seq_len, dim, n_classes = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(1, 5))
     task = draw(tasks)
@@ -166,6 +172,124 @@ def test_context_ids_differ_by_two_exactly_where_contexts_differ(data: Dataset, 
     assert len(line) == len(np.unique(data.context_ids))
     rows = [tuple(sorted(row)) for row in mapping.tokens.sequences.tolist()]
     assert len(set(mapping.sequence_ids)) == len(set(rows))
+
+
+def as_seq_to_seq(data: Dataset) -> Dataset:
+    """The same sequences, every context of every token with a label of its own."""
+    bare = Dataset(
+        data.inputs,
+        np.zeros(int(np.sum(data.lengths)), dtype=np.int64),
+        "seq-to-seq",
+        ("a",),
+        None,
+        data.ordered,
+    )
+    contexts = bare.context_ids
+    return bare.with_labels(contexts, [f"context {c}" for c in range(int(contexts.max()) + 1)])
+
+
+@checks("KS25-D4.1")
+@settings(max_examples=40, deadline=None)
+@given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
+def test_the_built_network_computes_a_contextual_mapping(data: Dataset, seed: int) -> None:
+    data = as_seq_to_seq(data)
+    for method in ("kajitsuka-sato-2025", "kajitsuka-sato-2025-sparse"):
+        construction = compiled_by(method, data, seed)
+        found = measure_context_ids(construction.memory, data)
+        assert found.is_consistent
+        assert found.separation is None or found.separation >= 2
+        assert found.radius < 2 ** construction.notes["context_key_bits"]  # type: ignore[operator]
+
+
+@checks("KS25-D4.1")
+def test_contexts_that_collide_are_measured() -> None:
+    data = as_seq_to_seq(random_tokens(8, 3, 5, seed=0))
+    memory = compiled(data).memory
+    network = memory.network
+    mixing = next(at for at, layer in enumerate(network.layers) if isinstance(layer, Attention))
+    blind = replace(network, layers=(*network.layers[:mixing], *network.layers[mixing + 1 :]))
+    blind = replace(
+        blind, layers=(network.layers[mixing], *blind.layers)
+    )  # attention before φ: sums of nothing
+    assert measure_context_ids(memory, data).separation >= 2  # type: ignore[operator]
+    found = measure_context_ids(replace(memory, network=blind), data)
+    assert found.separation == 0 or not found.is_consistent
+
+
+@checks("KS25-T D.1", "KS25-D A.2", "KS25-D B.1")
+@settings(max_examples=60, deadline=None)
+@given(token_data(st.just("set")), st.integers(0, 2**32))
+def test_a_deep_set_of_ids_needs_no_padding(data: Dataset, seed: int) -> None:
+    construction = compiled(data, seed)
+    network = construction.memory.network
+    for sample in range(data.n_samples):
+        tokens = np.asarray(data.inputs[sample])
+        assert len(tokens) == len(data.multiset(sample))
+        (output,) = evaluate(network, tokens[None, ::-1], last_only=True).all()
+        assert output == data.labels[sample] + 1
+
+
+@checks("KS25-eq2", "KS25-eq39")
+@settings(max_examples=40, deadline=None)
+@given(st.one_of(token_data(sequence_tasks), vector_data(sequence_tasks)), st.integers(0, 2**32))
+def test_softmax_attention_gives_the_same_numbers(data: Dataset, seed: int) -> None:
+    plan = planned("kajitsuka-sato-2025", data, seed, attention="softmax")
+    construction = plan.emit()
+    (layer,) = (each for each in construction.memory.network.layers if isinstance(each, Attention))
+    assert layer.kind == "softmax"
+    assert all(head.key is not None and head.query is not None for head in layer.heads)
+    assert (answers(construction, data) == data.labels).all()
+    memory = construction.memory
+    few = memory.encode(data.inputs)[:2]
+    # the interpreter computes every score and takes softmax of them; it has no value where they differ
+    assert (memory.answer(few, backend="interpreter") == memory.answer(few)).all()
+    assert plan.size == size_of_network(memory.network)
+
+
+@checks("KS25-eq2")
+def test_softmax_of_scores_that_differ_is_not_taken_for_the_mean() -> None:
+    data = random_tokens(4, 3, 6, seed=0)
+    memory = compiled(data, attention="softmax").memory
+    at = next(n for n, layer in enumerate(memory.network.layers) if isinstance(layer, Attention))
+    layer = memory.network.layers[at]
+    one = SparseMatrix.of(layer.heads[0].key.shape, {(0, 0): 1})
+    scored = replace(layer, heads=(replace(layer.heads[0], key=one, query=one),))
+    layers = (*memory.network.layers[:at], scored, *memory.network.layers[at + 1 :])
+    with pytest.raises(NotExact):
+        replace(memory, network=replace(memory.network, layers=layers)).answer(memory.encode(data.inputs))
+
+
+@checks("KS25-eq2")
+@pytest.mark.parametrize("seq_len", [3, 4, 5, 8])
+def test_softmax_in_floats_is_exact_for_powers_of_two_and_refused_elsewhere(seq_len: int) -> None:
+    data = random_tokens(12, seq_len, 9, seed=1)
+    options = {"precision": "float64", "attention": "softmax"}
+    if seq_len in (4, 8):
+        construction = compiled_by("kajitsuka-sato-2025-bits", data, **options)
+        assert (answers(construction, data, "module") == data.labels).all()
+        assert (answers(construction, data, "interpreter") == data.labels).all()
+    else:
+        with pytest.raises(AssumptionViolated, match="the share 1/n of each token"):
+            compiled_by("kajitsuka-sato-2025-bits", data, **options)
+
+
+@checks("KS25-R4.3")
+def test_only_the_matrix_in_grows_with_the_dimension() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 40)
+    others = {}
+    for dim in (1, 11, 101, 1009):  # primes that no other side has by chance
+        vectors = rng.integers(-(2**20), 2**20, size=(40, 2, dim)).astype(np.float64)
+        construction = compiled(Dataset.from_arrays(vectors, labels))
+        assert (answers(construction, Dataset.from_arrays(vectors, labels)) == labels).all()
+        shapes = {name: weights.shape for name, weights in construction.memory.network.parameters()}
+        assert shapes.pop("w_in") == (10, dim)
+        assert dim == 1 or all(dim not in shape for shape in shapes.values())
+        others[dim] = sum(rows * columns for rows, columns in shapes.values())
+        assert construction.theorem_size is not None
+        assert 10 * dim + others[dim] <= construction.theorem_size.parameters
+    # what is left depends on d by the bits of a projected token alone
+    assert max(others.values()) <= 1.25 * min(others.values())
 
 
 @checks("KS25-T4.1")

@@ -129,7 +129,7 @@ def _mixtures(layer: Attention, head: Head, stream: list[Vector]) -> list[Vector
     everyone = [Fraction(1, n_tokens)] * n_tokens
     nobody = [Fraction(0)] * n_tokens
     if layer.pattern == "gather":
-        return [everyone] + [nobody] * (n_tokens - 1)
+        return [everyone] + [[Fraction(1), *nobody[1:]]] * (n_tokens - 1)
     if layer.pattern == "scatter":
         return [[Fraction(1), *nobody[1:]]] * n_tokens
     if layer.kind == "uniform":

@@ -145,7 +145,7 @@ class _Graph:
         Runtimes turn a division by a constant into a product with its rounded reciprocal, so n is taken out of the output
         weights beforehand wherever they are multiples of it.
         """
-        outputs = [np.asarray(head.output) for head in layer.heads]
+        plain = outputs = [np.asarray(head.output) for head in layer.heads]
         averages = layer.kind == "uniform" and layer.pattern != "scatter"
         if averages and all(_divides(self.n_tokens, weights) for weights in outputs):
             outputs, averages = [weights / self.dtype.type(self.n_tokens) for weights in outputs], False
@@ -158,7 +158,17 @@ class _Graph:
             change = self._node("Div", change, self._number(f"{name}.n_tokens", self.n_tokens))
         if layer.pattern == "gather":
             first = self._node("Add", self._tokens(stream, 0, 1), change)
-            return self._node("Concat", first, self._tokens(stream, 1, _END), axis=1)
+            read = [
+                self._matmul(
+                    f"{name}.{at}.others",
+                    self._matmul(f"{name}.{at}.first", self._tokens(stream, 0, 1), np.asarray(head.value)),
+                    weights,
+                )
+                for at, (head, weights) in enumerate(zip(layer.heads, plain, strict=True))
+            ]
+            given = read[0] if len(read) == 1 else self._node("Sum", *read)
+            others = self._node("Add", self._tokens(stream, 1, _END), given)
+            return self._node("Concat", first, others, axis=1)
         return self._node("Add", stream, change)
 
     def _mix(self, name: str, stream: str, layer: Attention, head: Head) -> str:

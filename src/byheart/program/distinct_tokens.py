@@ -41,6 +41,12 @@ class DistinctTokens:
         """The dimension of the vectors."""
         return int(self.points.coordinates.shape[1])
 
+    @property
+    def pad_number(self) -> int:
+        """The number of the token that fills up short sequences of ids without positions: the last, as its id is the largest."""
+        assert self.pad is not None
+        return self.points.n_points - 1
+
 
 def distinct_tokens(data: Dataset) -> DistinctTokens:
     """Number the distinct tokens of `data`, positions included where order matters."""

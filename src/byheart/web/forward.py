@@ -137,8 +137,8 @@ def _attend(layer: Attention, stream: Stream) -> Stream:
             # the sum first, so that whole numbers stay whole; the output weights may carry the factor n
             change = _apply(head.output, values.sum(axis=0, keepdims=True)) / _count(stream)
             if layer.pattern == "gather":
-                rest = stream[1:] * 0
-                change = np.concatenate([change, rest])
+                others = np.repeat(_apply(head.output, values[:1]), len(stream) - 1, axis=0)
+                change = np.concatenate([change, others])
         else:
             assert head.key is not None
             assert head.query is not None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2025.sequence_ids import distinguishing_tokens, sequence_weights
+from byheart.construct.kajitsuka_sato_2025.sequence_ids import (
+    distinguishing_tokens,
+    sequence_id,
+    sequence_weights,
+)
 from byheart.data.dataset import Dataset
+from byheart.data.multiset import Multiset
 from byheart.network.memory import Progress
 from byheart.program.distinct_tokens import DistinctTokens, distinct_tokens, project_tokens
 from byheart.program.labelled_tokens import labelled_tokens
@@ -56,14 +60,15 @@ def contextual_mapping(
 
     tokens = distinct_tokens(data)
     done(1)
-    multisets = [Counter(row) for row in tokens.sequences.tolist()]
-    distinct = list({frozenset(counts.items()): counts for counts in multisets}.values())
+    multisets = [Multiset.of(row) for row in tokens.sequences.tolist()]
+    if data.task == "set" and tokens.pad is not None:
+        # what fills up a set is not in it: without a weight, φ is 0 there, and Σ φ is that of the set itself
+        multisets = [each.restricted(each.support - {tokens.pad_number}) for each in multisets]
+    distinct = list(dict.fromkeys(multisets))
     counted = distinguishing_tokens(distinct)
     done(2)
     weights = sequence_weights(distinct, counted, rng)
-    sequence_ids = tuple(
-        sum(weights.get(token, 0) * count for token, count in counts.items()) for counts in multisets
-    )
+    sequence_ids = tuple(sequence_id(multiset, weights) for multiset in multisets)
     done(3)
     token_line = project_tokens(tokens, rng, factor_bits)
     done(4)

@@ -31,10 +31,14 @@ DEFAULT_B = 4
 
 @dataclass(frozen=True)
 class ShortWeightOptions:
-    """B of the paper, at least 1: short weights for a small one; by default 4, or in floats whatever fits."""
+    """B of the paper, at least 1: short weights for a small one; by default 4, or in floats whatever fits.
+
+    attention: as for `kajitsuka-sato-2025`. In floats softmax divides by n before it adds, which is exact for n = 2^k alone.
+    """
 
     B: int | None = None
     precision: Literal["exact", "float64"] = "exact"
+    attention: Literal["uniform", "softmax"] = "uniform"
 
     def __post_init__(self) -> None:
         """Refuse a B that no weight has."""
@@ -84,9 +88,11 @@ def memorise_with_short_weights(
     """
     if options.precision == "exact":
         n_fields = fields_for(options.B or DEFAULT_B)
-        plan = theorem_for(data)(data, rng, progress, Tuning(plan_short_lookup(n_fields)))
+        plan = theorem_for(data)(
+            data, rng, progress, Tuning(plan_short_lookup(n_fields), attention=options.attention)
+        )
     else:
-        plan = _plan_in_floats(data, rng, progress, options.B)
+        plan = _plan_in_floats(data, rng, progress, options)
     fields = max(_group_sizes(plan.notes))
     if data.task == "next-token":
         scale = radius_and_separation(distinct_tokens(data).separation)
@@ -98,7 +104,7 @@ def memorise_with_short_weights(
 
 
 def _plan_in_floats(
-    data: Dataset, rng: np.random.Generator, progress: Progress | None, B: int | None
+    data: Dataset, rng: np.random.Generator, progress: Progress | None, options: ShortWeightOptions
 ) -> ProgramPlan:
     """The network with the most fields whose sums all fit a mantissa, found by halving: more fields take more bits."""
     seed = int(rng.integers(2**63))
@@ -108,7 +114,7 @@ def _plan_in_floats(
         """The largest group of the network with at most `limit` fields, and its plan if it fits."""
         nonlocal reason
         # no bits after the point beyond the data's own
-        tuning = Tuning(plan_short_lookup(limit), factor_bits=1)
+        tuning = Tuning(plan_short_lookup(limit), factor_bits=1, attention=options.attention)
         plan = theorem_for(data)(data, np.random.default_rng(seed), progress, tuning)
         largest = max(_group_sizes(plan.notes))
         try:
@@ -117,7 +123,7 @@ def _plan_in_floats(
             reason = error.facts["reason"]
             return largest, None
 
-    too_many, best = attempt(MANTISSA_BITS["float64"] if B is None else fields_for(B))
+    too_many, best = attempt(MANTISSA_BITS["float64"] if options.B is None else fields_for(options.B))
     fitting = too_many if best is not None else 0
     while too_many - fitting > 1:
         middle = (fitting + too_many) // 2
@@ -142,7 +148,9 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
     n_fields = fields_for(options.B or DEFAULT_B)
     if options.precision != "exact":
         n_fields = _fields_that_fit(shape) if options.B is None else min(n_fields, _fields_that_fit(shape))
-    return estimate(shape, Tuning(plan_short_lookup(n_fields)), options.precision)
+    return estimate(
+        shape, Tuning(plan_short_lookup(n_fields), attention=options.attention), options.precision
+    )
 
 
 def _fields_that_fit(shape: DataShape) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+from typing import Literal
 
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping
 from byheart.construct.kajitsuka_sato_2025.lookup_split import Entrance, LookupSplit, MappingNumbers
@@ -27,6 +28,10 @@ from byheart.program.blocks import (
 from byheart.program.distinct_tokens import table_of_shape
 from byheart.program.lookup import LookupRegisters, memorise_points, weigh_tokens
 from byheart.program.projection import LineMap, Projection, typical_map
+from byheart.theorems import realises
+
+AttentionForm = Literal["uniform", "softmax", "sparse"]
+"""How the sum over the sequence is taken: uniformly, by softmax with zero keys (eqs. 2 and 39), or through an extra token."""
 
 LOOKUP = LookupRegisters()
 SUM = "sum"
@@ -34,15 +39,20 @@ REGISTERS = (*LOOKUP.all, SUM)
 """The residual stream: which channel holds what."""
 
 
+@realises("KS25-R4.3")
 @dataclass(frozen=True, eq=False)
 class NetworkParts:
     """What a network is made of: from data, or from numbers that stand for them.
+
+    Of its matrices only E_in has a side of length d, so parameters are 10·d and what depends on d by logarithms alone
+    (KS25 Remark 4.3).
 
     token_line    the map that puts vectors on a line; a table has done so already
     first         F1 without its first block: φ of the token (Lemma B.3)
     context_line  the map from φ of the token, its place and the sum of φ to a line; from the sum alone for sets
     second        F2 without its first block: the label of the context (Lemma C.1)
     extra         the vector of an extra token, through which the sum goes (Remark 4.5)
+    has_scores    whether attention is softmax, with keys and queries that are zero
     """
 
     task: Task
@@ -55,6 +65,7 @@ class NetworkParts:
     context_line: LineMap
     second: Sequence[Step]
     extra: Numbers | None
+    has_scores: bool
 
     def program(self) -> Program:
         """All parts, one after the other."""
@@ -77,9 +88,13 @@ class NetworkParts:
             return (SumPool(),)
         is_sparse = self.extra is not None
         total = head({LOOKUP.into: 1}, {SUM: self.seq_len + is_sparse})
+        if self.has_scores:
+            # every score is 0, so every share is exp(0) / (n · exp(0)) = 1/n: softmax is the average (eq. 39)
+            zero = replace(total, keys=({},), queries=({},))
+            return (RegisterAttention((zero,), kind="softmax"),)
         if not is_sparse:
             return (RegisterAttention((total,)),)
-        # φ of the extra token is 0, so it gathers the sum of the others, and every token then reads it
+        # φ of the extra token is 0, so it gathers the sum of the others, which read 0 from it, and then every token reads it
         copy = head({SUM: 1}, {SUM: 1})
         return RegisterAttention((total,), pattern="gather"), RegisterAttention((copy,), pattern="scatter")
 
@@ -93,11 +108,11 @@ class NetworkParts:
 
 
 def network_program(
-    mapping: ContextualMapping, data: Dataset, split: LookupSplit, *, is_sparse: bool
+    mapping: ContextualMapping, data: Dataset, split: LookupSplit, attention: AttentionForm
 ) -> Program:
     """The network that computes the mapping and looks the label up."""
     tokens, line = mapping.tokens, mapping.token_line
-    table, extra = tokens.table, extra_token(line) if is_sparse else None
+    table, extra = tokens.table, extra_token(line) if attention == "sparse" else None
     if split.entrance == "table":
         # a second column holds φ: the network F1 becomes a column of the table (Theorem E.1)
         assert table is not None
@@ -121,6 +136,7 @@ def network_program(
         mapping.context_line,
         memorise_points(mapping.labels, split.second, LOOKUP),
         extra,
+        attention == "softmax",
     ).program()
 
 
@@ -139,7 +155,7 @@ def extra_token(line: Projection) -> tuple[int, ...]:
 
 
 def network_outline(
-    shape: DataShape, numbers: MappingNumbers, split: LookupSplit, *, is_sparse: bool
+    shape: DataShape, numbers: MappingNumbers, split: LookupSplit, attention: AttentionForm
 ) -> Program:
     """The same for counting, before the data are seen."""
     table, dim = table_of_shape(shape), shape.dim or 1
@@ -159,5 +175,6 @@ def network_outline(
         () if split.first is None else split.first.outline(LOOKUP),
         typical_map(1 if shape.task == "set" else 3, numbers.context_bits),
         split.second.outline(LOOKUP),
-        Repeated(typical(numbers.token_bits), 1, dim) if is_sparse else None,
+        Repeated(typical(numbers.token_bits), 1, dim) if attention == "sparse" else None,
+        attention == "softmax",
     ).program()

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from byheart.data.multiset import Multiset
 from byheart.errors import AssumptionViolated
 from byheart.theorems import realises
-
-Counts = Mapping[int, int]
-"""A multiset of tokens: how often each occurs."""
 
 _DRAWS_BEFORE_WIDENING = 6
 _DRAWS_BEFORE_ENUMERATING = 200
 
 
 @realises("KS25-L B.1")
-def distinguishing_tokens(multisets: Sequence[Counts]) -> list[int]:
+def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
     """Tokens whose counts alone tell all multisets apart, fewer of them than multisets.
 
     Source:     KS25 Lemma B.1.
@@ -46,7 +44,7 @@ def distinguishing_tokens(multisets: Sequence[Counts]) -> list[int]:
 
 @realises("KS25-L B.2")
 def sequence_weights(
-    multisets: Sequence[Counts], tokens: Sequence[int], rng: np.random.Generator
+    multisets: Sequence[Multiset[int]], tokens: Sequence[int], rng: np.random.Generator
 ) -> dict[int, int]:
     """Positive integers f(token) such that Σ count · f(token) is different for every multiset.
 
@@ -101,11 +99,16 @@ def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vac
     return len(set(sums)) == len(sums) and all(s not in used or s in vacated for s in sums)
 
 
-def _occurrences(multisets: Sequence[Counts]) -> dict[int, list[tuple[int, int]]]:
+def sequence_id(multiset: Multiset[int], weights: Mapping[int, int]) -> int:
+    """Σ φ over the multiset: φ is zero outside the tokens that have a weight, so only the restriction to these counts."""
+    return sum(weights[token] * count for token, count in multiset.restricted(weights.keys()).items)
+
+
+def _occurrences(multisets: Sequence[Multiset[int]]) -> dict[int, list[tuple[int, int]]]:
     """For each token the (multiset, count) pairs in which it occurs."""
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for number, counts in enumerate(multisets):
-        for token, count in counts.items():
+    for number, multiset in enumerate(multisets):
+        for token, count in multiset.items:
             found[token].append((number, count))
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,8 +17,12 @@ from byheart.bounds.kajitsuka_sato_2025 import (
 )
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
 from byheart.construct.kajitsuka_sato_2025.lookup_split import LookupSplit, MappingNumbers, split_lookups
-from byheart.construct.kajitsuka_sato_2025.network_program import network_outline, network_program
-from byheart.construct.registry import Example, Method, NoOptions
+from byheart.construct.kajitsuka_sato_2025.network_program import (
+    AttentionForm,
+    network_outline,
+    network_program,
+)
+from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
@@ -39,12 +44,12 @@ class Tuning:
 
     plan         how labelled points are split into groups
     factor_bits  how finely projections are scaled
-    is_sparse    whether attention goes through an extra token (Remark 4.5)
+    attention    how the sum over the sequence is taken
     """
 
     plan: Planner = plan_lookup
     factor_bits: int = 6
-    is_sparse: bool = False
+    attention: AttentionForm = "uniform"
 
 
 PLAIN = Tuning()
@@ -97,7 +102,7 @@ def memorise_sets(
     Guarantee:  the output equals label + 1 exactly, in whatever order the elements come.
     Size:       as for next-token, without attention.
     Departs:    as `memorise_next_token`. φ and ρ are residual blocks around one pooling layer. Sets smaller than the largest are
-                filled up with a padding token.
+                stored filled up with a token of their own, on which φ is 0: the network answers them without it too.
     """
     return _plan(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
 
@@ -149,7 +154,7 @@ def _plan(
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
     numbers = MappingNumbers.of(mapping)
     split = split_lookups(DataShape.of(data), numbers, tuning.plan)
-    program = network_program(mapping, data, split, is_sparse=tuning.is_sparse)
+    program = network_program(mapping, data, split, tuning.attention)
     separation = mapping.tokens.separation
     return ProgramPlan(
         program=program,
@@ -192,19 +197,29 @@ def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "e
     """
     numbers = MappingNumbers.expected(shape)
     split = split_lookups(shape, numbers, tuning.plan)
-    return count(network_outline(shape, numbers, split, is_sparse=tuning.is_sparse), precision)
+    return count(network_outline(shape, numbers, split, tuning.attention), precision)
 
 
-def size_of(shape: DataShape, options: NoOptions) -> Size:
+@dataclass(frozen=True)
+class AttentionOptions:
+    """uniform: attention without keys and queries. softmax: with keys and queries of zeros, as KS25 eq. 2 has it.
+
+    Both give the same numbers; softmax stores two matrices more for each head.
+    """
+
+    attention: Literal["uniform", "softmax"] = "uniform"
+
+
+def size_of(shape: DataShape, options: AttentionOptions) -> Size:
     """See `estimate`."""
-    return estimate(shape)
+    return estimate(shape, Tuning(attention=options.attention))
 
 
 def plan(
-    data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
+    data: Dataset, options: AttentionOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
     """The theorem that fits the task and the inputs."""
-    return theorem_for(data)(data, rng, progress, PLAIN)
+    return theorem_for(data)(data, rng, progress, Tuning(attention=options.attention))
 
 
 METHOD = Method(
@@ -214,6 +229,7 @@ METHOD = Method(
     precisions=("exact",),
     size_of=size_of,
     plan=plan,
+    options=AttentionOptions,
     example=lambda: Example(random_tokens(30, 4, 20, seed=0)),
     page="how-it-works.md",
     statements=("KS25-T4.1", "KS25-T B.1", "KS25-C4.1", "KS25-T D.1", "KS25-T E.1"),

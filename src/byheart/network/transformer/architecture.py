@@ -99,9 +99,10 @@ class Attention:
     hardmax  the same with hardmax, ties shared equally (eqs. 1 and 12)
     uniform  A = 1/n everywhere (eq. 39), what softmax gives with a zero key
 
-    Sparse patterns (KS25 Remark 4.5) exist for uniform attention, with n connections instead of n²:
+    Sparse patterns (KS25 Remark 4.5) exist for uniform attention: eq. 39 over the tokens that a token is connected with, O(n)
+    connections instead of n².
 
-    gather   only the first token reads, from all tokens
+    gather   the first token reads all tokens, every other one reads the first
     scatter  every token reads the first token only
     """
 
@@ -127,9 +128,16 @@ class Attention:
                 if weights is not None:
                     _expect(f"{name} of head {number}", weights, (size, model))
 
+    @property
+    def ignores_scores(self) -> bool:
+        """Whether every token weighs all it reads alike: without keys, or because each head has a zero key or query."""
+        return self.kind == "uniform" or all(
+            _is_zero(head.key) or _is_zero(head.query) for head in self.heads
+        )
+
     def connections(self, n_tokens: int) -> int:
         """How many pairs of tokens attend to one another."""
-        return n_tokens**2 if self.pattern == "full" else n_tokens
+        return {"full": n_tokens**2, "gather": 2 * n_tokens - 1, "scatter": n_tokens}[self.pattern]
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
         """Every weight matrix by name."""
@@ -262,7 +270,10 @@ class Transformer:
     @property
     def second_backend(self) -> Backend | None:
         """The interpreter in fractions; softmax of unequal scores has no exact value, so NumPy looks at it again."""
-        has_softmax = any(isinstance(layer, Attention) and layer.kind == "softmax" for layer in self.layers)
+        has_softmax = any(
+            isinstance(layer, Attention) and layer.kind == "softmax" and not layer.ignores_scores
+            for layer in self.layers
+        )
         return "equations" if has_softmax else "interpreter"
 
     def traits(self) -> list[str]:
@@ -311,6 +322,12 @@ class Transformer:
     def files(self) -> Mapping[str, bytes]:
         """None."""
         return {}
+
+
+def _is_zero(weights: Weights | None) -> bool:
+    if isinstance(weights, SparseMatrix):
+        return not weights.entries
+    return weights is None or not weights.any()
 
 
 def _kind(layer: Layer) -> str:

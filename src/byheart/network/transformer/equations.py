@@ -54,6 +54,7 @@ def _mixture(layer: Attention, head: Head, columns: np.ndarray) -> np.ndarray:
     mixture = np.full((n_tokens, n_tokens), 1 / n_tokens, dtype=columns.dtype)
     if layer.pattern == "gather":
         mixture[:, 1:] = 0
+        mixture[0, 1:] = 1
     elif layer.pattern == "scatter":
         mixture = np.zeros_like(mixture)
         mixture[0] = 1

@@ -106,27 +106,29 @@ def _feed_forward(layer: FeedForward, stream: Sequence[Column], rows: Partition)
 def _uniform_attention(
     layer: Attention, stream: Sequence[Column], rows: Partition, n_tokens: int
 ) -> list[Column]:
-    """Z + Σ_h W_O W_V (1/n) Σ_k Z_k; every token of a sequence receives the same, with `gather` only the first.
+    """Z + Σ_h W_O W_V (1/n) Σ_k Z_k; every token of a sequence receives the same.
 
-    With `scatter` every token receives W_O W_V Z_1.
+    With `scatter` every token receives W_O W_V Z_1, with `gather` every token but the first.
     """
     sequences = Partition(rows, np.arange(rows.n_groups) // n_tokens, rows.n_groups // n_tokens)
     updated = list(stream)
     for head in layer.heads:
-        sums = []
+        firsts, sums = [], []
         for row in as_sparse(head.value).rows():
             value = linear(rows, terms_of(row, stream))
             index = value.partition.index_of(rows)
-            if layer.pattern == "scatter":
-                sums.append(Column(sequences, value.numbers.take(index[::n_tokens])))
-            else:
+            firsts.append(Column(sequences, value.numbers.take(index[::n_tokens])))
+            if layer.pattern != "scatter":
                 sums.append(Column(sequences, segment_sums(value.numbers, index, n_tokens)))
         for channel, row in enumerate(as_sparse(head.output).rows()):
             if row:
-                total = linear(rows, terms_of(row, sums))
-                change = distinct(total if layer.pattern == "scatter" else _mean(total, n_tokens))
+                if layer.pattern == "scatter":
+                    change = distinct(linear(rows, terms_of(row, firsts)))
+                else:
+                    change = distinct(_mean(linear(rows, terms_of(row, sums)), n_tokens))
                 if layer.pattern == "gather":
-                    change = _first_only(change, rows, n_tokens)
+                    first = distinct(linear(rows, terms_of(row, firsts)))
+                    change = _first_and_others(change, first, rows, n_tokens)
                 updated[channel] = linear(rows, [(ONE, updated[channel]), (ONE, change)])
     return updated
 
@@ -141,12 +143,13 @@ def _mean(total: Column, n_tokens: int) -> Column:
     return Column(total.partition, mean)
 
 
-def _first_only(column: Column, rows: Partition, n_tokens: int) -> Column:
-    """The column at the first token of each sequence, zero at the others."""
-    index = column.partition.index_of(rows) + 1
-    index[np.arange(len(index)) % n_tokens != 0] = 0
-    numbers = Fixed.from_fractions([Fraction(0), *column.numbers.fractions()])
-    return Column(Partition(rows, index, len(numbers)), numbers)
+def _first_and_others(first: Column, others: Column, rows: Partition, n_tokens: int) -> Column:
+    """`first` at the first token of each sequence, `others` at the others."""
+    is_first = np.arange(rows.n_groups) % n_tokens == 0
+    later = others.partition.index_of(rows) + len(first.numbers)
+    index = np.where(is_first, first.partition.index_of(rows), later)
+    numbers = Fixed.from_fractions([*first.numbers.fractions(), *others.numbers.fractions()])
+    return distinct(Column(Partition(rows, index, len(numbers)), numbers))
 
 
 def _with_extra(
@@ -167,7 +170,7 @@ def _with_extra(
 def _is_vectorised(layer: Attention) -> bool:
     if layer.kind == "hardmax":
         return all(head.value.shape[0] == 1 for head in layer.heads)
-    return layer.kind == "uniform"
+    return layer.ignores_scores  # softmax of equal scores is the mean
 
 
 def _hard_attention(

@@ -36,7 +36,7 @@ class FloatExactness:
 
 
 def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int = 1024) -> FloatExactness:
-    """Check every sum that the float network `network` computes on `encoded`. Softmax is refused: it rounds."""
+    """Check every sum that the float network `network` computes on `encoded`. Softmax of scores is refused: it rounds."""
     if network.precision == "exact":
         raise UsageError("this network has exact weights; convert it with as_floats first.")
     worst = FloatExactness(0.0, MANTISSA_BITS[network.precision], "nowhere")
@@ -77,8 +77,9 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
         elif isinstance(layer, SumPool):
             yield _bits_of_sum(list(np.moveaxis(stream, 1, 0))), f"the pooling of layer {at}"
             stream = stream.sum(axis=1, keepdims=True)
-        elif layer.kind == "uniform":
-            stream, found = _uniform(layer, stream)
+        elif layer.kind == "uniform" or (layer.kind == "softmax" and layer.ignores_scores):
+            mix = _uniform if layer.kind == "uniform" else _softmax_of_zeros
+            stream, found = mix(layer, stream)
             for bits, part in found:
                 yield bits, f"layers.{at}.{part}"
         else:
@@ -108,6 +109,37 @@ def _uniform(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tup
     change = np.broadcast_to(mean, stream.shape)
     found.append((_bits_of_sum([stream, change]), "the residual sum"))
     return stream + change, found
+
+
+def _softmax_of_zeros(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
+    """Σ_h W_O Σ_k (1/n) W_V Z_k, where the shares are what softmax makes of equal scores: exp(0) / n, rounded.
+
+    1/n is a float for n = 2^k alone. Elsewhere the share errs by up to 1/2 unit in its last place and so do all products with it:
+    sums that are whole numbers come out as others, and a network that counts on them is refused.
+    """
+    n_tokens = stream.shape[1]
+    share = 1.0 / n_tokens
+    is_exact = n_tokens & (n_tokens - 1) == 0
+    found = [(0.0 if is_exact else np.inf, "the share 1/n of each token")]
+    changes = []
+    for number, head in enumerate(layer.heads):
+        bits, values = _linear(stream, _array(head.value))
+        found.append((bits, f"heads.{number}.value"))
+        shared = values * share
+        found.append((_bits_of_sum(list(np.moveaxis(shared, 1, 0))), f"heads.{number}: the sum over tokens"))
+        # the module may multiply by W_O before it adds over tokens, so the bits of all products together count
+        found.append((_linear_over_tokens(shared, _array(head.output)), f"heads.{number}.output"))
+        changes.append(shared.sum(axis=1, keepdims=True) @ _array(head.output).T)
+    found.append((_bits_of_sum(changes), "the sum over heads"))
+    change = np.broadcast_to(sum(changes[1:], changes[0]), stream.shape)
+    found.append((_bits_of_sum([stream, change]), "the residual sum"))
+    return stream + change, found
+
+
+def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
+    """Bits of mantissa for Σ_k weights · shared_k in any order of summation: tokens are so many inputs more."""
+    n_samples, n_tokens, size = shared.shape
+    return _linear(shared.reshape(n_samples, n_tokens * size), np.tile(weights, n_tokens))[0]
 
 
 def _linear(

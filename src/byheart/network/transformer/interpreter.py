@@ -229,22 +229,23 @@ class _Attention(_Layer):
         self.kind, self.pattern = layer.kind, layer.pattern
         self.heads = [_Head(head) for head in layer.heads]
 
-    def _reads(self, group: int) -> bool:
-        return self.pattern != "gather" or group == self._first
-
     @property
     def _first(self) -> int:
         return _groups(self.n_tokens)[0]
 
+    def _read_by(self, group: int) -> tuple[int, ...]:
+        """The groups whose tokens those of `group` read."""
+        reads_first = {"full": False, "scatter": True, "gather": group != self._first}[self.pattern]
+        return (self._first,) if reads_first else _groups(self.n_tokens)
+
     def needs_before(self, needs: Needs) -> Needs:
         found = {group: set(channels) for group, channels in needs.items()}
-        given = (self._first,) if self.pattern == "scatter" else _groups(self.n_tokens)
         for group, channels in needs.items():
-            for head in self.heads if self._reads(group) else ():
+            for head in self.heads:
                 rows = head.rows(channels)
                 if not rows:
                     continue
-                for other in given:
+                for other in self._read_by(group):
                     found.setdefault(other, set()).update(
                         head.channels(rows, with_keys=self.kind != "uniform")
                     )
@@ -258,17 +259,19 @@ class _Attention(_Layer):
             for group, channels in needs.items()
         }
         for head in self.heads:
-            given: dict[
-                int, Fraction
-            ] = {}  # what uniform attention gives, the same to every token that reads
+            # what uniform attention gives, the same to all that read the same tokens
+            given: dict[tuple[tuple[int, ...], int], Fraction] = {}
             for group, known in found.items():
-                rows = head.rows(needs[group]) if self._reads(group) else set()
+                rows = head.rows(needs[group])
                 if not rows:
                     continue
                 n_group = self.size(group)
                 if self.kind == "uniform":
-                    given |= {row: self._mean(head.value[row], stream) for row in rows - set(given)}
-                    mixed = {row: Counts(given[row], [1] * n_group) for row in rows}
+                    read = self._read_by(group)
+                    for row in rows:
+                        if (read, row) not in given:
+                            given[read, row] = self._mean(head.value[row], stream, read)
+                    mixed = {row: Counts(given[read, row], [1] * n_group) for row in rows}
                 else:
                     mixed = self._mix_by_score(head, rows, stream, group)
                 for channel in needs[group]:
@@ -277,11 +280,10 @@ class _Attention(_Layer):
                         known[channel] = _plus(known[channel], change)
         return found
 
-    def _mean(self, row: Row, stream: Stream) -> Fraction:
-        """The mean of a row of W_V Z over all tokens; with the pattern scatter its value at the first token."""
-        groups = [self._first] if self.pattern == "scatter" else list(stream)
+    def _mean(self, row: Row, stream: Stream, groups: tuple[int, ...]) -> Fraction:
+        """The mean of a row of W_V Z over the tokens of these groups."""
         totals = (_combine(row, stream[group], Fraction(0), self.size(group)).total() for group in groups)
-        return sum(totals, Fraction(0)) / (1 if self.pattern == "scatter" else self.n_tokens)
+        return sum(totals, Fraction(0)) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
         """What each token of `group` receives: the rows of W_V Z A_h."""
@@ -303,20 +305,21 @@ class _Attention(_Layer):
         values = vectors([head.value[row] for row in order], everyone)
         keys, queries = vectors(head.key, everyone), vectors(head.query, [group])
         normalise = hardmax if self.kind == "hardmax" else softmax
-        mixed = []
+        given: dict[tuple[Fraction, ...], Vector] = {}  # equal queries receive the same
         for query in queries:
+            if tuple(query) in given:
+                continue
             shares = normalise(
                 [sum((k * q for k, q in zip(key, query, strict=True)), Fraction(0)) for key in keys]
             )
-            mixed.append(
-                [
-                    sum(
-                        (share * value[at] for share, value in zip(shares, values, strict=True) if share),
-                        Fraction(0),
-                    )
-                    for at in range(len(order))
-                ]
-            )
+            given[tuple(query)] = [
+                sum(
+                    (share * value[at] for share, value in zip(shares, values, strict=True) if share),
+                    Fraction(0),
+                )
+                for at in range(len(order))
+            ]
+        mixed = [given[tuple(query)] for query in queries]
         return {row: Counts.of([token[at] for token in mixed]) for at, row in enumerate(order)}
 
 

@@ -67,7 +67,8 @@ class AttentionModule(nn.Module):
             mixed = values.sum(dim=2, keepdim=True)
             change = torch.einsum("hms,bhns->bnm", self.output, mixed) / self.n_tokens
             if self.pattern == "gather":
-                return torch.cat([stream[:, :1] + change, stream[:, 1:]], dim=1)
+                others = torch.einsum("hms,bhs->bm", self.output, values[:, :, 0])[:, None]
+                return torch.cat([stream[:, :1] + change, stream[:, 1:] + others], dim=1)
             return stream + change
         assert self.key is not None
         assert self.query is not None

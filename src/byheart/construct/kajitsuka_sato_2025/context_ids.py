@@ -1,0 +1,67 @@
+"""Definition 4.1 measured on a built network: the context id of every token, as the network itself computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from byheart.construct.kajitsuka_sato_2025.network_program import LOOKUP, REGISTERS
+from byheart.data.dataset import Dataset
+from byheart.network.exact.dyadic import SparseMatrix
+from byheart.network.memory import Memory
+from byheart.network.transformer.architecture import FeedForward, Transformer
+from byheart.network.transformer.evaluator import ExactValues, evaluate
+from byheart.theorems import realises
+
+
+def cut_after_contexts(network: Transformer) -> Transformer:
+    """The network up to the block behind attention, with the context's place on the line as its output."""
+    mixing = max(at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward))
+    w_out = SparseMatrix.of((1, len(REGISTERS)), {(0, REGISTERS.index(LOOKUP.x)): 1})
+    return replace(network, layers=network.layers[: mixing + 2], w_out=w_out)
+
+
+@dataclass(frozen=True)
+class ContextIds:
+    """(r, δ) of a contextual mapping as measured: the largest id, and the smallest distance of two that must differ.
+
+    separation     None where there is one context only
+    is_consistent  whether equal contexts have one id
+    """
+
+    radius: Fraction
+    separation: Fraction | None
+    is_consistent: bool
+
+
+@realises("KS25-D4.1")
+def measure_context_ids(memory: Memory, data: Dataset) -> ContextIds:
+    """Run the built network of seq-to-seq `data` up to its context ids and measure both conditions of Definition 4.1.
+
+    Source:     KS25 Definition 4.1: ids of all tokens k, l of all sequences i, j are at most r, and at least δ apart where
+                the tokens differ or the sequences are no permutations of one another.
+    Assumes:    a network of Corollary 4.1. In next-token prediction only the last token of a sequence needs an id.
+    Guarantee:  exact. Nothing is taken from the compiler: contexts are told apart by the data set alone.
+    """
+    network = memory.network
+    assert isinstance(network, Transformer)
+    values = evaluate(cut_after_contexts(network), memory.encode(data.inputs))
+    ids = _labelled(values, data)
+    by_context: dict[int, set[Fraction]] = {}
+    for context, value in zip(data.context_ids.tolist(), ids, strict=True):
+        by_context.setdefault(context, set()).add(value)
+    firsts = sorted(min(found) for found in by_context.values())
+    return ContextIds(
+        max(map(abs, ids)),
+        min((after - before for before, after in pairwise(firsts)), default=None),
+        all(len(found) == 1 for found in by_context.values()),
+    )
+
+
+def _labelled(values: ExactValues, data: Dataset) -> list[Fraction]:
+    """The ids of the tokens themselves: what fills up short sequences on the left is left out."""
+    is_token = np.arange(values.index.shape[1]) >= values.index.shape[1] - np.asarray(data.lengths)[:, None]
+    return [values.distinct[at] for at in values.index[is_token]]
