@@ -1,7 +1,8 @@
 """What a compiled Llama does in other people's programs, and how large it is.
 
-    python benchmarks/llama.py transformers DIR facts.csv    # generate every value: eager and sdpa, cache or not, sampled
+    python benchmarks/llama.py transformers DIR facts.csv sdpa  # or eager: every value, alone and in batches, cache or not
     python benchmarks/llama.py llamacpp FILE.gguf facts.csv  # the same in llama.cpp, from text, default settings
+    python benchmarks/llama.py stories DIR stories.jsonl     # or FILE.gguf: every text from its shortest distinguishing opening
     python benchmarks/llama.py unknown DIR facts.csv         # prompts that are no keys, near and far: how many are answered
     python benchmarks/llama.py lens DIR                      # TransformerLens against transformers
     python benchmarks/llama.py random 100000                 # compile random contexts, check all of them; size and time
@@ -13,13 +14,18 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import platform
 import random
 import sys
 import time
+from importlib.metadata import version
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
 BATCH = 64
+SAMPLED = {"do_sample": True, "temperature": 1.0, "top_k": 0}
 
 
 def rows_of(path: str) -> list[tuple[str, str]]:
@@ -31,21 +37,30 @@ def report(**line: Any) -> None:
     print(json.dumps(line), flush=True)
 
 
-def in_transformers(folder: str, data: str) -> None:
+def machine(**versions: str) -> dict[str, str | int | None]:
+    """Where this runs, for the record."""
+    return {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        **versions,
+    }
+
+
+def in_transformers(folder: str, data: str, attention: str = "sdpa") -> None:
+    """Every key alone and in left-padded batches, with and without cache; 200 of them sampled."""
     import torch
+    import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    report(**machine(torch=torch.__version__, transformers=transformers.__version__))
     rows = sorted(rows_of(data), key=lambda row: len(row[0]))
     some = random.Random(0).sample(rows, min(200, len(rows)))
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    for attention in ("sdpa", "eager"):
-        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention)
-        for name, chosen, size, options in (
-            ("batches of 64", rows, BATCH, {}),
-            ("alone", rows, 1, {}),
-            ("temperature 1", some, BATCH, {"do_sample": True, "temperature": 1.0, "top_k": 0}),
-            ("without cache", rows, BATCH, {"use_cache": False}),
-        ):
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention)
+    for size in (BATCH, 1):
+        for options in ({"use_cache": True}, {"use_cache": False}, SAMPLED):
+            chosen = some if options is SAMPLED else rows
             start, right = time.perf_counter(), 0
             for i in range(0, len(chosen), size):
                 batch = chosen[i : i + size]
@@ -55,25 +70,88 @@ def in_transformers(folder: str, data: str) -> None:
                 found = tokenizer.batch_decode(out, skip_special_tokens=True)
                 right += sum(text == value for text, (_, value) in zip(found, batch, strict=True))
             seconds = round(time.perf_counter() - start, 1)
-            report(attention=attention, how=name, right=right, asked=len(chosen), seconds=seconds)
+            report(
+                attention=attention,
+                batch=size,
+                **options,
+                right=right,
+                asked=len(chosen),
+                seconds=seconds,
+            )
 
 
-def in_llama_cpp(path: str, data: str) -> None:
+def llama_cpp(path: str) -> Any:
+    """A server of llama.cpp with its default settings, such as the float16 cache, but for one thread: the matrices are tiny."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = path
     params.n_parallel = 1
     params.verbosity = -1
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = (
-        1  # the matrices are tiny: threads would only wait
-    )
-    server = xllamacpp.Server(params)
-    rows, start, right = rows_of(data), time.perf_counter(), 0
-    for key, value in rows:
-        answer = server.handle_completions({"prompt": key, "max_tokens": 80, "temperature": 0})
-        right += answer.get("choices", [{}])[0].get("text") == value
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    report(**machine(xllamacpp=version("xllamacpp")), cache=str(params.cache_type_k))
+    return xllamacpp.Server(params)
+
+
+def complete(server: Any, prompt: str, max_tokens: int) -> str:
+    answer = server.handle_completions({"prompt": prompt, "max_tokens": max_tokens, "temperature": 0})
+    return str(answer.get("choices", [{}])[0].get("text"))
+
+
+def in_llama_cpp(path: str, data: str) -> None:
+    """Every key alone, from bare text."""
+    server = llama_cpp(path)
+    rows, start = rows_of(data), time.perf_counter()
+    right = sum(complete(server, key, 80) == value for key, value in rows)
     report(program="llama.cpp", right=right, asked=len(rows), seconds=round(time.perf_counter() - start, 1))
+
+
+def stories(path: str, data: str) -> None:
+    """Every text of a JSON-lines file to its end, from its shortest distinguishing opening; a folder is run by transformers."""
+    texts = [json.loads(line)["text"] for line in Path(data).read_text(encoding="utf-8").splitlines()]
+    asked = sorted(zip(openings(texts), texts, strict=True))
+    start = time.perf_counter()
+    if path.endswith(".gguf"):
+        program, server = "llama.cpp", llama_cpp(path)
+        found = [complete(server, text[:n], len(text)) for n, text in asked]
+    else:
+        program, found = "transformers", recite_in_batches(path, [text[:n] for n, text in asked])
+    right = sum(text[n:] == rest for rest, (n, text) in zip(found, asked, strict=True))
+    report(
+        program=program,
+        right=right,
+        asked=len(texts),
+        characters=sum(map(len, texts)),
+        opening_characters=sum(n for n, _ in asked),
+        seconds=round(time.perf_counter() - start, 1),
+    )
+
+
+def openings(texts: list[str]) -> list[int]:
+    """Characters of each text's shortest beginning that no other text has."""
+    ordered = sorted(range(len(texts)), key=texts.__getitem__)
+    shared = [0] * len(texts)
+    for a, b in pairwise(ordered):
+        n = next(n for n in count() if texts[a][n : n + 1] != texts[b][n : n + 1])
+        shared[a], shared[b] = max(shared[a], n), max(shared[b], n)
+    return [n + 1 for n in shared]
+
+
+def recite_in_batches(folder: str, prompts: list[str], size: int = 100) -> list[str]:
+    import torch
+    import transformers
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    report(**machine(torch=torch.__version__, transformers=transformers.__version__))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    found = []
+    for i in range(0, len(prompts), size):
+        batch = tokenizer(prompts[i : i + size], return_tensors="pt", padding=True)
+        with torch.no_grad():
+            out = model.generate(**batch)[:, batch.input_ids.shape[1] :]
+        found += tokenizer.batch_decode(out, skip_special_tokens=True)
+    return found
 
 
 def near_misses(keys: list[str], n: int, seed: int = 0) -> dict[str, list[str]]:
@@ -182,6 +260,7 @@ def random_contexts(n: str, check: str = "torch") -> None:
 COMMANDS = {
     "transformers": in_transformers,
     "llamacpp": in_llama_cpp,
+    "stories": stories,
     "unknown": unknown,
     "lens": lens,
     "random": random_contexts,

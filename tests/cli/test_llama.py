@@ -57,7 +57,10 @@ def test_the_folder_is_a_checkpoint(model: Path) -> None:
 def test_predict_and_verify(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", str(model), "symbol of gold"]) == ExitStatus.HOLDS
     assert "Au" in capsys.readouterr().out
-    assert run(["verify", str(model), str(data)]) == ExitStatus.HOLDS
+    assert run(["verify", str(model), str(data), "--json"]) == ExitStatus.HOLDS
+    ran = json.loads(capsys.readouterr().out)["versions"]
+    assert {"torch", "transformers"} <= set(ran)
+    assert ran["attention"] == "sdpa with the cache, eager without"
 
 
 def changed(model: Path, tmp_path: Path) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 
 from byheart.errors import MissingExtra
 from byheart.network.llama.architecture import Llama
-from byheart.network.llama.generation import transformers_model
+from byheart.network.llama.stock import transformers_model
 
 
 def open_bridge(folder: Path) -> Any:

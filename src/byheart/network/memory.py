@@ -46,7 +46,7 @@ class Memory:
         return self.task != "seq-to-seq"
 
     def encode(self, inputs: TokenSequences | VectorSequences) -> np.ndarray:
-        """Inputs as the network takes them: ids padded on the left to `seq_len`, or vectors."""
+        """Inputs as the network takes them: ids padded on the left to `seq_len` (a Llama's to the longest), or vectors."""
         network = self.network
         if isinstance(inputs, VectorSequences):
             if network.takes_ids or inputs.values.shape[1:] != (network.seq_len, network.dim):
@@ -75,6 +75,8 @@ class Memory:
             return inputs.padded(0, network.seq_len)
         if inputs.ids.size and int(inputs.ids.max()) >= network.n_vocab:
             raise InputMismatch(f"token id {int(inputs.ids.max())} is outside the vocabulary of this model.")
+        if network.spec.family == "llama":  # it takes the padding off again
+            return inputs.padded(network.pad)
         return inputs.padded(network.pad, network.seq_len)
 
     def answer(

@@ -117,11 +117,21 @@ def verify(
         theorem=origin.theorem,
         assumptions=origin.assumptions if origin.dataset_digest == digests["dataset"] else (),
         theorem_size=origin.theorem_size,
-        versions=versions(*PACKAGES[backend]),
+        versions=versions(*PACKAGES[backend]) | _settings(memory.network, backend),
         distribution=found.distribution,
         model_digest=digests["model"],
         rechecked_by=memory.network.second_backend if found.n_rechecked else None,
     )
+
+
+def _settings(network: Network, backend: Backend) -> dict[str, str]:
+    """What else decides what a backend computes."""
+    if backend != "transformers":
+        return {}
+    from byheart.network.llama.architecture import Llama
+    from byheart.network.llama.stock import attention_run
+
+    return {"attention": attention_run(network)} if isinstance(network, Llama) else {}
 
 
 @dataclass(frozen=True)

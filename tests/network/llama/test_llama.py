@@ -10,9 +10,9 @@ import torch
 from byheart.errors import DoesNotHold
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.evaluator import evaluate
-from byheart.network.llama.generation import transformers_model
 from byheart.network.llama.module import LlamaModule
 from byheart.network.llama.spec import EMBEDDING, weight_name
+from byheart.network.llama.stock import transformers_model
 from tests.construct.llama.token_texts import compiled_windows, last_of
 
 TEXTS, COMPILED = compiled_windows(120)

@@ -64,9 +64,8 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
         )
     mode: Mode = "texts" if data.source is not None and data.source.recite else "facts"
     vocabulary = vocabulary_for(data.tokenizer, () if mode == "texts" else data.label_names, mode)
-    texts = window_texts(data, vocabulary) if mode == "texts" else fact_texts(data, vocabulary)
-    lengths = np.diff(texts.offsets)
-    longest = int(lengths.max())
+    facts = fact_texts(data, vocabulary) if mode == "facts" else None
+    longest = data.seq_len + 1 if facts is None else int(np.diff(facts.offsets).max())
     positions = options.max_positions or (TEXT_POSITIONS if mode == "texts" else 64)
     if options.max_positions is None:
         positions = max(positions, 1 << (longest + 8).bit_length())
@@ -76,6 +75,7 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
             "  Raise max_positions, or shorten the row.",
             longest=longest,
         )
+    texts = window_texts(data, vocabulary, positions) if facts is None else facts
     window = data.seq_len if mode == "texts" else longest
     compiled = compile_texts(
         texts,

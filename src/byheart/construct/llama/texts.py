@@ -11,6 +11,7 @@ from byheart.construct.llama.vocabulary import TextVocabulary
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.errors import AssumptionViolated
+from byheart.network.llama.chains import chain_windows
 
 _SHOWN = 5
 
@@ -42,20 +43,15 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
     )
 
 
-def window_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
-    """Every window as `bos tokens`, asked at its last token; the last class is the end."""
+def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) -> TokenTexts:
+    """Windows as the texts they were cut from, asked at the last token of each window; the last class is the end."""
     windows = data.inputs
     assert isinstance(windows, TokenSequences)
-    lengths = windows.lengths + 1
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = np.full(int(offsets[-1]), vocabulary.bos, dtype=np.int64)
-    inside = np.ones(ids.size, dtype=bool)
-    inside[offsets[:-1]] = False
-    ids[inside] = windows.ids
-    asked = np.zeros(ids.size, dtype=bool)
-    asked[offsets[1:] - 1] = True
-    following = np.where(data.labels == data.n_classes - 1, vocabulary.eos, data.labels)
-    return TokenTexts(ids, offsets, asked, following, vocabulary.n_tokens, vocabulary.bos, vocabulary.eos)
+    pad, bos, eos = vocabulary.n_tokens, vocabulary.bos, vocabulary.eos
+    rows = windows.padded(pad, windows.max_len)
+    texts = chain_windows(rows, pad=pad, bos=bos, max_positions=max_positions)
+    following = np.where(data.labels == data.n_classes - 1, eos, data.labels)
+    return TokenTexts(texts.ids, texts.offsets, texts.asked, following, vocabulary.n_tokens, bos, eos)
 
 
 def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.ndarray]:

@@ -1,4 +1,5 @@
-"""Answers of a Llama: greedy text from prompts, by transformers, by plain torch, or in exact arithmetic."""
+"""Answers of a Llama: greedy text from prompts, and the tokens that follow in given texts; by transformers, by plain torch, or in
+exact arithmetic."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from jaxtyping import Int
 
 from byheart.errors import DoesNotHold, MissingExtra
 from byheart.network.llama.architecture import Llama
+from byheart.network.llama.chains import TOKENS, ChainedTexts, chain_windows, follow_texts
 from byheart.network.llama.evaluator import evaluate
+from byheart.network.llama.stock import FOLLOWS, LOGITS, generate_batch, tokens_after, transformers_model
 from byheart.network.protocol import UNKNOWN, Backend, Progress
 
-BATCH = 64
-ATTENTION = "sdpa"
+BATCH = 256
 Engine = Callable[[list[list[int]], int], list[list[int]]]
 """(prompts, most tokens to generate) -> the tokens generated after each prompt, up to `eos`, which is left out."""
 
@@ -30,14 +32,18 @@ def answer_prompts(
 ) -> Int[np.ndarray, " n_prompts"]:
     """The class that each prompt's answer spells, `UNKNOWN` where it spells none.
 
-    Of texts, the class is the token that follows; the last class is the end.
+    Of texts, the class is the token that follows; the last class is the end. Windows that continue one another are run as the
+    texts that they are.
     """
     spec = llama.spec
+    if spec.mode == "texts":
+        chained = chain_windows(encoded, pad=spec.pad, bos=spec.bos, max_positions=spec.max_positions)
+        tokens = follow(llama, chained, backend, device, progress)
+        return np.asarray(np.minimum(tokens, len(label_names) - 1))
     prompts = [full_prompt(llama, row[row != spec.pad].tolist()) for row in encoded]
     answers = generate(llama, prompts, backend, device, progress)
-    if spec.mode == "texts":
-        end = len(label_names) - 1
-        return np.array([answer[0] if answer and answer[0] < end else end for answer in answers])
+    if backend == "transformers":
+        _confirm(llama, prompts, answers, device)
     decode = decoder_of(llama)
     number = {name: index for index, name in enumerate(label_names)}
     texts = ["" if not answer else decode(answer) for answer in answers]
@@ -82,63 +88,38 @@ def generate(
 def engine_of(llama: Llama, backend: Backend, device: str) -> Engine:
     """What runs the network."""
     if backend == "transformers":
-        return partial(_by_transformers, transformers_model(llama).to(device), llama)
+        return partial(generate_batch, transformers_model(llama).to(device), llama)
     if backend == "module":
         return partial(_step_by_step, partial(_torch_step, llama.module().to(device).eval(), device), llama)
     return partial(_step_by_step, partial(_exact_step, llama), llama)
 
 
-def transformers_model(llama: Llama, attention: str = ATTENTION) -> Any:
-    """The checkpoint as transformers would load it."""
-    try:
-        import torch
-        from transformers import LlamaConfig, LlamaForCausalLM
-    except ImportError:
-        raise MissingExtra("transformers", "huggingface", "running a Llama in transformers") from None
-    from byheart.network.llama.checkpoint import config_of
-
-    config = LlamaConfig(**config_of(llama.spec), attn_implementation=attention)
-    with torch.device("meta"):
-        model = LlamaForCausalLM(config)
-    state = {name: torch.from_numpy(array) for name, array in llama.weights.items()}
-    state["lm_head.weight"] = state["model.embed_tokens.weight"]
-    model = model.to_empty(device="cpu").float()
-    model.load_state_dict(state)
-    model.tie_weights()
-    model.model.rotary_emb = type(model.model.rotary_emb)(config)
-    return model.eval()
+def follow(
+    llama: Llama, texts: ChainedTexts, backend: Backend, device: str = "cpu", progress: Progress | None = None
+) -> Int[np.ndarray, " n_asked"]:
+    """The token that follows each asked one, all texts being given."""
+    if backend == "exact":
+        return _evaluate(llama, texts)
+    if backend == "transformers":
+        return follow_texts(partial(tokens_after, transformers_model(llama).to(device)), texts, progress)
+    module = llama.module().to(device).eval()
+    n_tokens = min(TOKENS, max(1, LOGITS // llama.spec.n_tokens))
+    return follow_texts(partial(_module_tokens, module, device), texts, progress, n_tokens)
 
 
-def _by_transformers(model: Any, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
-    """`generate` in a left-padded batch with its cache; then once more without, every token of the answers at once."""
-    import torch
-
-    eos, longest, device = llama.spec.eos, max(map(len, prompts)), model.device
-    ids = torch.tensor([[eos] * (longest - len(p)) + p for p in prompts], device=device)
-    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
-    with torch.no_grad():
-        out = model.generate(
-            ids,
-            attention_mask=mask,
-            max_new_tokens=n_most,
-            do_sample=False,
-            pad_token_id=eos,
-            eos_token_id=eos,
-        )
-        answers = [_until(row, eos) for row in out[:, longest:].tolist()]
-        mask = torch.cat([mask, torch.ones_like(out[:, longest:])], 1)
-        again = (
-            model(out, attention_mask=mask, use_cache=False).logits[:, longest - 1 : -1].argmax(-1).tolist()
-        )
-    for row, answer, found in zip(out[:, longest:].tolist(), answers, again, strict=True):
-        seen = min(len(answer) + 1, len(row))
-        if found[:seen] != row[:seen]:
-            raise DoesNotHold("with and without its cache, transformers gives different tokens.")
-    return answers
-
-
-def _until(row: list[int], eos: int) -> list[int]:
-    return row[: row.index(eos)] if eos in row else row
+def _confirm(llama: Llama, prompts: list[list[int]], answers: list[list[int]], device: str) -> None:
+    """Run prompts with their answers once more: without the cache, every token at once, by other attention code."""
+    eos, n_most = llama.spec.eos, llama.spec.answer_len
+    expected = [[*answer, eos][:n_most] for answer in answers]
+    ids = [prompt + tokens[:-1] for prompt, tokens in zip(prompts, expected, strict=True)]
+    offsets = np.cumsum([0, *map(len, ids)])
+    asked = np.ones(int(offsets[-1]), dtype=bool)
+    for start, prompt in zip(offsets, prompts, strict=False):
+        asked[start : start + len(prompt) - 1] = False
+    texts = ChainedTexts(np.concatenate([np.array(each) for each in ids]), offsets, asked)
+    found = follow_texts(partial(tokens_after, transformers_model(llama, FOLLOWS).to(device)), texts)
+    if found.tolist() != [token for tokens in expected for token in tokens]:
+        raise DoesNotHold("with and without its cache, transformers gives different tokens.")
 
 
 def _step_by_step(
@@ -169,15 +150,28 @@ def _torch_step(module: Any, device: str, texts: list[list[int]]) -> list[int]:
     return tokens
 
 
+def _module_tokens(module: Any, device: str, ids: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    import torch
+
+    with torch.no_grad():
+        tokens = module(torch.from_numpy(ids).to(device)).argmax(-1).cpu().numpy()
+    return np.asarray(tokens[asked])
+
+
 def _exact_step(llama: Llama, texts: list[list[int]]) -> list[int]:
     offsets = np.cumsum([0, *map(len, texts)])
     asked = np.zeros(offsets[-1], dtype=bool)
     asked[offsets[1:] - 1] = True
-    found = evaluate(llama, np.concatenate([np.array(text) for text in texts]), offsets, asked)
+    ids = np.concatenate([np.array(text) for text in texts])
+    tokens: list[int] = _evaluate(llama, ChainedTexts(ids, offsets, asked)).tolist()
+    return tokens
+
+
+def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
+    found = evaluate(llama, texts.ids, texts.offsets, texts.asked)
     if not found.conditions.holds:
         raise DoesNotHold(f"this Llama rounds: {found.conditions.problems[0]}.")
-    tokens: list[int] = found.tokens.tolist()
-    return tokens
+    return found.tokens
 
 
 def decoder_of(llama: Llama) -> Callable[[list[int]], str]:

@@ -1,0 +1,78 @@
+"""Windows that continue one another, laid out as the texts they were cut from: a network then reads every token once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from byheart.network.protocol import Progress
+
+TOKENS = 1 << 13
+"""Tokens of texts that are run together."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChainedTexts:
+    """Texts of token ids laid end to end, each beginning with `bos`; the i-th asked token is the last of window i."""
+
+    ids: Int[np.ndarray, " n_tokens"]
+    offsets: Int[np.ndarray, " n_texts_plus_1"]
+    asked: Bool[np.ndarray, " n_tokens"]
+
+
+def chain_windows(
+    windows: Int[np.ndarray, "n_windows width"], *, pad: int, bos: int, max_positions: int
+) -> ChainedTexts:
+    """Lay out windows (padded on the left): one that is its predecessor moved on by a token adds that token to the text.
+
+    A window that continues no other, or whose text would outgrow `max_positions`, begins a text of its own.
+    """
+    is_token = windows != pad
+    n_windows, width = len(windows), int(is_token.sum(1).max(initial=1))
+    windows, is_token = windows[:, -width:], is_token[:, -width:]
+    continues = np.zeros(n_windows, dtype=bool)
+    continues[1:] = (windows[1:, :-1] == windows[:-1, 1:]).all(1)
+    here = np.arange(n_windows)
+    since = here - np.maximum.accumulate(np.where(continues, 0, here))
+    begins = ~continues | (since % max(1, max_positions - width - 1) == 0)
+    n_added = np.where(begins, 1 + is_token.sum(1), 1)
+    ends = np.cumsum(n_added)
+    ids = np.full(int(ends[-1]) if n_windows else 0, bos, dtype=np.int64)
+    asked = np.zeros(ids.size, dtype=bool)
+    asked[ends - 1] = True
+    ids[ends[~begins] - 1] = windows[~begins, -1]
+    starts = (ends - n_added)[begins]
+    whole = np.repeat(begins, n_added)
+    whole[starts] = False  # the place of `bos`
+    ids[whole] = windows[begins][is_token[begins]]
+    return ChainedTexts(ids, np.append(starts, ids.size), asked)
+
+
+def follow_texts(
+    run: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    texts: ChainedTexts,
+    progress: Progress | None = None,
+    n_tokens: int = TOKENS,
+) -> Int[np.ndarray, " n_asked"]:
+    """What `run` puts after each asked token, the texts being given; those of about one length are run together.
+
+    run: called with ids (batch, seq), filled up on the right, where no token looks, and a mask of those asked.
+    """
+    lengths = np.diff(texts.offsets)
+    found = np.zeros(texts.ids.size, dtype=np.int64)
+    order, done = np.argsort(lengths, kind="stable"), 0
+    while done < len(order):
+        batch = order[done : done + max(1, n_tokens // int(lengths[order[done]]))]
+        batch = batch[: max(1, n_tokens // int(lengths[batch[-1]]))]
+        inside = np.arange(int(lengths[batch[-1]])) < lengths[batch, None]
+        at = np.concatenate([np.arange(texts.offsets[i], texts.offsets[i + 1]) for i in batch])
+        ids, asked = np.zeros(inside.shape, dtype=np.int64), np.zeros(inside.shape, dtype=bool)
+        ids[inside], asked[inside] = texts.ids[at], texts.asked[at]
+        found[at[texts.asked[at]]] = run(ids, asked)
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(order))
+    return np.asarray(found[texts.asked])

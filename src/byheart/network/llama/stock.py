@@ -1,0 +1,79 @@
+"""A Llama in Hugging Face's own code: greedy generation in left-padded batches with the cache, and whole texts at once without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from byheart.errors import MissingExtra
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.checkpoint import config_of
+
+GENERATES, FOLLOWS = "sdpa", "eager"
+"""Attention implementations: of generation, which uses the cache, and of whole texts, which do not. Both must agree."""
+LOGITS = 1 << 24
+"""Logits that are held at a time."""
+
+
+def attention_run(llama: Llama) -> str:
+    """Which attention implementations answer for `llama` when it is verified."""
+    if llama.spec.mode == "texts":
+        return f"{GENERATES} without the cache"
+    return f"{GENERATES} with the cache, {FOLLOWS} without"
+
+
+def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
+    """The checkpoint as transformers would load it. It shares the memory of the weights."""
+    try:
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM
+    except ImportError:
+        raise MissingExtra("transformers", "huggingface", "running a Llama in transformers") from None
+    config = LlamaConfig(**config_of(llama.spec), attn_implementation=attention)
+    with torch.device("meta"):
+        model = LlamaForCausalLM(config)
+    state = {name: torch.from_numpy(array) for name, array in llama.weights.items()}
+    state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state, assign=True)
+    model.tie_weights()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    return model.eval()
+
+
+def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
+    """The tokens that `generate` gives after each prompt, up to `eos`, which is left out."""
+    import torch
+
+    eos, longest, device = llama.spec.eos, max(map(len, prompts)), model.device
+    ids = torch.tensor([[eos] * (longest - len(p)) + p for p in prompts], device=device)
+    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
+    with torch.no_grad():
+        out = model.generate(
+            ids,
+            attention_mask=mask,
+            max_new_tokens=n_most,
+            do_sample=False,
+            pad_token_id=eos,
+            eos_token_id=eos,
+        )
+    return [_until(row, eos) for row in out[:, longest:].tolist()]
+
+
+def _until(row: list[int], eos: int) -> list[int]:
+    return row[: row.index(eos)] if eos in row else row
+
+
+def tokens_after(
+    model: Any, ids: Int[np.ndarray, "batch seq"], asked: Bool[np.ndarray, "batch seq"]
+) -> Int[np.ndarray, " n_asked"]:
+    """The token that the model puts after each asked one, without its cache."""
+    import torch
+
+    step = max(1, LOGITS // model.config.vocab_size)
+    with torch.no_grad():
+        hidden = model.model(torch.from_numpy(ids).to(model.device), use_cache=False).last_hidden_state
+        hidden = hidden[torch.from_numpy(asked).to(model.device)]
+        parts = [model.lm_head(hidden[i : i + step]).argmax(-1).cpu() for i in range(0, len(hidden), step)]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *(part.numpy() for part in parts)])
