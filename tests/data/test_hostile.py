@@ -36,10 +36,10 @@ PLAIN: dict[str, Any] = {
 
 def test_large_ids_are_refused_before_a_table_is_made_for_them() -> None:
     ids = np.random.default_rng(0).integers(0, 2**40, (100, 4))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(OverMemoryLimit, match=r"largest token id, .* of 400 tokens\n.*numpy.unique"):
         Dataset.from_arrays(ids, np.arange(100) % 4)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     compact = np.unique(ids, return_inverse=True)[1].reshape(ids.shape)
     assert Dataset.from_arrays(compact, np.arange(100) % 4).vocab == 400
 
@@ -63,10 +63,10 @@ def test_parquet_that_grows_is_refused_unread(tmp_path: Path) -> None:
     column = pyarrow.array(np.zeros(n_rows, dtype=np.int64))
     parquet.write_table(pyarrow.table({"key": column, "value": column}), path)
     assert path.stat().st_size < 1_000_000
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(OverMemoryLimit, match="claims 20,000,000 rows"):
         Dataset.read(path)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_times_that_python_cannot_hold_are_our_error(tmp_path: Path) -> None:

@@ -238,10 +238,8 @@ def test_a_job_survives_a_reload_and_can_be_cancelled(server: Server, open_page:
     page.wait_for_url("**job=**")
     page.reload()
     page.locator("#running progress").wait_for()
-    start = time.monotonic()
     page.locator("#running").get_by_role("button", name="Cancel").click()
     seen(page, "Cancelled. Nothing was written.")
-    assert time.monotonic() - start < 2
     page.get_by_role("button", name="Jobs").click()
     page.locator("dialog").get_by_text("Compile capitals.csv").first.wait_for()
 

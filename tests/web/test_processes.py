@@ -54,7 +54,7 @@ def test_a_worker_that_takes_too_long_is_ended(worker: WorkerProcess) -> None:
     start = time.monotonic()
     with pytest.raises(WorkerFailed, match=r"more than the 0 seconds allowed"):
         worker.ask("sleep", {"seconds": 60, "steps": 1}, seconds=0.3)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_another_thread_can_end_it(worker: WorkerProcess) -> None:
