@@ -59,8 +59,8 @@ types: $(STAMP) ## mypy, strict
 test: lint types ## lint, types and the fast tests
 	$(BIN)/pytest -n 2 --dist loadgroup -m "$(FAST)"
 
-test-all: lint types ## the same with the slow tests, and those for a GPU or a cluster where there is one
-	$(BIN)/pytest -n 2 --dist loadgroup
+test-all: lint types ## the same with the slow tests, more examples, and what needs a GPU or a cluster where there is one
+	BYHEART_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadgroup
 
 check: format-check test ## format, lint, types and tests: what continuous integration runs
 

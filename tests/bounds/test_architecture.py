@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import read_architecture
 from byheart.errors import ExitStatus, MalformedFile
+from tests.examples import examples
 
 from .architectures import BERT_BASE_UNCASED, GPT2_SMALL, LLAMA_3_8B, MIXTRAL_8X7B, PUBLISHED, T5_SMALL
 
@@ -144,7 +145,7 @@ values = st.one_of(st.none(), st.booleans(), st.integers(-5, 10**20), st.floats(
 
 
 @given(st.sampled_from([row[1] for row in PUBLISHED]), st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_spoilt_file_is_counted_or_refused_never_worse(
     config: dict[str, object], data: st.DataObject
 ) -> None:

@@ -10,16 +10,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import Bound, BoundTable, DataShape, for_shape, theorem_4_2
+from tests.examples import examples
 
 from .settings_at_random import comparisons, contradictions, random_problem, size
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_no_lower_bound_exceeds_an_upper_bound(seed: int) -> None:
     table = for_shape(random_problem(Random(seed)))
     assert contradictions(table) == []
@@ -48,7 +49,7 @@ def test_the_rule_can_fail() -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_more_samples_never_lower_a_bound(seed: int) -> None:
     rng = Random(seed)
     problem = random_problem(rng)

@@ -7,12 +7,13 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import dana_2024 as dpc
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.theorems import checks
+from tests.examples import examples
 
 # Figure 1: N = 50 tokens, S = 2, d = d_h = 10, H = 20
 FIGURE_1 = AttentionOnlyShape(n_tokens=50, seq_len=2, dim=10, head_dim=10, n_heads=20)
@@ -131,7 +132,7 @@ def best_divergence(rows: np.ndarray, distribution: np.ndarray) -> float:
 
 @checks("DPC24-T2")
 @given(st.integers(0, 2**32), st.integers(2, 12), st.floats(0.05, 5))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_theorem_2_covers_real_encoders(seed: int, n_tokens: int, sharpness: float) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.choice([-1.0, 1.0], size=(n_tokens, 2000)) / sqrt(2000)

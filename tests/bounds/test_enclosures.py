@@ -6,11 +6,12 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import enclosures
 from byheart.bounds.enclosures import Interval
+from tests.examples import examples
 
 PI = "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899"
 EULER = "2.71828182845904523536028747135266249775724709369995957496696762772407663035354759"
@@ -30,7 +31,7 @@ def decimal_of(value: Fraction) -> Decimal:
 
 
 @given(positive, st.sampled_from([8, 64, 150]))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_log2_and_ln_enclose_and_are_tight(value: Fraction, bits: int) -> None:
     with localcontext() as context:
         context.prec = 90
@@ -42,7 +43,7 @@ def test_log2_and_ln_enclose_and_are_tight(value: Fraction, bits: int) -> None:
 
 
 @given(st.fractions(min_value=-200, max_value=200), st.sampled_from([16, 64, 128]))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_exp2_encloses_and_is_tight(exponent: Fraction, bits: int) -> None:
     interval = enclosures.exp2(exponent, bits)
     with localcontext() as context:
@@ -52,7 +53,7 @@ def test_exp2_encloses_and_is_tight(exponent: Fraction, bits: int) -> None:
 
 
 @given(positive)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_square_roots(value: Fraction) -> None:
     root = enclosures.sqrt(value)
     assert root.low**2 <= value <= root.high**2
@@ -62,7 +63,7 @@ def test_square_roots(value: Fraction) -> None:
 
 
 @given(positive)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_whole_logarithms_are_exact(value: Fraction) -> None:
     floor, ceiling = enclosures.floor_log2(value), enclosures.ceil_log2(value)
     assert Fraction(2) ** floor <= value < Fraction(2) ** (floor + 1)

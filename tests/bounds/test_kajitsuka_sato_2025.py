@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import (
@@ -18,6 +18,7 @@ from byheart.bounds import (
     theorem_f_1,
 )
 from byheart.theorems import checks
+from tests.examples import examples
 
 
 def numbers(size: TheoremSize) -> tuple[int, int, int, int]:
@@ -108,7 +109,7 @@ sizes = st.integers(1, 10**12)
 
 @checks("KS25-T4.1")
 @given(sizes, st.integers(1, 10**12), st.integers(1, 10**6), sizes, st.integers(1, 10**6))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_more_of_anything_never_takes_less(
     n_samples: int, more: int, seq_len: int, n_classes: int, dim: int
 ) -> None:

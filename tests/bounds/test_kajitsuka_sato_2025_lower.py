@@ -6,7 +6,7 @@ import itertools
 from math import e, log2
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds.kajitsuka_sato_2025_lower import (
@@ -21,6 +21,7 @@ from byheart.bounds.kajitsuka_sato_2025_lower import (
 )
 from byheart.bounds.vc_dimension import uniform_width_vc_dimension
 from byheart.theorems import checks
+from tests.examples import examples
 
 TINY = BlockShape(dim=1, model_width=1, head_size=1, n_heads=1, hidden_width=1)
 
@@ -128,7 +129,7 @@ def test_theorem_4_3_depth_is_the_first_that_could() -> None:
 
 
 @given(st.integers(1, 10**12), st.integers(1, 10**12), st.integers(1, 10**6))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_more_samples_never_need_less(n_samples: int, more: int, seq_len: int) -> None:
     total = n_samples + more
     assert theorem_4_2(n_samples).value <= theorem_4_2(total).value

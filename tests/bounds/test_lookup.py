@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import pi, sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds.lookup import (
@@ -20,6 +20,7 @@ from byheart.bounds.lookup import (
     normalised,
 )
 from byheart.theorems import checks
+from tests.examples import examples
 
 # 16 points of R^3 within the unit ball, 32 in all, at distance 1:
 # R = 20 · 32² · √(3π) = 20480 · 3.06998... = 62,873.2..., between 2^15 and 2^16: keys of 16 bits
@@ -42,7 +43,7 @@ def test_group_count_where_the_root_is_whole() -> None:
 
 
 @given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**12), st.integers(0, 3))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_roots_of_pi(square: Fraction, power: int) -> None:
     root = RootOfPi(square, power)
     near = sqrt(float(square) * pi**power)

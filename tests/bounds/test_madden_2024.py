@@ -6,12 +6,13 @@ from fractions import Fraction
 from math import log
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import madden_2024 as mft
 from byheart.bounds.madden_2024 import DecoderShape
 from byheart.theorems import checks
+from tests.examples import examples
 
 # The architecture of the paper's experiment: embedding 16, one head of size 16, contexts of at most 9 tokens, and
 # for 1,000 stories a vocabulary of 690; m = 512 is the widest of its grid.
@@ -40,7 +41,7 @@ def test_theorem_1_by_hand_at_tinystories() -> None:
 
 @checks("MFT24-T1", "MFT24-L1")
 @given(st.integers(1, 10**15), st.integers(2, 10**9))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_bounds_on_contexts_and_on_parameters_are_inverse(n_contexts: int, vocab: int) -> None:
     for forward, backward in (
         (mft.lemma_1_parameters, mft.lemma_1),
@@ -74,7 +75,7 @@ def test_equation_3_by_hand_at_the_papers_architecture() -> None:
 
 @checks("MFT24-eq3")
 @given(*[st.integers(1, 10**4)] * 5, st.integers(2, 10**6), st.integers(1, 10**6))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_equation_3_is_the_ratio_of_the_two_bounds(
     dim: int, n_heads: int, key_dim: int, value_dim: int, hidden: int, vocab: int, seq_len: int
 ) -> None:
@@ -94,7 +95,7 @@ def test_lemma_2_by_hand() -> None:
 
 @checks("MFT24-L2")
 @given(st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=6), min_size=1, max_size=8))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_lemma_2_is_the_entropy_rounded_down(rows: list[list[int]]) -> None:
     totals = [sum(row) for row in rows]
     cells = [count for row in rows for count in row]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import pigeonhole
 from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.theorems import checks
+from tests.examples import examples
 
 
 @given(st.integers(0, 400), st.integers(1, 5000))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_label_bits_is_the_smallest_number_of_bits(n_labels: int, n_classes: int) -> None:
     bits = label_bits(n_labels, n_classes)
     assert 2**bits >= n_classes**n_labels
@@ -59,7 +60,7 @@ def test_no_overflow_far_beyond_floats() -> None:
 
 
 @given(st.integers(1, 10**13), st.integers(1, 10**12), st.integers(1, 10**12))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_more_labels_or_classes_never_need_fewer_bits(n_labels: int, n_classes: int, more: int) -> None:
     assert label_bits(n_labels, n_classes) <= label_bits(n_labels + more, n_classes)
     assert label_bits(n_labels, n_classes) <= label_bits(n_labels, n_classes + more)

@@ -7,12 +7,13 @@ from math import e, log2
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import empirical, orders, predecessors
 from byheart.bounds.empirical import ALLEN_ZHU_2024, MORRIS_2025, EmpiricalLaw, law_from_runs
 from byheart.theorems import checks
+from tests.examples import examples
 
 
 def test_sontag_by_hand() -> None:
@@ -40,7 +41,7 @@ def test_siegel_where_no_two_points_fit() -> None:
 
 
 @given(st.integers(1, 10**13), st.integers(1, 10**13), st.integers(1, 10**40))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_siegel_never_falls_as_samples_grow(n_samples: int, more: int, inverse: int) -> None:
     delta = Fraction(1, inverse)
     value = predecessors.siegel_2024(n_samples, 1, delta).value

@@ -7,11 +7,12 @@ from fractions import Fraction
 from math import e, log2
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds import vc_dimension as vc
 from byheart.theorems import checks
+from tests.examples import examples
 
 
 @checks("KS25-L B.4")
@@ -28,7 +29,7 @@ def test_lemma_b_4_by_hand() -> None:
 
 @checks("KS25-L B.4")
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=1, max_size=4), min_size=1, max_size=8))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_lemma_b_4_covers_the_sign_vectors_of_real_polynomials(coefficients: list[list[int]]) -> None:
     # one variable: walk a rational grid and count the sign vectors seen
     grid = [Fraction(k, 7) for k in range(-45, 46)]
@@ -72,7 +73,7 @@ def test_smallest_relu_parameters_by_hand() -> None:
 
 
 @given(st.integers(1, 10**14))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_smallest_is_the_smallest(n_points: int) -> None:
     w = vc.smallest_relu_parameters(n_points)
 

@@ -6,13 +6,14 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, product
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.kim_2023.string_ids import sorted_counts, string_ids
 from byheart.data import Dataset
 from byheart.network import Attention
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .rival_data import answers, compiled, token_sequences, vector_sequences
 
@@ -24,7 +25,7 @@ def test_sorted_counts_are_what_the_rounds_see() -> None:
     assert sorted_counts([two, five, two], 3) == ((five, 1), (two, 2), (Fraction(0), 3))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.lists(st.integers(1, 6), min_size=3, max_size=3), min_size=1, max_size=8), st.integers(0, 99)
 )
@@ -39,7 +40,7 @@ def test_ids_differ_where_multisets_differ(rows: list[list[int]], seed: int) -> 
 
 
 @checks("KS25-eq12")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(token_sequences(), vector_sequences()), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)
@@ -48,7 +49,7 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert sum(isinstance(layer, Attention) for layer in layers) == 2 * data.seq_len
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.one_of(token_sequences(), vector_sequences()))
 def test_the_interpreter_agrees(data: Dataset) -> None:
     assert (answers(compiled(METHOD, data), data, "interpreter") == data.labels).all()

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2023.context_ids import boltzmann
@@ -17,6 +17,7 @@ from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network import Attention
 from byheart.network.transformer.module import run_module, to_module
+from tests.examples import examples
 
 from ..program.programs import run
 from .rival_data import answers, compiled, token_sequences, vector_sequences
@@ -24,7 +25,7 @@ from .rival_data import answers, compiled, token_sequences, vector_sequences
 METHOD = "kajitsuka-sato-2023"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 63), st.integers(-(2**20) // 4, 2**20 // 4))
 def test_rounding_is_exact_within_a_quarter(whole: int, offset: int) -> None:
     state = run(round_to_whole("y", "out", "help", 6), {"y": whole + Fraction(offset, 2**20)})
@@ -44,7 +45,7 @@ def test_boltzmann_is_a_mean_that_leans_to_the_largest() -> None:
     assert ((boltzmann(places, 0.5) > 7 / 3) & (boltzmann(places, 0.5) < 4.0)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(token_sequences(), vector_sequences(wild=False)), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)
@@ -57,7 +58,7 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert attention[0].heads[0].value.shape[0] == 1
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(vector_sequences(), st.integers(0, 2**32))
 def test_floats_of_any_size_are_memorised_or_refused(data: Dataset, seed: int) -> None:
     try:

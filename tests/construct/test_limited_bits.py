@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2025.limited_bits import fields_for, plan_short_lookup
@@ -17,6 +17,7 @@ from byheart.network.transformer.float_exactness import float_exactness
 from byheart.network.transformer.module import to_module
 from byheart.program.construction import Construction
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .rival_data import compiled as compiled_by
 from .test_theorem import answers, token_data
@@ -27,7 +28,7 @@ def compiled(data: Dataset, **options: object) -> Construction:
 
 
 @checks("KS25-L F.1", "KS25-T F.1")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(token_data(), st.integers(1, 6))
 def test_any_b_memorises_with_short_weights(data: Dataset, B: int) -> None:
     construction = compiled(data, B=B)
@@ -73,7 +74,7 @@ def test_two_thousand_random_sequences_in_plain_pytorch() -> None:
     assert (outputs[:, -1, 0].numpy() == data.labels + 1.0).all()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(token_data())
 def test_floats_and_exact_values_agree(data: Dataset) -> None:
     construction = compiled(data, precision="float64")

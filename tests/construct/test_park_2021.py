@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.park_2021.arrangement import arrange, bucket_starts, fold, overlay
@@ -23,6 +23,7 @@ from byheart.construct.park_2021.program import (
 )
 from byheart.construct.park_2021.theorem import pack_buckets
 from byheart.data import Dataset, VectorSequences
+from tests.examples import examples
 
 from ..program.programs import run, run_all
 from .rival_data import answers, compiled, single_vectors
@@ -34,7 +35,7 @@ def places(largest: int = 2**40) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, largest), min_size=1, max_size=30, unique=True)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(places(), st.integers(0, 2**32))
 def test_folding_keeps_points_apart(line: list[int], seed: int) -> None:
     mirrors, folded = fold(line, np.random.default_rng(seed))
@@ -47,7 +48,7 @@ def test_folding_keeps_points_apart(line: list[int], seed: int) -> None:
     assert followed == folded
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(places(20_000), st.integers(1, 6))
 def test_overlaid_segments_keep_points_apart(line: list[int], per_segment: int) -> None:
     segments, moved = overlay(line, per_segment)
@@ -60,7 +61,7 @@ def test_overlaid_segments_keep_points_apart(line: list[int], per_segment: int) 
         assert new == x - segment.start + segment.target
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(places(20_000), st.integers(1, 50))
 def test_buckets_cover_all_points_and_do_not_overlap(line: list[int], width: int) -> None:
     starts = bucket_starts(line, width)
@@ -68,7 +69,7 @@ def test_buckets_cover_all_points_and_do_not_overlap(line: list[int], width: int
     assert all(sum(start <= x < start + width for start in starts) == 1 for x in line)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(places(), st.integers(1, 4), st.integers(0, 2**32), st.data())
 def test_the_program_finds_the_field_of_every_point(
     line: list[int], field_bits: int, seed: int, data: st.DataObject
@@ -98,7 +99,7 @@ def test_each_phase_by_itself() -> None:
     assert [run(reading, {PLACE: q - 3, PACKED: fields})[ANSWER] for q in range(3)] == [4, 3, 2]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(single_vectors(), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert (answers(compiled(METHOD, data, seed), data) == data.labels).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2025.sequence_ids import (
@@ -15,6 +15,7 @@ from byheart.construct.kajitsuka_sato_2025.sequence_ids import (
 from byheart.data import Multiset
 from byheart.errors import AssumptionViolated
 from byheart.theorems import checks
+from tests.examples import examples
 
 multisets = st.lists(
     st.lists(st.integers(0, 6), max_size=5).map(lambda tokens: tuple(sorted(tokens))),
@@ -25,7 +26,7 @@ multisets = st.lists(
 
 
 @checks("KS25-L B.1", "KS25-D B.1")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(multisets)
 def test_fewer_tokens_than_multisets_tell_them_apart(rows: list[Multiset[int]]) -> None:
     tokens = distinguishing_tokens(rows)
@@ -35,7 +36,7 @@ def test_fewer_tokens_than_multisets_tell_them_apart(rows: list[Multiset[int]]) 
 
 
 @checks("KS25-L B.2", "KS25-D A.1")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(multisets, st.integers(0, 2**32))
 def test_weighted_sums_are_distinct(rows: list[Multiset[int]], seed: int) -> None:
     tokens = distinguishing_tokens(rows)

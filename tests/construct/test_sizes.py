@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.registry import get
@@ -22,6 +22,7 @@ from byheart.program.construction import Plan
 from byheart.program.count import count
 from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .rival_data import answers, compiled, planned, single_vectors
 from .test_theorem import token_data, vector_data
@@ -113,14 +114,14 @@ def test_for_tables_positions_padding_and_grids(method: str, task: str) -> None:
 
 # of the other two, test_theorem and test_sparse ask the same
 @pytest.mark.parametrize("method", ["kajitsuka-sato-2025-bits", "kim-2023", "kajitsuka-sato-2023"])
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(data=st.one_of(token_data(), vector_data()))
 def test_for_whatever_sequences(method: str, data: Dataset) -> None:
     _check_if_taken(method, data)
 
 
 @pytest.mark.parametrize("method", SINGLE)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=single_vectors())
 def test_for_whatever_vectors(method: str, data: Dataset) -> None:
     _check_if_taken(method, data)

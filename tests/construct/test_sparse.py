@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from byheart.data import Dataset
@@ -13,6 +13,7 @@ from byheart.network import size_of_network
 from byheart.network.transformer.architecture import Attention
 from byheart.storage.folder import load_folder, save_folder
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .rival_data import planned
 from .test_theorem import answers, token_data, vector_data
@@ -21,7 +22,7 @@ METHOD = "kajitsuka-sato-2025-sparse"
 
 
 @checks("KS25-R4.5")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(token_data(), vector_data()))
 def test_every_label_through_the_extra_token(data: Dataset) -> None:
     assume(data.task == "seq-to-seq")

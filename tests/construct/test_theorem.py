@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2025.context_ids import measure_context_ids
@@ -24,6 +24,7 @@ from byheart.network.transformer.evaluator import evaluate
 from byheart.network.transformer.interpreter import NotExact
 from byheart.program.construction import Construction
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .rival_data import compiled as compiled_by
 from .rival_data import planned
@@ -105,7 +106,7 @@ def vector_data(draw: st.DrawFn, tasks: st.SearchStrategy[str] = tasks) -> Datas
 
 
 @checks("KS25-T4.1", "KS25-T B.1", "KS25-C4.1", "KS25-T D.1", "KS25-T E.1", "KS25-eq39")
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
@@ -153,7 +154,7 @@ def test_numbers_2000_bits_apart_take_no_more_bits_than_promised(task: str) -> N
     assert size.parameters_dense <= promised.parameters
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_the_interpreter_agrees(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
@@ -163,7 +164,7 @@ def test_the_interpreter_agrees(data: Dataset, seed: int) -> None:
 
 
 @checks("KS25-D4.1")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_context_ids_differ_by_two_exactly_where_contexts_differ(data: Dataset, seed: int) -> None:
     mapping = contextual_mapping(data, np.random.default_rng(seed))
@@ -293,7 +294,7 @@ def test_only_the_matrix_in_grows_with_the_dimension() -> None:
 
 
 @checks("KS25-T4.1")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(token_data(), vector_data()))
 def test_the_size_is_known_before_building(data: Dataset) -> None:
     plan = planned("kajitsuka-sato-2025", data)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.two_layer_relu.theorem import interpolating_knots
@@ -14,6 +14,7 @@ from byheart.data import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network import size_of_network
+from tests.examples import examples
 
 from .rival_data import answers, compiled, single_vectors
 
@@ -26,7 +27,7 @@ dyadics = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.dictionaries(dyadics, st.integers(1, 50), min_size=1, max_size=12), st.integers(-2, 2))
 def test_knots_lead_through_every_point(labels: dict[Fraction, int], slope: int) -> None:
     points = sorted(labels.items())
@@ -42,7 +43,7 @@ def test_knots_lead_through_every_point(labels: dict[Fraction, int], slope: int)
         assert (power.numerator & (power.numerator - 1)) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(single_vectors(), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)
@@ -53,7 +54,7 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert size.width == max(1, int(str(n_distinct)) - 1)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(single_vectors())
 def test_the_interpreter_agrees(data: Dataset) -> None:
     assert (answers(compiled(METHOD, data), data, "interpreter") == data.labels).all()

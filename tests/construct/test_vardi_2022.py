@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import Dataset
@@ -11,6 +11,7 @@ from byheart.data.generators import uniform_vectors
 from byheart.network import size_of_network
 from byheart.network.memory import UNKNOWN
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .rival_data import answers, compiled, single_vectors
 
@@ -18,14 +19,14 @@ METHOD = "vardi-2022"
 
 
 @checks("KS25-L C.1")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(single_vectors(), st.integers(0, 2**32))
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)
     assert (answers(construction, data) == data.labels).all()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(single_vectors())
 def test_the_interpreter_agrees(data: Dataset) -> None:
     first = data.subset(np.arange(1))

@@ -5,18 +5,19 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import Dataset, grid_vectors, random_tokens
 from byheart.data.consistency import label_places
 from byheart.errors import ConflictingLabels, ExitStatus, UsageError
 from tests.data.strategies import datasets, naive_contexts
+from tests.examples import examples
 
 RULES = ("first", "last", "majority", "drop")
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(datasets())
 def test_contexts_are_those_of_the_definition(data: Dataset) -> None:
     numbers: dict[object, int] = {}
@@ -24,7 +25,7 @@ def test_contexts_are_those_of_the_definition(data: Dataset) -> None:
     assert data.context_ids.tolist() == expected
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(datasets())
 def test_conflicts_are_all_found_and_real(data: Dataset) -> None:
     contexts = naive_contexts(data)
@@ -44,7 +45,7 @@ def test_conflicts_are_all_found_and_real(data: Dataset) -> None:
     assert data.check().is_memorisable == (not expected)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(datasets(), st.sampled_from(RULES))
 def test_a_rule_leaves_the_samples_it_says_and_no_conflict(data: Dataset, rule: str) -> None:
     by_context: dict[object, list[int]] = defaultdict(list)
@@ -76,7 +77,7 @@ def test_a_rule_leaves_the_samples_it_says_and_no_conflict(data: Dataset, rule: 
     assert resolved.digest == data.subset(kept).digest
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(datasets())
 def test_duplicates_are_pairs_of_equal_samples(data: Dataset) -> None:
     contexts, labels = naive_contexts(data), data.labels.tolist()

@@ -7,13 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import Contexts, Dataset, TokenSequences, contexts_of
 from byheart.errors import DataError, UsageError
 from byheart.theorems import checks
 from tests.data.strategies import ragged, token_rows
+from tests.examples import examples
 
 Prefix = tuple[int, ...]
 
@@ -44,7 +45,7 @@ def documents() -> st.SearchStrategy[list[list[int]]]:
 
 
 @checks("MFT24-eq1")
-@settings(max_examples=300)
+@examples(300)
 @given(documents())
 def test_contexts_are_those_of_a_dictionary(rows: list[list[int]]) -> None:
     table = naive(rows)
@@ -60,7 +61,7 @@ def test_contexts_are_those_of_a_dictionary(rows: list[list[int]]) -> None:
         assert contexts.probabilities[part].tolist() == [float(p) for p in exact]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(documents())
 def test_the_tree_and_the_written_out_contexts_agree(rows: list[list[int]]) -> None:
     contexts = contexts_of(ragged(rows, 3))
@@ -76,7 +77,7 @@ def test_the_tree_and_the_written_out_contexts_agree(rows: list[list[int]]) -> N
 
 
 @checks("MFT24-eq1")
-@settings(max_examples=300)
+@examples(300)
 @given(documents())
 def test_entropy_is_right_to_the_last_digits(rows: list[list[int]]) -> None:
     contexts = contexts_of(ragged(rows, 3))
@@ -103,7 +104,7 @@ def test_entropy_of_many_terms_is_rounded_once() -> None:
 
 
 @checks("MFT24-L2")
-@settings(max_examples=200)
+@examples(200)
 @given(documents(), st.integers(0, 2**32 - 1), st.floats(0.1, 5))
 def test_no_model_has_a_loss_below_the_entropy(rows: list[list[int]], seed: int, scale: float) -> None:
     contexts = contexts_of(ragged(rows, 3))
@@ -120,7 +121,7 @@ def test_no_model_has_a_loss_below_the_entropy(rows: list[list[int]], seed: int,
 
 
 @checks("MFT24-L2")
-@settings(max_examples=200)
+@examples(200)
 @given(documents())
 def test_the_empirical_distribution_has_the_entropy_as_its_loss(rows: list[list[int]]) -> None:
     contexts = contexts_of(ragged(rows, 3))

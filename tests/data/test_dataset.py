@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import CharTokenizer, Dataset, TokenSequences, VectorSequences
 from byheart.errors import DataError, UsageError
 from tests.data.strategies import datasets
+from tests.examples import examples
 
 LABELS = np.array([0, 1, 0])
 VALUES = np.arange(12.0).reshape(3, 2, 2)
@@ -158,7 +159,7 @@ def test_known_label_names_keep_their_numbers() -> None:
     assert data.labels.tolist() == [3, 1, 2]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(datasets(), st.data())
 def test_a_subset_is_the_chosen_samples(data: Dataset, choose: st.DataObject) -> None:
     indices = choose.draw(st.lists(st.integers(0, data.n_samples - 1), min_size=1, max_size=6))

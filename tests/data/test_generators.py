@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import (
@@ -22,6 +22,7 @@ from byheart.data import (
     zipf_documents,
 )
 from byheart.errors import ConflictingLabels, NonFiniteInput
+from tests.examples import examples
 
 SMALL: dict[str, Callable[[int], Dataset]] = {
     "uniform": lambda seed: uniform_vectors(20, 3, 2, 5, seed=seed),
@@ -46,7 +47,7 @@ def test_the_seed_decides_everything(name: str) -> None:
     assert len({make(seed).digest for seed in range(6)}) > 1 or make(7).n_classes == 1
 
 
-@settings(max_examples=240)
+@examples(240)
 @given(name=st.sampled_from(sorted(SMALL)), seed=st.integers(0, 2**32))
 def test_generated_data_can_be_memorised(name: str, seed: int) -> None:
     assert SMALL[name](seed).check().is_memorisable

@@ -3,17 +3,18 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import Dataset, Multiset
 from byheart.theorems import checks
+from tests.examples import examples
 
 ELEMENTS = st.lists(st.integers(0, 4), max_size=8)
 
 
 @checks("KS25-D A.1", "KS25-D A.2", "KS25-D B.1")
-@settings(max_examples=200)
+@examples(200)
 @given(ELEMENTS, ELEMENTS, st.sets(st.integers(0, 4)))
 def test_multisets_count(elements: list[int], others: list[int], subset: set[int]) -> None:
     multiset = Multiset.of(elements)

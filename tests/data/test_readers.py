@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from byheart.data import CharTokenizer, Dataset
@@ -24,6 +24,7 @@ from byheart.errors import (
     UnknownToken,
     UsageError,
 )
+from tests.examples import examples
 
 pyarrow = pytest.importorskip("pyarrow", reason="needs the `parquet` extra")
 Writer = Callable[[Path, list[tuple[str, str]]], None]
@@ -68,7 +69,7 @@ def labels_of(data: Dataset) -> list[str]:
 @pytest.mark.parametrize(
     ("suffix", "write"), [("csv", write_csv), ("jsonl", write_jsonl), ("parquet", write_parquet)]
 )
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=5))
 def test_what_is_written_is_read_exactly(
     tmp_path: Path, suffix: str, write: Writer, rows: list[tuple[str, str]]
@@ -357,7 +358,7 @@ def test_requests_that_do_not_fit_documents_are_refused(tmp_path: Path) -> None:
         Dataset.read(lines)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.binary(max_size=60), suffix=st.sampled_from(["csv", "tsv", "jsonl", "parquet", "npz", "txt"])
 )
@@ -367,7 +368,7 @@ def test_no_file_makes_anything_but_a_clear_error(tmp_path: Path, content: bytes
     assert status_of_reading(path) in (ExitStatus.HOLDS, ExitStatus.USAGE, ExitStatus.OUTSIDE)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     place=st.integers(0, 10**6),
     byte=st.integers(0, 255),

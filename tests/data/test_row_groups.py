@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import row_groups
@@ -16,6 +16,7 @@ from byheart.data.row_groups import (
 )
 from byheart.data.sequences import offsets_of
 from tests.data.strategies import token_rows
+from tests.examples import examples
 
 WORDS = st.sampled_from([0, 1, -1, 2**62, -(2**63), 2**63 - 1])
 
@@ -30,13 +31,13 @@ def flat(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return words, offsets_of(np.array([len(row) for row in rows], dtype=np.int64))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.lists(WORDS, max_size=3), max_size=12))
 def test_equal_rows_share_a_number_in_order_of_first_appearance(rows: list[list[int]]) -> None:
     assert group_rows(*flat(rows)).tolist() == first_appearance([tuple(row) for row in rows])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.lists(WORDS, min_size=2, max_size=2), min_size=1, max_size=12), st.integers(1, 5))
 def test_blocks_do_not_change_the_answer(rows: list[list[int]], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -44,7 +45,7 @@ def test_blocks_do_not_change_the_answer(rows: list[list[int]], block: int) -> N
         assert group_rows(*flat(rows)).tolist() == first_appearance([tuple(row) for row in rows])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.lists(WORDS, max_size=3), max_size=12))
 def test_the_answer_never_rests_on_the_hash(rows: list[list[int]]) -> None:
     def all_collide(words: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -60,7 +61,7 @@ def test_rows_of_zeros_of_different_lengths_differ() -> None:
     assert group_rows(words, offsets).tolist() == [0, 1, 2, 1]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), max_size=8))
 def test_pairs_and_values_are_numbered_alike(pairs: list[tuple[int, int]]) -> None:
     left = np.array([a for a, _ in pairs], dtype=np.int64)
@@ -69,7 +70,7 @@ def test_pairs_and_values_are_numbered_alike(pairs: list[tuple[int, int]]) -> No
     assert number_values(left).tolist() == first_appearance([a for a, _ in pairs])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(token_rows(min_rows=0, min_len=0), st.sampled_from([0, 2**61]))
 def test_rows_are_sorted_where_they_are(rows: list[list[int]], shift: int) -> None:
     shifted = [[word + shift for word in row] for row in rows]
@@ -77,7 +78,7 @@ def test_rows_are_sorted_where_they_are(rows: list[list[int]], shift: int) -> No
     assert sort_within_rows(words, offsets).tolist() == [word for row in shifted for word in sorted(row)]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 4)), max_size=8))
 def test_flat_ranges_are_ranges_one_after_the_other(ranges: list[tuple[int, int]]) -> None:
     starts = np.array([a for a, _ in ranges], dtype=np.int64)

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from byheart.data import Dataset, Multiset, grid_vectors, random_tokens, separation_of, separation_of_points
@@ -15,6 +15,7 @@ from byheart.data import separation as module
 from byheart.data.sequences import TokenSequences
 from byheart.errors import NonFiniteInput
 from byheart.theorems import checks
+from tests.examples import examples
 
 SMALLEST, LARGEST = math.ulp(0.0), 1.7976931348623157e308
 ANY = st.floats(allow_nan=False, allow_infinity=False, width=64)
@@ -64,7 +65,7 @@ def clouds(draw: st.DrawFn) -> list[list[float]]:
 
 
 @checks("KS25-A4.1", "KS25-A A.1")
-@settings(max_examples=500)
+@examples(500)
 @given(clouds())
 def test_separation_is_the_brute_force_one_exactly(points: list[list[float]]) -> None:
     found = separation_of_points(np.array(points))
@@ -73,7 +74,7 @@ def test_separation_is_the_brute_force_one_exactly(points: list[list[float]]) ->
 
 
 @checks("KS25-A4.1")
-@settings(max_examples=200)
+@examples(200)
 @given(clouds())
 def test_rounded_roots_keep_the_promise_and_are_tight(points: list[list[float]]) -> None:
     found = separation_of_points(np.array(points))
@@ -90,7 +91,7 @@ def test_rounded_roots_keep_the_promise_and_are_tight(points: list[list[float]])
 
 
 @checks("KS25-A4.1", "KS25-A A.1")
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(st.lists(GRID, min_size=2, max_size=2), min_size=1, max_size=6),
     st.fractions(Fraction(1, 4), 5, max_denominator=8),

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import TokenSequences, VectorSequences
 from byheart.errors import DataError, NonFiniteInput, UsageError
 from tests.data.strategies import ragged, token_rows
+from tests.examples import examples
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(token_rows(min_rows=0, min_len=0))
 def test_sequences_come_back_as_they_went_in(rows: list[list[int]]) -> None:
     sequences = ragged(rows, 3)
@@ -20,7 +21,7 @@ def test_sequences_come_back_as_they_went_in(rows: list[list[int]]) -> None:
     assert sequences.max_len == max(map(len, rows), default=0)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(token_rows(min_len=0), st.integers(0, 3), st.data())
 def test_padding_is_on_the_left_and_take_takes(
     rows: list[list[int]], extra: int, data: st.DataObject

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import (
@@ -19,6 +19,7 @@ from byheart.data import (
     make_tokenizer,
 )
 from byheart.errors import MalformedFile, MissingExtra, UnknownToken, UsageError
+from tests.examples import examples
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=6)
 WORDS = {"type": "WordLevel", "vocab": {"<unk>": 0, "cat": 1, "the": 3}, "unk_token": "<unk>"}
@@ -37,7 +38,7 @@ TOKENIZER_JSON = json.dumps(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(TEXTS)
 def test_char_and_word_vocabularies_are_the_sorted_distinct_tokens(texts: list[str]) -> None:
     assert CharTokenizer.of(texts).vocabulary == tuple(sorted({c for text in texts for c in text}))
@@ -45,7 +46,7 @@ def test_char_and_word_vocabularies_are_the_sorted_distinct_tokens(texts: list[s
     assert WordTokenizer.of(texts).vocabulary == tuple(sorted(words))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(TEXTS, st.sampled_from(["char", "word", "bytes"]))
 def test_encoding_is_exact_and_the_same_in_bulk(texts: list[str], name: str) -> None:
     tokenizer = make_tokenizer(name, texts)
@@ -59,7 +60,7 @@ def test_encoding_is_exact_and_the_same_in_bulk(texts: list[str], name: str) -> 
     assert bulk.n_vocab == len(tokenizer.vocabulary)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(TEXTS, st.sampled_from(["char", "word", "bytes"]))
 def test_a_tokenizer_survives_json(texts: list[str], name: str) -> None:
     tokenizer = make_tokenizer(name, texts)

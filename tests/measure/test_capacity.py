@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.errors import MissingExtra
@@ -19,9 +19,10 @@ from byheart.measure.specification import specification_of
 from byheart.measure.store import Store
 from byheart.measure.tuner import best, tune
 from byheart.measure.workers import train_here
+from tests.examples import examples
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 1000), st.integers(1, 5000), st.lists(st.integers(0, 6000), min_size=1, max_size=5))
 def test_bisection_brackets_every_threshold(low: int, span: int, thresholds: list[int]) -> None:
     high = low + span
@@ -44,7 +45,7 @@ def test_bisection_brackets_every_threshold(low: int, span: int, thresholds: lis
             assert (bracket.passes, bracket.fails) == (threshold, threshold - 1)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(0, 1200))
 def test_bisection_finds_the_largest(low: int, span: int, threshold: int) -> None:
     high = low + span

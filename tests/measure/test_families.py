@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.errors import UsageError
@@ -22,6 +22,7 @@ from byheart.measure.families import FAMILIES, ModelConfig, complete_model, fami
 from byheart.measure.objective import answers, batch_losses, measured, total_losses
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.training_set import training_set_of_documents
+from tests.examples import examples
 from tests.measure.problems import clouds, pairs, sentences, stories
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +171,7 @@ def test_kajitsuka_costs_84_parameters_per_block() -> None:
     assert frozen.n_parameters(0) < counts[0]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.integers(0, 10_000), st.integers(1, 40), st.sampled_from(["as-written", "as-coded", "position-first"])
 )

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.errors import UsageError
 from byheart.measure.fits import LAWS, between, compare, fit, law_of, mean_interval, up_to_first_above
+from tests.examples import examples
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.sampled_from(["linear", "quadratic", "square-root", "power"]),
     st.floats(0.1, 3),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -21,9 +21,10 @@ from byheart.measure.training_set import (
     training_set_of_labels,
     training_set_of_values,
 )
+from tests.examples import examples
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 3), st.integers(0, 10_000))
 def test_collapsing_keeps_every_sample(n_samples: int, seq_len: int, n_vocab: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -43,7 +44,7 @@ def test_collapsing_keeps_every_sample(n_samples: int, seq_len: int, n_vocab: in
     assert kept == counted
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(1, 30), st.integers(2, 5), st.integers(1, 3), st.integers(0, 10_000))
 def test_contexts_and_entropy_by_hand(n_documents: int, n_tokens: int, n_vocab: int, seed: int) -> None:
     documents = np.random.default_rng(seed).integers(0, n_vocab, (n_documents, n_tokens))

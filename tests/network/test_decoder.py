@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds.dana_2024 import AttentionOnlyShape
@@ -17,6 +17,7 @@ from byheart.network.divergence import divergences, log_softmax
 from byheart.network.size import size_of_network
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import checks
+from tests.examples import examples
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -56,7 +57,7 @@ def written_out(decoder: Decoder, context: np.ndarray) -> np.ndarray:
 
 
 @checks("MFT24-eq2")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=st.integers(0, 2**32 - 1), length=st.integers(1, 4), averaging=st.booleans())
 def test_the_decoder_is_its_formula(seed: int, length: int, averaging: bool) -> None:
     decoder = decoder_of(seed, averaging=averaging)
@@ -106,7 +107,7 @@ def attention_only(
 
 
 @checks("DPC24-eq1", "DPC24-eq2")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     seed=st.integers(0, 2**32 - 1), skip=st.booleans(), sees_itself=st.booleans(), length=st.integers(1, 3)
 )
@@ -133,7 +134,7 @@ def test_attention_only_has_the_size_of_the_paper() -> None:
     assert (size.depth, size.width) == (1, 6)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=st.integers(0, 2**32 - 1), shift=st.floats(0, 1e-6))
 def test_divergences_are_right_and_never_negative(seed: int, shift: float) -> None:
     rng = np.random.default_rng(seed)

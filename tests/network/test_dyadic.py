@@ -6,18 +6,19 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.errors import ByheartError
 from byheart.network.exact.dyadic import ZERO, Dyadic, SparseMatrix, as_sparse
 from byheart.network.size import size_of_network
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .networks import exact_networks
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(-(2**80), 2**80), st.integers(-90, 90))
 def test_one_representation_for_each_number(mantissa: int, exponent: int) -> None:
     number = Fraction(mantissa) * Fraction(2) ** exponent
@@ -27,7 +28,7 @@ def test_one_representation_for_each_number(mantissa: int, exponent: int) -> Non
     assert dyadic == ZERO if number == 0 else dyadic.mantissa % 2 == 1
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_are_dyadic(value: float) -> None:
     assert float(Dyadic.of(value)) == value
@@ -70,7 +71,7 @@ def test_sparse_matrices() -> None:
 
 
 @checks("KS25-bits", "KS25-eq4")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(exact_networks(pools=False))
 def test_counting(network) -> None:  # type: ignore[no-untyped-def]
     size = size_of_network(network)

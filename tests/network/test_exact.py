@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
@@ -16,6 +16,7 @@ from byheart.network.exact.limbs import Fixed, divide, linear_combination, segme
 from byheart.network.transformer.evaluator import evaluate
 from byheart.network.transformer.interpreter import NotExact, interpret
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .networks import exact_networks, inputs_for
 
@@ -27,7 +28,7 @@ dyadics = st.builds(
 
 
 @checks("KS25-eq3", "KS25-eq4", "KS25-eq39")
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(exact_networks(), st.integers(0, 2**32), st.booleans())
 def test_evaluate_equals_interpret(network: Transformer, seed: int, last_only: bool) -> None:
     encoded = inputs_for(network, np.random.default_rng(seed), 5)
@@ -38,7 +39,7 @@ def test_evaluate_equals_interpret(network: Transformer, seed: int, last_only: b
     assert values.all() == [value for row in expected for value in row]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(dyadics, min_size=1, max_size=5), st.lists(st.tuples(dyadics, dyadics), max_size=4), dyadics)
 def test_linear_combination_is_exact(
     values: list[Fraction], terms: list[tuple[Fraction, Fraction]], bias: Fraction
@@ -60,7 +61,7 @@ def test_linear_combination_is_exact(
     assert got.fractions() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.integers(-(2**100), 2**100), min_size=1, max_size=12), st.integers(1, 12), st.booleans())
 def test_sums_and_quotients_are_exact(values: list[int], divisor: int, exact: bool) -> None:
     numbers = [value * divisor if exact else value for value in values]
@@ -76,7 +77,7 @@ def test_sums_and_quotients_are_exact(values: list[int], divisor: int, exact: bo
         assert quotients.fractions() == [Fraction(value, divisor) for value in numbers]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.integers(-(2**70), 2**70), min_size=1, max_size=30))
 def test_distinct_numbers_each_once(values: list[int]) -> None:
     rows, index = Fixed.from_integers(values, 0).distinct()

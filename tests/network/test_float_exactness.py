@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.errors import UsageError
@@ -13,11 +13,12 @@ from byheart.network.transformer.evaluator import evaluate
 from byheart.network.transformer.float_exactness import float_exactness
 from byheart.network.transformer.floats import as_floats
 from byheart.network.transformer.module import run_module
+from tests.examples import examples
 
 from .networks import exact_networks, inputs_for
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(exact_networks(bits=20, sparse_patterns=False), st.integers(0, 2**32))
 def test_where_it_holds_floats_are_exact(network: Transformer, seed: int) -> None:
     floats = as_floats(network)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
@@ -15,6 +15,7 @@ from byheart.network.transformer import evaluator
 from byheart.network.transformer.evaluator import evaluate
 from byheart.network.transformer.interpreter import interpret
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .networks import sparse
 
@@ -46,7 +47,7 @@ def hard_networks(draw: st.DrawFn) -> tuple[Transformer, np.ndarray]:
 
 
 @checks("KS25-eq1", "KS25-eq12")
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(hard_networks())
 def test_hard_attention_equals_the_interpreter(case: tuple[Transformer, np.ndarray]) -> None:
     network, encoded = case
@@ -79,7 +80,7 @@ def test_no_interpreter_is_needed_for_equal_ties(monkeypatch: pytest.MonkeyPatch
         evaluate(one_head(key=0), tied)  # all keys tie, with different values
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.integers(-(2**90), 2**90), min_size=1, max_size=20))
 def test_ranks_and_signs(values: list[int]) -> None:
     numbers = Fixed.from_fractions([Fraction(value, 8) for value in values])

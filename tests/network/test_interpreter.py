@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.network import (
@@ -23,6 +23,7 @@ from byheart.network import (
 from byheart.network.transformer.architecture import Layer
 from byheart.network.transformer.interpreter import Interpreter, NotExact, hardmax, interpret, softmax
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .definition import define
 from .networks import exact_networks, inputs_for
@@ -92,7 +93,7 @@ def test_embedding_positions_and_pooling() -> None:
 
 
 @checks("KS25-eq1", "KS25-eq2", "KS25-eq12")
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(exact_networks(bits=20), st.integers(0, 2**32), st.booleans())
 def test_what_nothing_reads_changes_nothing(network: Transformer, seed: int, is_hard: bool) -> None:
     rng = np.random.default_rng(seed)

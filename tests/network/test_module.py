@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.errors import InexactWeights
@@ -18,12 +18,13 @@ from byheart.network.transformer.floats import as_floats
 from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import run_module, to_module
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .networks import exact_networks, inputs_for
 
 
 @checks("KS25-eq2", "KS25-eq3", "KS25-eq4", "KS25-eq39")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(exact_networks(bits=3), st.integers(0, 2**32))
 def test_small_numbers_are_exact_as_floats(network: Transformer, seed: int) -> None:
     """Where every intermediate fits a mantissa, floats give the exact value, from exact or float weights."""
@@ -38,7 +39,7 @@ def test_small_numbers_are_exact_as_floats(network: Transformer, seed: int) -> N
         assert run_module(as_floats(network), encoded).ravel().tolist() == expected
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(exact_networks(bits=4), st.integers(0, 2**32))
 def test_float_networks_are_interpreted_as_the_numbers_they_hold(network: Transformer, seed: int) -> None:
     encoded = inputs_for(network, np.random.default_rng(seed), 2)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.errors import InexactWeights
@@ -32,6 +32,7 @@ from byheart.program.blocks import (
 )
 from byheart.program.count import WeightCount, count, count_numbers, count_progression
 from byheart.program.emit import emit, emit_layers
+from tests.examples import examples
 
 REGISTERS = ("a", "b", "c")
 numbers = st.one_of(st.integers(-40, 40), st.integers(-99, 99).map(lambda k: Fraction(k, 32)))
@@ -80,7 +81,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 @pytest.mark.parametrize("precision", ["exact", "float64", "float32"])
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(program=programs())
 def test_a_program_has_the_size_of_its_network(precision: Precision, program: Program) -> None:
     assert count(program, precision) == size_of_network(emit(program, precision))

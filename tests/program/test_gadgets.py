@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.program.gadgets import (
@@ -17,6 +17,7 @@ from byheart.program.gadgets import (
     unit_bump,
 )
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .programs import run, run_all
 
@@ -24,7 +25,7 @@ quarters = st.integers(-400, 400).map(lambda k: Fraction(k, 4))
 
 
 @checks("KS25-L G.2")
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(0, 60), st.integers(0, 20), quarters, st.integers(1, 2**200))
 def test_interval_bump(low: int, length: int, x: Fraction, height: int) -> None:
     high = low + length
@@ -50,7 +51,7 @@ def spaced_numbers(draw: st.DrawFn, max_size: int = 9) -> list[Fraction]:
 
 
 @checks("KS25-L G.3")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(spaced_numbers(), st.integers(1, 4), st.data())
 def test_subset_lookup(numbers: list[Fraction], group_size: int, data: st.DataObject) -> None:
     groups = [numbers[at : at + group_size] for at in range(0, len(numbers), group_size)]
@@ -73,7 +74,7 @@ def triangle(z: Fraction) -> Fraction:
 
 
 @checks("KS25-L G.4")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 24), st.data())
 def test_extract_bits(n_bits: int, data: st.DataObject) -> None:
     x = data.draw(st.integers(0, 2**n_bits - 1))
@@ -91,7 +92,7 @@ def test_extract_bits(n_bits: int, data: st.DataObject) -> None:
 
 
 @checks("KS25-L G.5")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(quarters, st.integers(0, 60))
 def test_unit_bump(x: Fraction, y: int) -> None:
     after = run([unit_bump("x", "y", {"hit": 1})], {"x": x, "y": y})
@@ -104,7 +105,7 @@ def test_unit_bump(x: Fraction, y: int) -> None:
 
 
 @checks("KS25-L G.6")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(spaced_numbers(max_size=5), st.integers(1, 9), st.integers(0, 2), st.data())
 def test_keyed_extraction(
     numbers: list[Fraction], value_bits: int, n_empty: int, data: st.DataObject

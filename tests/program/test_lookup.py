@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.program.count import count_steps
@@ -16,6 +16,7 @@ from byheart.program.lookup import (
     weigh_tokens,
 )
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .programs import run_all
 from .test_gadgets import spaced_numbers
@@ -24,7 +25,7 @@ WIDTH = 10
 
 
 @checks("KS25-L C.1")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(spaced_numbers(), st.integers(1, 5), st.integers(1, 6), st.data())
 def test_labels_here_and_zero_elsewhere(
     numbers: list[Fraction], group_size: int, label_bits: int, data: st.DataObject
@@ -44,7 +45,7 @@ def test_labels_here_and_zero_elsewhere(
 
 
 @checks("KS25-L C.1")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 12), st.integers(1, 9))
 def test_a_plan_counts_its_blocks(n_points: int, key_bits: int, label_bits: int, group_size: int) -> None:
     key_bits = max(key_bits, (2 * n_points + 2).bit_length())
@@ -66,7 +67,7 @@ def test_the_planned_group_size_is_the_best(n_points: int, bits: tuple[int, int]
 
 
 @checks("KS25-L B.3")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(spaced_numbers(), st.data())
 def test_tokens_are_weighed(numbers: list[Fraction], data: st.DataObject) -> None:
     weights = {

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data.separation import separation_of_points
@@ -19,6 +19,7 @@ from byheart.program.projection import (
     separating_direction,
 )
 from byheart.theorems import checks
+from tests.examples import examples
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 mild = st.floats(min_value=-1e6, max_value=1e6, allow_subnormal=False)
@@ -32,7 +33,7 @@ def distinct_points(draw: st.DrawFn, numbers: st.SearchStrategy[float]) -> np.nd
 
 
 @checks("KS25-L C.2")
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.one_of(distinct_points(finite), distinct_points(mild)), st.integers(0, 2**32))
 def test_project_apart(points: np.ndarray, seed: int) -> None:
     line = project_apart(IntegerPoints.from_floats(points), np.random.default_rng(seed))
@@ -49,7 +50,7 @@ def test_project_apart(points: np.ndarray, seed: int) -> None:
 
 
 @checks("KS25-L G.1", "KS25-L C.2")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(distinct_points(mild), st.integers(0, 2**32))
 def test_the_lemmas_ceiling_is_kept(points: np.ndarray, seed: int) -> None:
     separation = separation_of_points(points)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from safetensors import safe_open
 
@@ -18,6 +18,7 @@ from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transfor
 from byheart.network.memory import Memory
 from byheart.storage import load_folder, save_folder
 from byheart.verify import verify, weights_digest
+from tests.examples import examples
 
 from ..network.networks import exact_networks
 from ..verify.lookup import capitals, lookup
@@ -64,7 +65,7 @@ def float_network(dtype: str = "float64", kind: str = "softmax") -> Transformer:
     return Transformer(draw(3, 2), layers, draw(1, 3), seq_len=4)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(network=exact_networks(bits=200))
 def test_exact_networks_come_back_to_the_bit(tmp_path: Path, network: Transformer) -> None:
     save_folder(tmp_path / "model", memory_of(network), RECORD, None)
@@ -123,7 +124,7 @@ def test_a_whole_model_comes_back(tmp_path: Path) -> None:
 
 
 @given(mantissa=st.integers(-(2**700), 2**700), exponent=st.integers(-(2**20), 2**20))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_number_the_format_allows_survives(tmp_path: Path, mantissa: int, exponent: int) -> None:
     low = 2 * mantissa + 1
     weights = SparseMatrix.of((2, 1), {(1, 0): Fraction(low) * Fraction(2) ** (exponent // 1000)})

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.network import Attention, Head, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
 from byheart.verify import weights_digest
+from tests.examples import examples
 
 from .lookup import capitals, lookup
 
@@ -25,7 +26,7 @@ numbers = st.builds(
 tables = st.dictionaries(st.tuples(st.integers(0, 1), st.integers(0, 1)), numbers)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(tables, tables)
 def test_equal_digests_mean_equal_weights(
     left: dict[tuple[int, int], Dyadic], right: dict[tuple[int, int], Dyadic]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import byheart.network.transformer.evaluator
@@ -22,6 +22,7 @@ from byheart.network.memory import Memory
 from byheart.verify import Certificate, verify, weights_digest
 from byheart.verify.digest import model_digest
 from byheart.verify.verifier import _affordable
+from tests.examples import examples
 
 from .lookup import CAPITALS, capitals, lookup
 
@@ -65,7 +66,7 @@ def test_a_right_memory_holds() -> None:
     assert str(certificate) == "holds: 5 of 5 samples right (exact)"
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 4), st.integers(1, 4))
 def test_one_flipped_label_is_found(sample: int, shift: int) -> None:
     data = capitals()
@@ -85,7 +86,7 @@ def test_one_flipped_label_is_found(sample: int, shift: int) -> None:
     assert certificate.problems[1] == "1 of 5 samples are answered wrongly."
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 4))
 def test_one_changed_bit_of_a_weight_is_found(row: int) -> None:
     data = capitals()
@@ -184,7 +185,7 @@ def test_vectors_and_values_that_are_not_finite() -> None:
     assert certificate.wrong_samples[0].reason == "the sample holds a value that is not finite"
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_every_token_of_seq_to_seq_is_checked(data: st.DataObject) -> None:
     n_vocab = data.draw(st.integers(1, 4))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import byheart as bh
@@ -23,6 +23,7 @@ from byheart.errors import UsageError
 from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.size import size_of_network
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .story_data import documents
 
@@ -32,7 +33,7 @@ def pairs(n_tokens: int) -> np.ndarray:
 
 
 @checks("DPC24-L2", "DPC24-L3")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     n_heads=st.integers(1, 4),
     dim=st.integers(2, 4),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.bounds.dana_2024 import theorem_2
@@ -28,6 +28,7 @@ from byheart.construct.dana_2024.lookup_encoder import (
 )
 from byheart.program.circle import circle_points
 from byheart.theorems import checks
+from tests.examples import examples
 
 
 def distributions(n_sequences: int, n_tokens: int, concentration: float, seed: int) -> np.ndarray:
@@ -42,7 +43,7 @@ def uniform(n: int) -> np.ndarray:
 
 
 @checks("DPC24-P3", "DPC24-A1", "DPC24-D1")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(n_tokens=st.integers(2, 60), dim=st.integers(2, 9), seed=st.integers(0, 2**32 - 1))
 def test_associations_have_no_bottleneck(n_tokens: int, dim: int, seed: int) -> None:
     labels = np.random.default_rng(seed).integers(0, n_tokens, 40)
@@ -97,7 +98,7 @@ def test_the_best_encoder_lies_above_the_lower_bound_and_below_every_start() -> 
 
 
 @checks("DPC24-P1")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=st.integers(0, 2**32 - 1), dim=st.integers(0, 4))
 def test_no_encoder_goes_below_the_lower_bound(seed: int, dim: int) -> None:
     rng = np.random.default_rng(seed)

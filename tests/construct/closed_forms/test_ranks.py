@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.madden_2024.ranks import (
@@ -19,12 +19,13 @@ from byheart.construct.madden_2024.ranks import (
 )
 from byheart.errors import AssumptionViolated
 from byheart.theorems import checks
+from tests.examples import examples
 
 flint = pytest.importorskip("flint", reason="needs python-flint; runs where the extra `ranks` is installed")
 
 
 @checks("MFT24-T2")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     exponents=st.sets(st.integers(0, 12), min_size=1, max_size=6),
     a=st.lists(st.integers(1, 10**9), min_size=1, max_size=6, unique=True),

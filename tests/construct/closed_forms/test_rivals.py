@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import byheart as bh
@@ -19,6 +19,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.size import size_of_network
+from tests.examples import examples
 
 
 def heads_without_outputs(n_heads: int, head_dim: int, dim: int, seq_len: int, seed: int) -> AttentionOnly:
@@ -86,7 +87,7 @@ def test_what_breaks_an_assumption_is_refused() -> None:
         heads_for(5, 4, 1)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(dim=st.integers(2, 20), seed=st.integers(0, 2**32 - 1))
 def test_as_many_associations_as_dimensions_are_exact(dim: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -111,7 +112,7 @@ def test_regression_stores_what_hebb_cannot() -> None:
     assert len(few) == 4
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 6), n_tokens=st.integers(1, 5))
 def test_masked_heads_are_silu_neurons(seed: int, width: int, n_tokens: int) -> None:
     rng = np.random.default_rng(seed)

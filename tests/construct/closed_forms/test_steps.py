@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.madden_2024.context_vectors import draw_mixing, injectivity, mixed_contexts
@@ -15,6 +15,7 @@ from byheart.network.decoder.module import decoder_logits
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.targets import NextTokenTargets, sequences_from_rows
 from byheart.theorems import checks
+from tests.examples import examples
 
 from .story_data import document_targets
 
@@ -71,7 +72,7 @@ def test_images_are_those_of_the_formulas(kind: str) -> None:
 
 
 @checks("MFT24-T5", "MFT24-T7", "MFT24-Def1")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     n_contexts=st.integers(1, 12),
     n_outputs=st.integers(2, 5),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval.documents import END, recitation, recitation_of_tokens, recite
@@ -15,6 +15,7 @@ from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.errors import DataError, UsageError
 from byheart.network.memory import Memory
 from tests.construct.retrieval.layouts import memorise
+from tests.examples import examples
 
 TEXTS = (
     "the cat sat on the mat and the dog sat on the log",
@@ -34,7 +35,7 @@ def test_recites_every_text_from_where_it_differs() -> None:
         assert list(recite(memory, " ".join(words[:2]))) == words[2:]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     documents=st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=12), min_size=1, max_size=6),
 )

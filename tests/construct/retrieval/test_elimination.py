@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval import elimination
+from tests.examples import examples
 
 
 def _system(
@@ -43,7 +44,7 @@ def _n_words(rows: np.ndarray, n_channels: int) -> int:
     return int((rows.max(axis=1) - rows.min(axis=1)).max() + 1) * n_channels // 64 + 2
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(1, 40),
@@ -65,7 +66,7 @@ def test_solves_whatever_is_independent(seed: int, n: int, k: int, n_channels: i
         assert ((dense @ solution) % 2 == parity).all()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 30), k=st.integers(1, 3))
 def test_sums_add_up_the_touched_words(seed: int, n: int, k: int) -> None:
     n_channels, n_rows = 5, 9

@@ -7,7 +7,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval import search
@@ -20,6 +20,7 @@ from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import run_module, to_module
 from byheart.program.construction import Construction
 from tests.construct.retrieval.layouts import memorise
+from tests.examples import examples
 
 
 def _build(data: Dataset, seed: int = 0, **options: object) -> Construction:
@@ -43,7 +44,7 @@ def dual_only(monkeypatch: pytest.MonkeyPatch) -> None:
     search.find_layout.cache_clear()
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(
     n=st.sampled_from([9]),  # few shapes and many seeds: the search of a layout is kept, the draw is not
     seq_len=st.sampled_from([1, 3]),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval import exactness, key_hash, table_solver
@@ -20,6 +20,7 @@ from byheart.program.blocks import Block, flat_steps
 from byheart.program.count import count
 from byheart.program.emit import emit
 from tests.construct.retrieval.layouts import CHAIN, LAYOUTS
+from tests.examples import examples
 
 
 def _inputs(layout: RetrievalLayout, rng: np.random.Generator, n: int) -> np.ndarray:
@@ -81,7 +82,7 @@ def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str
         assert interpret(network, encoded[row])[-1][0] == expected[row]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.data())
 def test_reading_circuit_follows_the_gray_rule(data: st.DataObject) -> None:
     """Exactly, in rationals: any sum of words within the headroom, any plane."""
@@ -127,7 +128,7 @@ def test_dependent_equations_are_reported_with_their_plane() -> None:
     assert found.n_reduced < found.n_equations
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(choices=st.lists(st.integers(1, 12), min_size=1, max_size=8))
 def test_digit_sums_bound_every_term(choices: list[int]) -> None:
     base = int(np.prod(choices))
