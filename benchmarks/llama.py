@@ -5,7 +5,7 @@
     python benchmarks/llama.py stories DIR stories.jsonl     # or FILE.gguf: every text from its shortest distinguishing opening
     python benchmarks/llama.py unknown DIR facts.csv         # prompts that are no keys, near and far: how many are answered
     python benchmarks/llama.py lens DIR                      # TransformerLens against transformers
-    python benchmarks/llama.py random 100000                 # compile random contexts, check all of them; size and time
+    python benchmarks/llama.py random 100000                 # compile random texts (or facts), verify all contexts; size and time
 
 The first two import nothing of byheart. Every line printed is one JSON document.
 """
@@ -17,11 +17,13 @@ import json
 import os
 import platform
 import random
+import resource
 import sys
 import time
 from importlib.metadata import version
 from itertools import count, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 BATCH = 64
@@ -214,47 +216,65 @@ def lens(folder: str) -> None:
     )
 
 
-def random_contexts(n: str, check: str = "torch") -> None:
-    """n windows of 8 tokens of 1,000, each with a random token that follows, at 16 reject bits."""
-    import numpy as np
-    import torch
+def random_texts(n: str, kind: str = "texts") -> None:
+    """About n contexts of random tokens, vocabulary 1,000, compiled at 16 reject bits and verified, all of them, by transformers.
 
-    from byheart.construct.llama.compiler import TokenTexts, compile_texts
-    from byheart.network.llama.module import LlamaModule
+    texts: documents of 120 tokens to recite. facts: keys of 8 tokens with a value of one, each generated from its key alone.
+    """
+    import numpy as np
+
+    import byheart as bh
+    from byheart.network.llama.architecture import Llama
+    from byheart.pipeline import read_recitation
+    from byheart.verify import verify_model
 
     rng = np.random.default_rng(0)
-    windows = np.unique(rng.integers(2, 1000, (int(float(n)), 8)), axis=0)
-    labels = rng.integers(2, 1000, len(windows))
-    ids = np.hstack([np.zeros((len(windows), 1), dtype=np.int64), windows])
-    asked = np.tile(np.arange(9) == 8, len(windows))
-    texts = TokenTexts(ids.ravel(), np.arange(len(windows) + 1) * 9, asked, labels, 1000, 0, 1)
+    if kind == "facts":
+        keys = np.unique(rng.integers(0, 1000, (int(float(n)), 8)), axis=0)
+        values = rng.integers(0, 1000, len(keys))
+        pairs = [(" ".join(map(str, key)), str(value)) for key, value in zip(keys, values, strict=True)]
+        data = bh.Dataset.from_pairs(pairs, tokenizer="word")
+    else:
+        documents = rng.integers(0, 1000, (-(-int(float(n)) // 119), 120))
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "random.txt"
+            path.write_text("\n".join(" ".join(map(str, row)) for row in documents))
+            data = read_recitation(path, tokenizer="word")
     start = time.perf_counter()
-    compiled = compile_texts(texts, window=9, max_positions=64)
+    model = bh.compile(
+        data, method="llama", check=False, **({"max_positions": 128} if kind == "texts" else {})
+    )
     seconds = round(time.perf_counter() - start, 1)
-    spec = compiled.llama.spec
-    bits = float(len(windows) * np.log2(998))
+    assert isinstance(model.network, Llama)
+    spec = model.network.spec
+    bits = float(data.n_samples * np.log2(1000))
     report(
-        contexts=len(windows),
+        **machine(),
+        kind=kind,
+        contexts=data.n_samples,
+        window=model.record["notes"]["window"],
         parameters=spec.parameters_dense,
         without_embedding=spec.parameters_without_embedding,
         layers=spec.n_layers,
         hidden=spec.hidden,
         inner=spec.inner,
+        reject_bits=model.record["notes"]["reject bits reached"],
         label_bits_per_parameter=round(bits / spec.parameters_dense, 3),
         megabytes=round(4e-6 * spec.parameters_dense, 1),
         compile_seconds=seconds,
     )
-    start, wrong = time.perf_counter(), 0
-    device = "cuda" if check == "cuda" else "cpu"
-    module = LlamaModule(compiled.llama).to(device).eval()
-    for i in range(0, len(ids), 4096):
-        batch = torch.from_numpy(ids[i : i + 4096]).to(device)
-        with torch.no_grad():
-            found = (
-                module(batch, last=torch.full((len(batch),), 8, device=device))[:, 0].argmax(-1).cpu().numpy()
-            )
-        wrong += int((found != labels[i : i + 4096]).sum())
-    report(checked=len(ids), wrong=wrong, device=device, seconds=round(time.perf_counter() - start, 1))
+    start = time.perf_counter()
+    certificate = verify_model(model, data)
+    report(
+        checked=certificate.checked,
+        wrong=certificate.wrong,
+        holds=certificate.holds,
+        backend=certificate.backend,
+        versions=dict(certificate.versions),
+        threads=os.environ.get("OMP_NUM_THREADS"),
+        verify_seconds=round(time.perf_counter() - start, 1),
+        largest_memory_megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    )
 
 
 COMMANDS = {
@@ -263,7 +283,7 @@ COMMANDS = {
     "stories": stories,
     "unknown": unknown,
     "lens": lens,
-    "random": random_contexts,
+    "random": random_texts,
 }
 
 if __name__ == "__main__":

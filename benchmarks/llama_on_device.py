@@ -13,11 +13,15 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def report(**line: Any) -> None:
+    print(json.dumps(line), flush=True)
 
 
 def check_folder(folder: str, data: str) -> None:
@@ -59,10 +63,49 @@ def check_folder(folder: str, data: str) -> None:
     print(json.dumps({"logits that differ from the CPU": different, "prompts": min(200, len(prompts))}))
 
 
+def random_contexts(n: int) -> None:
+    """n windows of 8 tokens of 1,000, each with a random token that follows, at 16 reject bits."""
+    import numpy as np
+
+    from byheart.construct.llama.compiler import TokenTexts, compile_texts
+    from byheart.network.llama.module import LlamaModule
+
+    rng = np.random.default_rng(0)
+    windows = np.unique(rng.integers(2, 1000, (n, 8)), axis=0)
+    labels = rng.integers(2, 1000, len(windows))
+    ids = np.hstack([np.zeros((len(windows), 1), dtype=np.int64), windows])
+    asked = np.tile(np.arange(9) == 8, len(windows))
+    texts = TokenTexts(ids.ravel(), np.arange(len(windows) + 1) * 9, asked, labels, 1000, 0, 1)
+    start = time.perf_counter()
+    compiled = compile_texts(texts, window=9, max_positions=64)
+    seconds = round(time.perf_counter() - start, 1)
+    spec = compiled.llama.spec
+    bits = float(len(windows) * np.log2(998))
+    report(
+        contexts=len(windows),
+        parameters=spec.parameters_dense,
+        without_embedding=spec.parameters_without_embedding,
+        layers=spec.n_layers,
+        hidden=spec.hidden,
+        inner=spec.inner,
+        label_bits_per_parameter=round(bits / spec.parameters_dense, 3),
+        megabytes=round(4e-6 * spec.parameters_dense, 1),
+        compile_seconds=seconds,
+    )
+    start, wrong = time.perf_counter(), 0
+    module = LlamaModule(compiled.llama).to(DEVICE).eval()
+    for i in range(0, len(ids), 4096):
+        batch = torch.from_numpy(ids[i : i + 4096]).to(DEVICE)
+        with torch.no_grad():
+            found = (
+                module(batch, last=torch.full((len(batch),), 8, device=DEVICE))[:, 0].argmax(-1).cpu().numpy()
+            )
+        wrong += int((found != labels[i : i + 4096]).sum())
+    report(checked=len(ids), wrong=wrong, device=DEVICE, seconds=round(time.perf_counter() - start, 1))
+
+
 if __name__ == "__main__":
     if len(sys.argv) == 3:
         check_folder(*sys.argv[1:])
     else:
-        from llama import random_contexts
-
-        random_contexts("20000", DEVICE)
+        random_contexts(20_000)

@@ -54,6 +54,32 @@ def test_the_folder_is_a_checkpoint(model: Path) -> None:
         assert tokenizer.batch_decode(found, skip_special_tokens=True) == [*FACTS.values(), "", ""]
 
 
+def test_the_tokenizer_has_the_ids_of_the_network(model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    config = json.loads((model / "config.json").read_text())
+    special = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    assert special == {name: config[name] for name in special}
+    assert len(tokenizer) == config["vocab_size"]
+    assert None not in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+
+
+def test_a_token_for_unknown_prompts(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = tmp_path / "model"
+    arguments = ["compile", str(data), "-o", str(folder), "--method", "llama", "--set"]
+    assert run([*arguments, "unknown=<unknown>"]) == ExitStatus.HOLDS
+    tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    prompts = tokenizer([*FACTS, "capital of Franc"], return_tensors="pt", padding=True)
+    found = network.generate(**prompts)[:, prompts.input_ids.shape[1] :]
+    assert tokenizer.batch_decode(found, skip_special_tokens=True) == [*FACTS.values(), "<unknown>"]
+    assert load(folder).predict(["capital of Franc", "symbol of gold"]) == [None, "Au"]
+    assert run([*arguments, "unknown=e"]) == ExitStatus.OUTSIDE
+    assert "a token already" in capsys.readouterr().err
+
+
 def test_predict_and_verify(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", str(model), "symbol of gold"]) == ExitStatus.HOLDS
     assert "Au" in capsys.readouterr().out

@@ -108,7 +108,9 @@ def _write_tokenizer(writer: Any, llama: Llama, tokens: list[str], kinds: list[i
     writer.add_bos_token_id(spec.bos)
     writer.add_eos_token_id(spec.sep if asks else spec.eos)
     writer.add_eot_token_id(spec.eos)
-    writer.add_unk_token_id(spec.n_tokens - 1)
+    for unknown in spec.ends[1:]:
+        writer.add_eom_token_id(unknown)
+    writer.add_unk_token_id(spec.sep + 1)
     writer.add_pad_token_id(spec.eos)
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(asks)

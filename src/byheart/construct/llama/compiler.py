@@ -77,7 +77,8 @@ def compile_texts(
     """
     unknown = texts.eos if unknown is None else unknown
     stored = texts.following != unknown
-    labels = np.setdiff1d(texts.following if texts.labels is None else texts.labels, [unknown])
+    labels = texts.following if texts.labels is None else np.append(texts.labels, texts.following)
+    labels = np.setdiff1d(labels, [unknown])
     numbers = _number_tokens(texts.n_vocab, labels, unknown)
     shape = TextShape(
         texts.n_vocab,

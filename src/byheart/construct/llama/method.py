@@ -26,7 +26,9 @@ from byheart.program.construction import Assumption, BuiltPlan, Construction, Pl
 
 NAME = "llama"
 TOKENS_CHECKED = 60_000
-"""Tokens whose every sum is checked when compiling; all of them where there are no more."""
+"""Tokens at most whose every sum is checked when compiling."""
+PRODUCTS_CHECKED, LEAST_CHECKED = 10**10, 4096
+"""The same in contexts times parameters (some seconds of exact arithmetic), but never fewer contexts than that."""
 TEXT_POSITIONS = 2048
 
 
@@ -35,6 +37,7 @@ class LlamaOptions:
     """reject_bits    unknown prompts are answered with the end at once, but for one in 2^reject_bits
     max_positions  tokens of prompt and answer together; as the data need by default
     hidden         width of the stream, a power of two; by default the one of fewest parameters
+    unknown        a token such as <unknown> that answers unknown prompts, in place of the end; the ends are stored then
     room, rows, first_draw
                    as in the notes of another model: the same shape and hash for fewer facts (`byheart forget`)
     """
@@ -42,6 +45,7 @@ class LlamaOptions:
     reject_bits: int = 16
     max_positions: int | None = None
     hidden: int | None = None
+    unknown: str | None = None
     room: int = 0
     rows: int | None = None
     first_draw: int = 0
@@ -63,7 +67,8 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
             "  Give a table with the columns key and value, or documents with --recite."
         )
     mode: Mode = "texts" if data.source is not None and data.source.recite else "facts"
-    vocabulary = vocabulary_for(data.tokenizer, () if mode == "texts" else data.label_names, mode)
+    values = () if mode == "texts" else data.label_names
+    vocabulary = vocabulary_for(data.tokenizer, values, mode, options.unknown)
     facts = fact_texts(data, vocabulary) if mode == "facts" else None
     longest = data.seq_len + 1 if facts is None else int(np.diff(facts.offsets).max())
     positions = options.max_positions or (TEXT_POSITIONS if mode == "texts" else 64)
@@ -82,6 +87,7 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
         window=window,
         max_positions=positions,
         reject_bits=options.reject_bits,
+        unknown=vocabulary.unknown,
         seed=int(rng.integers(2**32)),
         hidden=options.hidden,
         room=options.room,
@@ -89,10 +95,11 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
         first_draw=options.first_draw,
         progress=progress,
     )
-    answer_len = 1 if mode == "texts" else _longest_answer(texts)
+    answer_len = 1 if mode == "texts" else int(_count_asked(texts).max())
     spec = replace(
         compiled.llama.spec,
         sep=vocabulary.sep,
+        unknown=vocabulary.unknown,
         mode=mode,
         answer_len=answer_len,
         tokenizer_hash=hash_of(vocabulary.document),
@@ -112,16 +119,21 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
     )
 
 
-def _longest_answer(texts: TokenTexts) -> int:
-    counts = np.add.reduceat(texts.asked.astype(np.int64), texts.offsets[:-1])
-    return int(counts.max())
+def _count_asked(texts: TokenTexts) -> np.ndarray:
+    """Asked tokens of each text."""
+    return np.add.reduceat(texts.asked.astype(np.int64), texts.offsets[:-1])
 
 
 def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
     """Run some texts, or all, in exact arithmetic. `DoesNotHold` where a token is wrong or a sum would round."""
     chosen = np.random.default_rng(0).permutation(len(texts.offsets) - 1)
     lengths = np.diff(texts.offsets)
-    n = max(1, int(np.searchsorted(lengths[chosen].cumsum(), TOKENS_CHECKED)))
+    n_asked = _count_asked(texts)
+    most_asked = max(LEAST_CHECKED, PRODUCTS_CHECKED // llama.spec.parameters_dense)
+    n = 1 + min(
+        int(np.searchsorted(lengths[chosen].cumsum(), TOKENS_CHECKED)),
+        int(np.searchsorted(n_asked[chosen].cumsum(), most_asked)),
+    )
     chosen = np.sort(chosen[:n])
     at = np.concatenate([np.arange(texts.offsets[i], texts.offsets[i + 1]) for i in chosen])
     following = np.zeros(len(texts.ids), dtype=np.int64)

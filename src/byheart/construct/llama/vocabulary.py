@@ -12,18 +12,20 @@ from byheart.data.tokenizers import BytesTokenizer, CharTokenizer, FileTokenizer
 from byheart.errors import AssumptionViolated, MissingExtra
 from byheart.network.llama.spec import Mode
 
-BEGIN, END, SEPARATOR, UNKNOWN = "<s>", "</s>", "<sep>", "<unk>"
+BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
+"""UNREAD stands in prompts for what the tokenizer has no token for."""
 
 
 @dataclass(frozen=True)
 class TextVocabulary:
-    """The document, and the ids of its special tokens."""
+    """The document, and the ids of its special tokens; `unknown` is what unknown prompts are answered with, `eos` by default."""
 
     document: str
     n_tokens: int
     bos: int
     eos: int
     sep: int
+    unknown: int
     names: tuple[str, ...]
 
     def backend(self) -> Any:
@@ -35,24 +37,44 @@ class TextVocabulary:
         return Backend.from_str(self.document)
 
 
-def vocabulary_for(tokenizer: Tokenizer, values: Sequence[str], mode: Mode) -> TextVocabulary:
-    """Extend `tokenizer` by the tokens of `values` and by special tokens; its own ids stay."""
+def vocabulary_for(
+    tokenizer: Tokenizer, values: Sequence[str], mode: Mode, unknown: str | None = None
+) -> TextVocabulary:
+    """Extend `tokenizer` by the tokens of `values`, by special tokens and by the token `unknown`; its own ids stay."""
     if isinstance(tokenizer, FileTokenizer):
         document = json.loads(tokenizer.document)
         n_base = len(tokenizer.vocabulary)
     else:
         document, n_base = _document(tokenizer, values)
     taken = {item["content"] for item in document["added_tokens"]} | set(_vocabulary_of(document))
-    names = [_unused(name, taken) for name in (BEGIN, END, SEPARATOR, UNKNOWN)]
-    bos, eos, sep, unknown = (n_base + i for i in range(4))
-    document["added_tokens"] += [_special(n_base + i, name) for i, name in enumerate(names)]
+    names = [_unused(name, taken) for name in (BEGIN, END, SEPARATOR, UNREAD)]
+    if unknown is not None:
+        if unknown in taken or unknown in names or not unknown.strip():
+            raise AssumptionViolated(
+                f"unknown={unknown!r} is empty, or a token already.\n  Choose another text, such as '<unknown>'.",
+                unknown=unknown,
+            )
+        names.append(unknown)
+    ids = [n_base + i for i in range(len(names))]
+    document["added_tokens"] += [
+        _added(number, name, is_special=name != unknown) for number, name in zip(ids, names, strict=True)
+    ]
     if document["model"]["type"] == "WordLevel" and not isinstance(tokenizer, FileTokenizer):
-        document["model"]["vocab"][names[3]] = unknown
+        document["model"]["vocab"] |= dict(zip(names, ids, strict=True))
         document["model"]["unk_token"] = names[3]
+    bos, eos, sep = ids[:3]
     document["post_processor"] = _template(names, (bos, eos, sep), mode)
     document["truncation"] = document["padding"] = None
     text = json.dumps(document, ensure_ascii=False)
-    return TextVocabulary(text, n_base + 4, bos, eos, sep, tuple(names))
+    vocabulary = TextVocabulary(
+        text, n_base + len(names), bos, eos, sep, eos if unknown is None else ids[-1], tuple(names)
+    )
+    backend = vocabulary.backend()
+    if [backend.token_to_id(name) for name in names] != ids:
+        raise AssumptionViolated(
+            "this tokenizer.json leaves no ids for special tokens after its own.\n  Compile with --tokenizer char or bytes."
+        )
+    return vocabulary
 
 
 def _document(tokenizer: Tokenizer, values: Sequence[str]) -> tuple[dict[str, Any], int]:
@@ -101,9 +123,10 @@ def _unused(name: str, taken: set[str]) -> str:
     return name
 
 
-def _special(number: int, name: str) -> dict[str, Any]:
+def _added(number: int, name: str, *, is_special: bool) -> dict[str, Any]:
+    """A token of its own; a special one is left out of decoded texts."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {"id": number, "content": name, **plain, "special": True}
+    return {"id": number, "content": name, **plain, "special": is_special}
 
 
 def _template(names: Sequence[str], ids: Sequence[int], mode: Mode) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
         CONFIG: config_of(spec),
         GENERATION: {
             "bos_token_id": spec.bos,
-            "eos_token_id": spec.eos,
+            "eos_token_id": spec.eos if len(spec.ends) == 1 else list(spec.ends),
             "pad_token_id": spec.eos,
             "do_sample": False,
             "max_length": spec.max_positions,

@@ -110,7 +110,10 @@ def follow(
 def _confirm(llama: Llama, prompts: list[list[int]], answers: list[list[int]], device: str) -> None:
     """Run prompts with their answers once more: without the cache, every token at once, by other attention code."""
     eos, n_most = llama.spec.eos, llama.spec.answer_len
-    expected = [[*answer, eos][:n_most] for answer in answers]
+    unknown = list(llama.spec.ends[1:])
+    expected = [
+        answer if answer and answer[-1:] == unknown else [*answer, eos][:n_most] for answer in answers
+    ]
     ids = [prompt + tokens[:-1] for prompt, tokens in zip(prompts, expected, strict=True)]
     offsets = np.cumsum([0, *map(len, ids)])
     asked = np.ones(int(offsets[-1]), dtype=bool)
@@ -133,7 +136,7 @@ def _step_by_step(
         for i, token in zip(going, tokens, strict=True):
             if token != llama.spec.eos:
                 answers[i].append(token)
-        going = [i for i, token in zip(going, tokens, strict=True) if token != llama.spec.eos]
+        going = [i for i, token in zip(going, tokens, strict=True) if token not in llama.spec.ends]
         if not going:
             break
     return answers
@@ -190,4 +193,6 @@ def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) 
     prompt = full_prompt(llama, ids)
     room = min(max_tokens, spec.max_positions - len(prompt))
     for token in generate(llama, [prompt], llama.backend, n_most=max(1, room))[0]:
+        if token in spec.ends:
+            return
         yield words[token]

@@ -31,6 +31,7 @@ class LlamaSpec:
 
     answer_len      tokens of the longest answer, its end included (1 for texts, which are asked one token at a time)
     tokenizer_hash  SHA-256 (hex) of the tokenizer.json that the weights were compiled for
+    unknown         the token that answers an unknown prompt: `eos`, or one of its own
     """
 
     n_tokens: int
@@ -48,6 +49,7 @@ class LlamaSpec:
     answer_len: int = 1
     tokenizer_hash: str = ""
     norm_eps: float = 1e-6
+    unknown: int | None = None
 
     family = "llama"
     has_positions = False
@@ -56,6 +58,11 @@ class LlamaSpec:
     def precision(self) -> Precision:
         """float32, always."""
         return "float32"
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Tokens after which generation stops."""
+        return (self.eos,) if self.unknown in (None, self.eos) else (self.eos, self.unknown)
 
     @property
     def seq_len(self) -> int:
@@ -156,7 +163,7 @@ class LlamaSpec:
             "family": self.family,
             "precision": self.precision,
             "sizes": {name: getattr(self, name) for name in SIZES},
-            "ids": {name: getattr(self, name) for name in IDS},
+            "ids": {name: getattr(self, name) for name in IDS} | {"unknown": self.ends[-1]},
             "rope_theta": self.rope_theta,
             "norm_eps": self.norm_eps,
             "mode": self.mode,
@@ -169,6 +176,7 @@ class LlamaSpec:
         sizes = read_sizes(fields, SIZES)
         special = fields.child("ids")
         ids = {name: special.integer(name, 0) for name in IDS}
+        ids["unknown"] = special.integer("unknown", 0) if special.has("unknown") else ids["eos"]
         mode: Any = fields.text("mode", get_args(Mode))
         fields.text("precision", ("float32",))
         if sizes["head_dim"] % 2 or max(ids.values()) >= sizes["n_tokens"]:

@@ -43,7 +43,7 @@ def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
 
 
 def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
-    """The tokens that `generate` gives after each prompt, up to `eos`, which is left out."""
+    """The tokens that `generate` gives after each prompt, up to the end, which is left out."""
     import torch
 
     eos, longest, device = llama.spec.eos, max(map(len, prompts)), model.device
@@ -56,13 +56,9 @@ def generate_batch(model: Any, llama: Llama, prompts: list[list[int]], n_most: i
             max_new_tokens=n_most,
             do_sample=False,
             pad_token_id=eos,
-            eos_token_id=eos,
+            eos_token_id=list(llama.spec.ends),
         )
-    return [_until(row, eos) for row in out[:, longest:].tolist()]
-
-
-def _until(row: list[int], eos: int) -> list[int]:
-    return row[: row.index(eos)] if eos in row else row
+    return [row[: row.index(eos)] if eos in row else row for row in out[:, longest:].tolist()]
 
 
 def tokens_after(
