@@ -59,7 +59,7 @@ class Stack:
 
     def initial(self) -> Tensor:
         """Initial weights (n_models, n_flat), drawn per model from its own seed on the CPU in float64."""
-        return _drawn(self.family, self.models, self.training_sets, self.seeds, self.layout).to(
+        return _draw_weights(self.family, self.models, self.training_sets, self.seeds, self.layout).to(
             self.device, self.dtype
         )
 
@@ -108,7 +108,7 @@ def make_stack(
     fixed: dict[str, Tensor] = {}
     if frozen:
         still = ParameterBlock.of([{k: v for k, v in model.items() if k in frozen} for model in shapes])
-        fixed = still.views(_drawn(family, models, training_sets, seeds, still).to(device, dtype))
+        fixed = still.views(_draw_weights(family, models, training_sets, seeds, still).to(device, dtype))
     inputs = _inputs(tuple(training_sets), device, dtype)
     return Stack(
         family=family,
@@ -124,7 +124,7 @@ def make_stack(
     )
 
 
-def _drawn(
+def _draw_weights(
     family: Family,
     models: Sequence[ModelConfig],
     training_sets: Sequence[TrainingSet],
@@ -134,7 +134,7 @@ def _drawn(
     """Initial weights of the names in `layout`, in float64: each model draws all of its weights from its own seed."""
     found = []
     for model, training_set, seed in zip(models, training_sets, seeds, strict=True):
-        drawn = family.initial(model, training_set, torch.Generator().manual_seed(seed))
+        drawn = family.initial(model, family.shapes(model, training_set), torch.Generator().manual_seed(seed))
         found.append({name: drawn[name] for name in layout.names})
     return layout.pack(found)
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from byheart.errors import UsageError
 from byheart.measure.families.attention_only import AttentionOnlyFamily
+from byheart.measure.families.config import ModelConfig, OptionField, SizeField, complete_model
 from byheart.measure.families.decoder import OneLayerDecoderFamily
-from byheart.measure.families.family import (
-    Family,
-    Inputs,
-    ModelConfig,
-    OptionField,
-    SizeField,
-    complete_model,
-)
+from byheart.measure.families.family import Family
 from byheart.measure.families.gpt import SmallGPTFamily
+from byheart.measure.families.inputs import Inputs
 from byheart.measure.families.uniform_attention import UniformAttentionFamily
 
 FAMILIES: dict[str, Family] = {

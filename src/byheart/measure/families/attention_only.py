@@ -18,17 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from byheart.measure.families.family import (
-    Inputs,
-    ModelConfig,
-    OptionField,
-    SizeField,
-    Tables,
-    Weights,
-    per_model,
-    take_rows,
-    uniform,
-)
+from byheart.measure.families.config import ModelConfig, OptionField, SizeField
+from byheart.measure.families.family import Family
+from byheart.measure.families.initial import uniform
+from byheart.measure.families.inputs import Inputs, Tables, Weights, per_model
+from byheart.measure.families.lookup import take_rows
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet
@@ -37,12 +31,11 @@ from byheart.measure.training_set import TrainingSet
 TABLE_SHARE = 0.2
 
 
-class AttentionOnlyFamily:
+class AttentionOnlyFamily(Family):
     """One attention layer with `n_heads` heads and no normalisation, the answer read at the last token."""
 
     name = "attention-only"
     source = "DPC24 equations (1)-(2) and its code"
-    takes_vectors = False
     size_fields = (
         SizeField("dim", None, 1, "embedding width d"),
         SizeField("head_dim", None, 1, "head width d_h"),
@@ -83,24 +76,18 @@ class AttentionOnlyFamily:
             shapes |= {"reduce": (head_dim, dim), "expand": (dim, head_dim)}
         return shapes
 
-    def initial(
-        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
         """Uniform on ±1/√fan_in, where embedding, unembedding and positions are weights of maps from their own width.
 
         As coded, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
         """
-        shapes, dim, head_dim = self.shapes(model, training_set), model.sizes["dim"], model.sizes["head_dim"]
+        dim, head_dim = model.sizes["dim"], model.sizes["head_dim"]
         fan_in: dict[str, float] = {name: shape[-1] for name, shape in shapes.items()}
         fan_in |= {"embedding": dim, "unembedding": dim, "mlp_bias": dim}
         fan_in |= {"positions": dim, "inner_positions": head_dim}
         if model.options["variant"] == "as-coded":
             fan_in |= dict.fromkeys(("query", "key", "value"), head_dim / 1.5)
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
-
-    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Everything is trained."""
-        return frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """The scale of each model and, in table form, where each row lies in the table of pairs."""

@@ -16,29 +16,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from byheart.measure.families.family import (
-    Inputs,
-    ModelConfig,
-    OptionField,
-    SizeField,
-    Tables,
-    Weights,
-    normal,
-    per_model,
-    take_rows,
-    uniform,
-)
+from byheart.measure.families.config import ModelConfig, OptionField, SizeField
+from byheart.measure.families.family import Family
+from byheart.measure.families.initial import normal, uniform
+from byheart.measure.families.inputs import Inputs, Tables, Weights, per_model
+from byheart.measure.families.lookup import embed_tokens, take_places, take_rows
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet
 
 
-class OneLayerDecoderFamily:
+class OneLayerDecoderFamily(Family):
     """Embedding, one causal head, one hidden layer of `hidden_width` units, logits."""
 
     name = "one-layer-decoder"
     source = "MFT24 section 7 and its code"
-    takes_vectors = False
     size_fields = (
         SizeField("hidden_width", None, 1, "hidden units m"),
         SizeField("dim", 16, 1, "embedding width d"),
@@ -64,11 +56,8 @@ class OneLayerDecoderFamily:
             "logits_bias": (1, training_set.n_classes),
         }
 
-    def initial(
-        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
         """Framework defaults: embedding standard normal, maps and biases uniform on ±1/√fan_in."""
-        shapes = self.shapes(model, training_set)
         weights = {"embedding": normal(generator, shapes["embedding"])}
         for name in ("query", "key", "value", "output", "hidden", "logits"):
             fan_in = shapes[name][0]
@@ -103,13 +92,8 @@ class OneLayerDecoderFamily:
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         """Logits (n_models, n_rows, n_classes)."""
         tokens, end, beyond = (take_rows(tables[name], rows) for name in ("tokens", "end", "beyond"))
-        n_models, n_rows, seq_len = tokens.shape
-        embedding = weights["embedding"]
-        n_vocab, dim = embedding.shape[1:]
-        offsets = torch.arange(n_models, device=tokens.device).view(-1, 1) * n_vocab
-        found = embedding.reshape(-1, dim).index_select(0, (tokens.flatten(1) + offsets).flatten())
-        placed = found.view(n_models, n_rows, seq_len, dim) + tables["positions"].unsqueeze(1)
-        own = placed.gather(2, end.view(n_models, n_rows, 1, 1).expand(-1, -1, 1, dim)).squeeze(2)
+        placed = embed_tokens(weights["embedding"], tokens) + tables["positions"].unsqueeze(1)
+        own = take_places(placed, end)
 
         def linear(name: str, vectors: Tensor) -> Tensor:
             return bmm(vectors, weights[name]) + weights[f"{name}_bias"]

@@ -8,17 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu
 
-from byheart.measure.families.family import (
-    Inputs,
-    ModelConfig,
-    OptionField,
-    SizeField,
-    Tables,
-    Weights,
-    normal,
-    per_model,
-    take_rows,
-)
+from byheart.measure.families.config import ModelConfig, SizeField
+from byheart.measure.families.family import Family
+from byheart.measure.families.initial import normal
+from byheart.measure.families.inputs import Inputs, Tables, Weights, per_model
+from byheart.measure.families.lookup import embed_tokens, take_places, take_rows
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet
@@ -27,12 +21,11 @@ EPSILON = 1e-5  # of the normalisation, the framework's default
 SCALE = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
-class SmallGPTFamily:
+class SmallGPTFamily(Family):
     """`n_layers` pre-normalised blocks; the answer is read at the last token of each context."""
 
     name = "gpt"
     source = "Radford et al. 2019, untied embeddings"
-    takes_vectors = False
     size_fields = (
         SizeField("dim", None, 1, "stream width"),
         SizeField("n_layers", None, 0, "blocks"),
@@ -40,7 +33,6 @@ class SmallGPTFamily:
         SizeField("head_dim", None, 1, "width of a head"),
         SizeField("hidden_width", None, 1, "hidden units of a block"),
     )
-    option_fields: tuple[OptionField, ...] = ()
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """Blocks are stacked along their own axis; maps are stored as (inputs, outputs)."""
@@ -72,12 +64,10 @@ class SmallGPTFamily:
             "unembedding": (dim, training_set.n_classes),
         }
 
-    def initial(
-        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
         """Maps and embeddings normal with deviation 0.02, gains one, biases zero."""
         weights = {}
-        for name, shape in self.shapes(model, training_set).items():
+        for name, shape in shapes.items():
             if name.endswith("_bias"):
                 weights[name] = torch.zeros(shape, dtype=torch.float64)
             elif name.startswith("norm"):
@@ -85,10 +75,6 @@ class SmallGPTFamily:
             else:
                 weights[name] = normal(generator, shape, SCALE)
         return weights
-
-    def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """Everything is trained."""
-        return frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
         """Tokens, ends of contexts, the causal mask, and each model's true width."""
@@ -109,25 +95,19 @@ class SmallGPTFamily:
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
         """Logits (n_models, n_rows, n_classes)."""
         tokens, end = take_rows(tables["tokens"], rows), take_rows(tables["end"], rows)
-        n_models, n_rows, seq_len = tokens.shape
-        embedding = weights["embedding"]
-        n_vocab, dim = embedding.shape[1:]
-        offsets = torch.arange(n_models, device=tokens.device).view(-1, 1) * n_vocab
-        found = embedding.reshape(-1, dim).index_select(0, (tokens.flatten(1) + offsets).flatten())
-        stream = found.view(n_models, n_rows, seq_len, dim) + weights["positions"].unsqueeze(1)
-        stream = stream.view(n_models, n_rows * seq_len, dim)
+        placed = embed_tokens(weights["embedding"], tokens) + weights["positions"].unsqueeze(1)
+        stream = placed.flatten(1, 2)
         names = [name for name in weights if name not in _OUTSIDE]
         for block in zip(*(weights[name].unbind(1) for name in names), strict=True):
-            stream = _block(dict(zip(names, block, strict=True)), tables, stream, n_rows)
-        stream = stream.view(n_models, n_rows, seq_len, dim)
-        answer = stream.gather(2, end.view(n_models, n_rows, 1, 1).expand(-1, -1, 1, dim)).squeeze(2)
-        return bmm(_normalised(answer, weights["norm"], weights["norm_bias"], tables), weights["unembedding"])
+            stream = _block(dict(zip(names, block, strict=True)), tables, stream, tokens.shape[1])
+        answer = take_places(stream.view_as(placed), end)
+        return bmm(_normalise(answer, weights["norm"], weights["norm_bias"], tables), weights["unembedding"])
 
 
 _OUTSIDE = frozenset({"embedding", "positions", "norm", "norm_bias", "unembedding"})
 
 
-def _normalised(stream: Tensor, gain: Tensor, bias: Tensor, tables: Tables) -> Tensor:
+def _normalise(stream: Tensor, gain: Tensor, bias: Tensor, tables: Tables) -> Tensor:
     """Layer normalisation over each model's true width."""
     mean = stream.sum(dim=2, keepdim=True) / tables["dim"]
     centred = (stream - mean) * tables["inside"]
@@ -139,7 +119,7 @@ def _block(weights: Weights, tables: Tables, stream: Tensor, n_rows: int) -> Ten
     n_models, n_places, _ = stream.shape
     seq_len = n_places // n_rows
     n_heads, head_dim = weights["query"].shape[2:]
-    normed = _normalised(stream, weights["norm1"], weights["norm1_bias"], tables)
+    normed = _normalise(stream, weights["norm1"], weights["norm1_bias"], tables)
 
     def heads(name: str) -> Tensor:
         maps, bias = weights[name].flatten(2), weights[f"{name}_bias"].flatten(2)
@@ -152,6 +132,6 @@ def _block(weights: Weights, tables: Tables, stream: Tensor, n_rows: int) -> Ten
     mixed = torch.bmm(shares, heads("value")).view(n_models, n_rows, n_heads, seq_len, head_dim)
     mixed = mixed.transpose(2, 3).reshape(n_models, n_places, n_heads * head_dim)
     stream = stream + bmm(mixed, weights["output"].flatten(1, 2)) + weights["output_bias"]
-    normed = _normalised(stream, weights["norm2"], weights["norm2_bias"], tables)
+    normed = _normalise(stream, weights["norm2"], weights["norm2_bias"], tables)
     hidden = gelu(bmm(normed, weights["up"]) + weights["up_bias"])
     return stream + bmm(hidden, weights["down"]) + weights["down_bias"]

@@ -12,23 +12,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from byheart.measure.families.family import (
-    Inputs,
-    ModelConfig,
-    OptionField,
-    SizeField,
-    Tables,
-    Weights,
-    normal,
-    take_rows,
-    uniform,
-)
+from byheart.measure.families.config import ModelConfig, OptionField, SizeField
+from byheart.measure.families.family import Family
+from byheart.measure.families.initial import normal, uniform
+from byheart.measure.families.inputs import Inputs, Tables, Weights
+from byheart.measure.families.lookup import take_rows
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet
 
 
-class UniformAttentionFamily:
+class UniformAttentionFamily(Family):
     """Token-wise residual ReLU blocks, one averaging layer, more blocks; the answer is read at one token."""
 
     name = "uniform-attention"
@@ -73,11 +67,9 @@ class UniformAttentionFamily:
             "embed_out": (training_set.n_classes, width),
         }
 
-    def initial(
-        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
-    ) -> dict[str, Tensor]:
+    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
         """Embeddings standard normal, maps and biases uniform on ±1/√fan_in."""
-        shapes, size = self.shapes(model, training_set), model.sizes
+        size = model.sizes
         fan_in = {name: shape[-1] for name, shape in shapes.items()}
         for part in ("before", "after"):
             fan_in |= {f"{part}_b1": size["width"], f"{part}_b2": size["hidden_width"]}

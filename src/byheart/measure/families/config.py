@@ -1,0 +1,69 @@
+"""Which model to train: a family by name, its sizes and its options, completed and checked against what the family knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from byheart.errors import UsageError
+
+if TYPE_CHECKING:
+    from byheart.measure.families.family import Family
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One model to train: a family, its sizes (widths, heads, depths) and its options (variants)."""
+
+    family: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SizeField:
+    """A whole number that a family can be sized by."""
+
+    name: str
+    default: int | None  # None: it must be given
+    least: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """A choice a family offers; the first is the default."""
+
+    name: str
+    choices: tuple[str, ...]
+    meaning: str
+
+
+def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
+    """`model` with defaults filled in; a `UsageError` if it names what the family does not know."""
+    sizes = {f.name: f.default for f in family.size_fields if f.default is not None} | dict(model.sizes)
+    options = {o.name: o.choices[0] for o in family.option_fields} | dict(model.options)
+    known = {f.name for f in family.size_fields} | {o.name for o in family.option_fields}
+
+    def refuse(name: str, message: str) -> UsageError:
+        value = sizes.get(name, options.get(name))
+        return UsageError(message, family=family.name, name=name, value=value)
+
+    for name in [*model.sizes, *model.options]:
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise refuse(name, f"family {family.name} has no size or option `{name}`.\n  It knows: {names}.")
+    for size in family.size_fields:
+        value = sizes.get(size.name)
+        if value is None:
+            raise refuse(size.name, f"family {family.name} needs the size `{size.name}` ({size.meaning}).")
+        if isinstance(value, bool) or not isinstance(value, int) or value < size.least:
+            wanted = f"must be a whole number of at least {size.least}"
+            raise refuse(size.name, f"`{size.name}` of family {family.name} {wanted}; got {value!r}.")
+    for option in family.option_fields:
+        choice = options[option.name]
+        if choice not in option.choices:
+            wanted = f"must be one of {', '.join(option.choices)}"
+            raise refuse(option.name, f"`{option.name}` of family {family.name} {wanted}; got {choice!r}.")
+    return ModelConfig(model.family, dict(sorted(sizes.items())), dict(sorted(options.items())))
