@@ -10,7 +10,6 @@ from closed_forms_shared import Row, bigrams_of, timed
 from byheart.construct.dana_2024.compact import fit_compact
 from byheart.construct.dana_2024.encoders import association_encoder, best_encoder, rank_lower_bound
 from byheart.construct.dana_2024.head_solver import interpolate
-from byheart.network.attention_only.module import attention_only_logits
 
 Case = tuple[int, int, int, int]
 """(tokens, length of a sequence, d, d_h)"""
@@ -35,7 +34,7 @@ def _at_equality(case: Case, precision: str) -> Row:
     found, seconds = timed(
         lambda: interpolate(ids, n_tokens, encoder, rng, head_dim=head_dim, precision=precision)
     )
-    right = attention_only_logits(found.network, ids).argmax(axis=1) == labels
+    right = found.network.compute_logits(ids).argmax(axis=1) == labels
     return {
         "N": n_tokens,
         "S": seq_len,

@@ -21,7 +21,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.madden_2024.step_solution import solve_by_steps, step_logits
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.decoder.module import decoder_logits, to_decoder_module
+from byheart.network.decoder.module import to_decoder_module
 from byheart.program.targets import NextTokenTargets
 
 PAPER_STEPS = 50_000
@@ -64,7 +64,7 @@ def stories(long: bool) -> Iterator[Row]:
                 fit, seconds = timed(
                     lambda: solve_by_random_features(front, encoded, targets.logits(margin), rng)  # noqa: B023
                 )
-                found = targets.divergences(decoder_logits(fit.decoder, encoded))
+                found = targets.divergences(fit.decoder.compute_logits(encoded))
                 row |= {f"max_kl_{precision}": float(found.max()), f"seconds_{precision}": round(seconds, 2)}
                 row |= {f"neurons_{precision}": fit.decoder.hidden_width}
         yield row
@@ -98,7 +98,7 @@ def fewest(long: bool) -> Iterator[Row]:
         front, encoded = _front(targets, vocab, np.random.default_rng(0))
         shaped = found.found
         decoder = with_neurons(front, shaped.hidden, shaped.bias, shaped.fit.coefficients)
-        native = targets.gap_nats(targets.divergences(decoder_logits(decoder, encoded)))
+        native = targets.gap_nats(targets.divergences(decoder.compute_logits(encoded)))
         yield {
             "neurons": "shaped",
             "goal_share": share,
@@ -146,7 +146,7 @@ def training(long: bool) -> Iterator[Row]:
     ):
         solved, seconds = timed(lambda: _solve(way, targets, vocab, n_neurons))  # noqa: B023
         gap = targets.gap_nats(
-            targets.divergences(decoder_logits(solved, targets.contexts.padded(solved.pad, 9)))
+            targets.divergences(solved.compute_logits(targets.contexts.padded(solved.pad, 9)))
         )
         n_steps = 100 if n_neurons > 1000 else 300
         each = _adam(_untrained(targets, vocab, dim, n_neurons, rng), targets, n_steps, 1e-4)["each"]
@@ -259,7 +259,7 @@ def steps(long: bool) -> Iterator[Row]:
                 yield {"contexts": n_contexts, "kind": kind, "refused": problem}
                 continue
             some = np.arange(n_contexts) if natively else rng.integers(0, n_contexts, 50)
-            native, checking = timed(lambda: decoder_logits(found.decoder, encoded[some]))  # noqa: B023
+            native, checking = timed(lambda: found.decoder.compute_logits(encoded[some]))  # noqa: B023
             every = targets.divergences(step_logits(found))
             yield {
                 "contexts": n_contexts,
@@ -284,7 +284,7 @@ def activations(long: bool, n_contexts: int = 5000) -> Iterator[Row]:
             fit, seconds = timed(
                 lambda: solve_by_random_features(front, encoded, targets.logits(40.0), rng)  # noqa: B023
             )
-            found = targets.divergences(decoder_logits(fit.decoder, encoded))
+            found = targets.divergences(fit.decoder.compute_logits(encoded))
             yield {
                 "activation": activation,
                 "kind": kind,
@@ -321,7 +321,7 @@ def _associated(n_contexts: int) -> Row:
         return with_neurons(front, hidden, bias, fit.coefficients), fit
 
     (decoder, fit), seconds = timed(store)
-    right = decoder_logits(decoder, rows).argmax(axis=1) == labels
+    right = decoder.compute_logits(rows).argmax(axis=1) == labels
     return {
         "associations": n_contexts,
         "neurons": n_neurons,

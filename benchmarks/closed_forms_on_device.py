@@ -26,7 +26,8 @@ from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_con
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.errors import AssumptionViolated
-from byheart.network.decoder.module import decoder_logits, run_in_batches, to_decoder_module
+from byheart.network.batches import run_in_batches
+from byheart.network.decoder.module import to_decoder_module
 from byheart.program.targets import NextTokenTargets, sequences_from_rows
 
 FILE = ROOT / "out" / "closed_forms_device" / "stories.npz"
@@ -68,7 +69,7 @@ def associations(device: str, small: bool, seconds: float) -> Iterator[Row]:
         drawing = time.perf_counter() - start
         fit = associate(features, labels, 1000, rng, device=device, max_passes=60)
         decoder = with_neurons(front, hidden, bias, fit.coefficients)
-        right = decoder_logits(decoder, rows, device=device).argmax(axis=1) == labels
+        right = decoder.compute_logits(rows, device=device).argmax(axis=1) == labels
         yield {
             "associations": n_contexts,
             "neurons": n_neurons,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.bounds.madden_2024 import DecoderShape
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import attention_only_logits, to_attention_only_module
+from byheart.network.attention_only.module import to_attention_only_module
 from byheart.network.decoder.architecture import Decoder, SelfAttention, TokenAveraging
-from byheart.network.decoder.module import decoder_logits, to_decoder_module
+from byheart.network.decoder.module import to_decoder_module
 from byheart.network.divergence import divergences, log_softmax
 from byheart.network.size import size_of_network
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch
@@ -64,7 +64,7 @@ def test_the_decoder_is_its_formula(seed: int, length: int, averaging: bool) -> 
     context = np.random.default_rng(seed).integers(0, 5, length)
     padded = np.concatenate([np.full(4 - length, decoder.pad), context])[None, :]
     assert np.allclose(
-        decoder_logits(decoder, padded)[0], written_out(decoder, context), rtol=1e-10, atol=1e-10
+        decoder.compute_logits(padded)[0], written_out(decoder, context), rtol=1e-10, atol=1e-10
     )
 
 
@@ -122,7 +122,7 @@ def test_attention_only_is_its_formula(seed: int, skip: bool, sees_itself: bool,
         scores = seen @ network.key[h].T @ network.query[h] @ x[-1]
         stream += network.output[h] @ network.value[h] @ (softmax(scores) @ seen)
     padded = np.concatenate([np.full(3 - length, 5), tokens])[None, :]
-    found = attention_only_logits(network, padded)[0]
+    found = network.compute_logits(padded)[0]
     assert np.allclose(found, network.unembedding @ stream, rtol=1e-10, atol=1e-10)
 
 

@@ -12,6 +12,7 @@ import torch
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.decoder.architecture import Activation, Decoder, SelfAttention, TokenAveraging
 from byheart.network.families import Network
+from byheart.network.protocol import Evaluation
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Head, Transformer
 
 Floats = Literal["float64", "float32"]
@@ -77,8 +78,7 @@ def test_the_module_lies_within_the_bound_on_rounding(network: Network, encoded:
     unit = 2.0**-24 if network.precision == "float32" else 2.0**-53
     assert found.radius.max() < 1e7 * unit  # a bound that would excuse everything is none
     assert (
-        network.answer(encoded, "abcdefghi", last_only=True, backend="equations")[:, 0]
-        == native.argmax(axis=1)
+        network.answer(encoded, "abcdefghi", Evaluation("equations"))[:, 0] == native.argmax(axis=1)
     ).all()
 
 

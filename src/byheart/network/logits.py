@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byheart.network.protocol import UNKNOWN, Backend, Progress
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Progress, ReadsSpec
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from byheart.network.balls import Ball
 
 
-class AnswersWithLogits:
+class AnswersWithLogits(ReadsSpec, ABC):
     """A network of floats that names the class with the largest logit at the last token."""
 
-    @property
-    def backend(self) -> Backend:
-        """As PyTorch runs it."""
-        return "module"
+    backend: Backend = "module"  # as PyTorch runs it
+    second_backend: Backend = "equations"  # NumPy, with a bound on rounding
 
     @property
-    def second_backend(self) -> Backend | None:
-        """NumPy, from the equations, with a bound on rounding."""
-        return "equations"
+    @abstractmethod
+    def largest_layer(self) -> int:
+        """The most numbers that one sample takes at a time."""
+
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """A PyTorch module in its own float type."""
+
+    @abstractmethod
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
+        """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
 
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
         """Logits (n_samples, n_outputs) of the native forward pass."""
-        raise NotImplementedError
+        from byheart.network.batches import run_in_batches
 
-    def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
-        raise NotImplementedError
+        module = self.module().to(device).eval()
+        return run_in_batches(module, encoded, self.largest_layer, device=device, progress=progress)
 
-    def answer(
-        self,
-        encoded: np.ndarray,
-        label_names: Sequence[str],
-        *,
-        last_only: bool,
-        backend: Backend,
-        device: str = "cpu",
-        progress: Progress | None = None,
-    ) -> np.ndarray:
+    def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
         """The largest of the logits of each sample, (n_samples, 1); `UNKNOWN` where one is not finite."""
-        if backend == "equations":
+        if how.backend == "equations":
             logits = self.bound_logits(encoded).value
         else:
-            logits = self.compute_logits(encoded, device=device, progress=progress)
+            logits = self.compute_logits(encoded, device=how.device, progress=how.progress)
         classes = np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), UNKNOWN)
         return np.asarray(classes[:, None], dtype=np.int64)
-
-    def files(self) -> Mapping[str, bytes]:
-        """None."""
-        return {}

@@ -10,7 +10,7 @@ import numpy as np
 from byheart.data.dataset import Dataset, Task, TokenSequences, VectorSequences
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError
-from byheart.network.protocol import UNKNOWN, Backend, Network, Progress
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
 from byheart.network.transformer.architecture import Transformer
 
 __all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memory", "Progress"]
@@ -95,14 +95,8 @@ class Memory:
         last_only = self.answers_last_token_only
         if len(encoded) == 0:
             return np.zeros((0,) if last_only else (0, self.network.seq_len), dtype=np.int64)
-        answers = self.network.answer(
-            encoded,
-            self.label_names,
-            last_only=last_only,
-            backend=backend or self.network.backend,
-            device=device,
-            progress=progress,
-        )
+        how = Evaluation(backend or self.network.backend, last_only, device, progress)
+        answers = self.network.answer(encoded, self.label_names, how)
         return np.ascontiguousarray(answers[:, 0] if last_only else answers)
 
     def logits(

@@ -7,6 +7,7 @@ A family is a folder of this package: an architecture (the weights and what they
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -27,6 +28,17 @@ transformers: the checkpoint in Hugging Face's own code."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (work done, work in all) now and then."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a network is asked: by which evaluator, on what device, and whether at the last token alone."""
+
+    backend: Backend
+    last_only: bool = True
+    device: str = "cpu"
+    progress: Progress | None = None
+
 
 UNKNOWN = -1
 """Stands for "no label" among class numbers."""
@@ -150,17 +162,8 @@ class Network(Takes, Protocol):
     def module(self) -> nn.Module:
         """The network as a `torch.nn.Module` with ordinary parameters; `InexactWeights` if a weight is not a float."""
 
-    def answer(
-        self,
-        encoded: np.ndarray,
-        label_names: Sequence[str],
-        *,
-        last_only: bool,
-        backend: Backend,
-        device: str = "cpu",
-        progress: Progress | None = None,
-    ) -> np.ndarray:
-        """Class numbers (n_samples, n_tokens), (n_samples, 1) with `last_only`; `UNKNOWN` where it names no label."""
+    def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
+        """Class numbers (n_samples, n_tokens), (n_samples, 1) with `how.last_only`; `UNKNOWN` where it names no label."""
 
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
@@ -172,3 +175,37 @@ class Network(Takes, Protocol):
 
     def files(self) -> Mapping[str, bytes]:
         """Files that stand beside the weights in a saved folder, by name; the family's entry in `families` lists them."""
+
+
+class ReadsSpec:
+    """What a network takes, read off its spec."""
+
+    if TYPE_CHECKING:  # a dataclass that has it as a field would take the property for its default
+
+        @property
+        def spec(self) -> NetworkSpec:
+            """Its shape."""
+
+    @property
+    def precision(self) -> Precision:
+        """What the weights are kept in."""
+        return self.spec.precision
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors that enter."""
+        return self.spec.dim
+
+    @property
+    def n_vocab(self) -> int | None:
+        """Ids the network takes, padding included; None for vector inputs."""
+        return self.spec.n_vocab
+
+    @property
+    def takes_ids(self) -> bool:
+        """Whether inputs are token ids; otherwise they are vectors."""
+        return self.n_vocab is not None
+
+    def files(self) -> Mapping[str, bytes]:
+        """Nothing beside the weights."""
+        return {}

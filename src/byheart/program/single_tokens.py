@@ -29,6 +29,4 @@ def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
 
 def count_wrong(network: AttentionOnly, tokens: np.ndarray, next_tokens: np.ndarray) -> int:
     """How many tokens the network, run natively, follows by another one than `next_tokens` says."""
-    from byheart.network.attention_only.module import attention_only_logits
-
-    return int((attention_only_logits(network, tokens[:, None]).argmax(axis=1) != next_tokens).sum())
+    return int((network.compute_logits(tokens[:, None]).argmax(axis=1) != next_tokens).sum())

@@ -20,7 +20,6 @@ from byheart.construct.dana_2024.theorem import likeliest_sequences
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
-from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.size import size_of_network
 from byheart.theorems import checks
 from tests.examples import examples
@@ -70,7 +69,7 @@ def test_all_bigrams_at_equality(dim: int, head_dim: int, precision: str) -> Non
     shape = AttentionOnlyShape(12, 2, dim, head_dim, network.n_heads)
     assert 144 <= shape.rank < 144 + head_dim
     assert sum(w.size for _, w in network.parameters()) == shape.parameters
-    logits = attention_only_logits(network, ids)
+    logits = network.compute_logits(ids)
     assert (logits.argmax(axis=1) == labels).all()
     assert np.abs(logits - encoder.logits).max() < (1e-6 if precision == "float64" else 0.02)
 
@@ -84,7 +83,7 @@ def test_any_logits_of_rank_d_on_sequences_longer_than_d(seq_len: int) -> None:
     if seq_len == 1:
         ids, encoder = ids[:3], SequenceEncoder(encoder.unembedding, encoder.embeddings[:3])
     found = interpolate(ids, 9, encoder, rng, head_dim=3)
-    assert np.abs(attention_only_logits(found.network, ids) - encoder.logits).max() < 1e-7
+    assert np.abs(found.network.compute_logits(ids) - encoder.logits).max() < 1e-7
     assert found.residual < 1e-7
 
 
@@ -114,7 +113,7 @@ def test_what_is_left_out_costs_at_most_its_share_of_the_worst_error() -> None:
         kept = likeliest_sequences(weights, epsilon)
         chosen = SequenceEncoder(encoder.unembedding, encoder.embeddings[kept])
         network = interpolate(ids[kept], 6, chosen, rng, head_dim=3).network
-        error = np.linalg.norm(attention_only_logits(network, ids) - encoder.logits, axis=1)
+        error = np.linalg.norm(network.compute_logits(ids) - encoder.logits, axis=1)
         assert error[kept].max() < 1e-6
         # (14): the divergences differ by at most twice the mean norm of the logits' difference
         assert weights @ error <= epsilon * error.max() + 1e-6
@@ -146,7 +145,7 @@ def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem(n: int, high: i
     assert best is not None
     assert best.accuracy == 1
     assert best.network.n_heads < heads_needed(n * n, 5, 5) == needed
-    assert (attention_only_logits(best.network, ids).argmax(axis=1) == labels).all()
+    assert (best.network.compute_logits(ids).argmax(axis=1) == labels).all()
     assert best.network.n_heads == 1 or (best.network.n_heads - 1) in [
         n for n, accuracy in tried if accuracy < 1
     ]

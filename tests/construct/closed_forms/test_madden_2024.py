@@ -20,7 +20,6 @@ from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.documents import story_openings
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.decoder.module import decoder_logits
 from byheart.network.size import size_of_network
 from byheart.program.targets import targets_of
 from byheart.theorems import checks
@@ -53,14 +52,14 @@ def test_random_features_reach_every_distribution(
     fit = solve_by_random_features(front, encoded, targets.logits(margin), rng)
     assert fit.decoder.precision == precision
     assert np.isfinite(fit.condition)
-    divergence = targets.divergences(decoder_logits(fit.decoder, encoded))
+    divergence = targets.divergences(fit.decoder.compute_logits(encoded))
     assert divergence.max() < most
     # one wrong output weight is seen
     spoilt = fit.decoder.logits.copy()
     spoilt[:, 0] += 1
     from dataclasses import replace
 
-    assert targets.divergences(decoder_logits(replace(fit.decoder, logits=spoilt), encoded)).max() > 1e-3
+    assert targets.divergences(replace(fit.decoder, logits=spoilt).compute_logits(encoded)).max() > 1e-3
 
 
 @checks("MFT24-L2")
@@ -200,7 +199,7 @@ def test_few_shaped_neurons_do_what_many_random_ones_do() -> None:
     assert (found.n_neurons - 1, False) in [(width, reached) for width, _, reached in found.tried]
     shaped = found.found
     decoder = with_neurons(front, shaped.hidden, shaped.bias, shaped.fit.coefficients)
-    gap = targets.gap_nats(targets.divergences(decoder_logits(decoder, encoded)))
+    gap = targets.gap_nats(targets.divergences(decoder.compute_logits(encoded)))
     assert 0 < gap <= goal * (1 + 1e-6)
     hidden, bias = draw_neurons(
         front, mixed_contexts(front, encoded), found.n_neurons, np.random.default_rng(1)
@@ -250,7 +249,7 @@ def test_associations_are_stored_by_fewer_neurons_and_all_of_them_settle() -> No
     features = features_of(with_neurons(front, hidden, bias, np.zeros((300, 40))), rows)
     fit = associate(features, labels, 40, rng)
     assert fit.unsettled == 0
-    logits = decoder_logits(with_neurons(front, hidden, bias, fit.coefficients), rows)
+    logits = with_neurons(front, hidden, bias, fit.coefficients).compute_logits(rows)
     assert (logits.argmax(axis=1) == labels).all()
     # ten neurons cannot, and say so
     few = associate(features[:, :10], labels, 40, rng, max_passes=5.0)
@@ -310,7 +309,7 @@ def test_a_hundred_stories(shared_data: Path) -> None:
         )
         encoded = targets.contexts.padded(front.pad, 9)
         fit = solve_by_random_features(front, encoded, targets.logits(margin), rng)
-        assert targets.divergences(decoder_logits(fit.decoder, encoded)).max() < most
+        assert targets.divergences(fit.decoder.compute_logits(encoded)).max() < most
 
 
 def test_contexts_too_close_for_the_precision_are_refused() -> None:

@@ -135,8 +135,6 @@ def test_a_linear_memory_of_fewer_dimensions_is_fitted_or_refused() -> None:
 
 def test_the_zero_token_takes_its_share() -> None:
     """A head with score s and value v gives sigmoid(s)·v, and v without the zero token."""
-    from byheart.network.attention_only.module import attention_only_logits
-
     model = bh.compile(single_tokens(6, 3), method="attention-as-mlp", precision="float64")
     network = model.network
     few = replace(
@@ -148,5 +146,5 @@ def test_the_zero_token_takes_its_share() -> None:
         unembedding=np.eye(2),
     )
     ids = np.array([[3]])
-    assert attention_only_logits(few, ids)[0, 0] == pytest.approx(3 / (1 + np.exp(-1.5)), rel=1e-15)  # type: ignore[arg-type]
-    assert attention_only_logits(replace(few, zero_token=False), ids)[0, 0] == 3  # type: ignore[type-var]
+    assert few.compute_logits(ids)[0, 0] == pytest.approx(3 / (1 + np.exp(-1.5)), rel=1e-15)  # type: ignore[arg-type]
+    assert replace(few, zero_token=False).compute_logits(ids)[0, 0] == 3  # type: ignore[type-var]

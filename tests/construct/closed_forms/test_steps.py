@@ -11,7 +11,6 @@ from byheart.construct.madden_2024.context_vectors import draw_mixing, injectivi
 from byheart.construct.madden_2024.step_solution import SATURATION, solve_by_steps, step_logits
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.decoder.module import decoder_logits
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.targets import NextTokenTargets, sequences_from_rows
 from byheart.theorems import checks
@@ -94,7 +93,7 @@ def test_any_logits_on_any_contexts_are_reached_exactly(
     assert steps.decoder.hidden_width == n_contexts  # m = n
     assert steps.grid_bits is not None
     assert np.abs(steps.targets - wanted).max() <= 2.0 ** -(steps.grid_bits + 1)
-    assert (decoder_logits(steps.decoder, rows) == steps.targets).all()
+    assert (steps.decoder.compute_logits(rows) == steps.targets).all()
     assert (step_logits(steps) == steps.targets).all()
 
 
@@ -104,7 +103,7 @@ def test_distributions_are_reached_to_the_last_digit(kind: str) -> None:
     targets = document_targets()
     front, encoded = front_of(targets, kind)
     steps = solve_by_steps(front, encoded, targets.logits(40.0))
-    divergence = targets.divergences(decoder_logits(steps.decoder, encoded))
+    divergence = targets.divergences(steps.decoder.compute_logits(encoded))
     assert 0 < divergence.max() < 1e-15
     assert targets.gap_nats(divergence) < 1e-12
 
@@ -122,7 +121,7 @@ def test_order_of_summation_changes_nothing() -> None:
         decoder.logits[order],
         decoder.activation,
     )
-    assert (decoder_logits(decoder, encoded) == decoder_logits(shuffled, encoded)).all()
+    assert (decoder.compute_logits(encoded) == shuffled.compute_logits(encoded)).all()
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])

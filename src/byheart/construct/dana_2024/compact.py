@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Int
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.descent import Descent, with_gradient
@@ -122,7 +121,7 @@ def _fit_once(
         weights["unembedding"],
         encoded.shape[1],
     )
-    right = attention_only_logits(network, encoded).argmax(axis=1) == labels
+    right = network.compute_logits(encoded).argmax(axis=1) == labels
     return CompactFit(network, float(right.mean()), descent.spent, time.perf_counter() - began)
 
 

@@ -13,7 +13,6 @@ from byheart.construct.dana_2024.encoders import SequenceEncoder
 from byheart.construct.dana_2024.heads import attention_features, draw_heads, select_heads, take_heads
 from byheart.construct.dana_2024.size import heads_needed
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.linear_solve import solve_least_norm
 from byheart.theorems import realises
@@ -186,4 +185,4 @@ def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
 
 def accuracy(network: AttentionOnly, encoded: np.ndarray, labels: np.ndarray, device: str = "cpu") -> float:
     """Share of sequences whose largest logit is that of their label, by the native forward pass."""
-    return float((attention_only_logits(network, encoded, device=device).argmax(axis=1) == labels).mean())
+    return float((network.compute_logits(encoded, device=device).argmax(axis=1) == labels).mean())

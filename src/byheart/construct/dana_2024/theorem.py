@@ -17,7 +17,6 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import attention_only_logits
 from byheart.network.memory import Memory, Progress
 from byheart.program.construction import Assumption, BuiltPlan, Construction
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
@@ -104,7 +103,7 @@ def _theorem(
         found = interpolate(
             encoded, n_vocab, encoder, rng, head_dim=head_dim, precision=options.precision, ragged=ragged
         )
-        logits = attention_only_logits(found.network, encoded)
+        logits = found.network.compute_logits(encoded)
         if data.task == "distribution":
             is_right = bool((targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE).all())
         else:

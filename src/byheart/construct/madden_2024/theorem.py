@@ -22,7 +22,6 @@ from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.decoder.module import decoder_logits
 from byheart.network.memory import Memory, Progress
 from byheart.program.construction import Assumption, BuiltPlan, Construction
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
@@ -85,7 +84,7 @@ def plan(
 def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
     """Refuse data whose contexts lie too close for this precision: their logits come out of order."""
     encoded = targets.contexts.padded(decoder.pad, decoder.seq_len)
-    wrong = int((decoder_logits(decoder, encoded).argmax(axis=1) != targets.next_tokens).sum())
+    wrong = int((decoder.compute_logits(encoded).argmax(axis=1) != targets.next_tokens).sum())
     if wrong:
         finer = "precision float64, or " if precision == "float32" else ""
         raise AssumptionViolated(

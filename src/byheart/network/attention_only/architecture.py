@@ -11,7 +11,6 @@ import numpy as np
 
 from byheart.network.arrays import expect_one_float_type, expect_shape
 from byheart.network.logits import AnswersWithLogits
-from byheart.network.protocol import Precision, Progress
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import realises
 
@@ -87,19 +86,9 @@ class AttentionOnly(AnswersWithLogits):
         return spec_of(self)
 
     @property
-    def precision(self) -> Precision:
-        """What the weights are kept in."""
-        return "float32" if self.unembedding.dtype == "float32" else "float64"
-
-    @property
-    def dim(self) -> int:
-        """d."""
-        return int(self.query.shape[2])
-
-    @property
-    def head_dim(self) -> int:
-        """d_h of queries and keys."""
-        return int(self.query.shape[1])
+    def largest_layer(self) -> int:
+        """Scores or keys of all heads, or logits."""
+        return max(self.n_heads * max(self.seq_len, self.dim), self.n_outputs)
 
     @property
     def n_heads(self) -> int:
@@ -116,11 +105,6 @@ class AttentionOnly(AnswersWithLogits):
         """The id that stands for "no token", None where all sequences have one length."""
         return int(self.tokens.shape[0]) if self.ragged else None
 
-    @property
-    def n_vocab(self) -> int | None:
-        """Ids the network takes, padding included; None for vector inputs."""
-        return None if self.embedding is None else int(self.tokens.shape[0]) + int(self.ragged)
-
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
         """Every weight array the architecture has, with a name that is unique."""
         if self.embedding is not None:
@@ -128,11 +112,6 @@ class AttentionOnly(AnswersWithLogits):
             yield "embedding.positions", self.positions
         yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
         yield "unembedding", self.unembedding
-
-    @property
-    def takes_ids(self) -> bool:
-        """Whether inputs are token ids; otherwise they are vectors."""
-        return self.embedding is not None
 
     def traits(self) -> list[str]:
         """What it sees and adds."""
@@ -146,14 +125,6 @@ class AttentionOnly(AnswersWithLogits):
         from byheart.network.attention_only.module import to_attention_only_module
 
         return to_attention_only_module(self)
-
-    def compute_logits(
-        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
-    ) -> np.ndarray:
-        """Logits (n_samples, n_outputs) of the native forward pass."""
-        from byheart.network.attention_only.module import attention_only_logits
-
-        return attention_only_logits(self, encoded, device=device, progress=progress)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         """Logits written from the equations, and how far rounding may take the native ones from the true ones."""

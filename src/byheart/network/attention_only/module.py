@@ -5,14 +5,11 @@ This file imports nothing beyond torch and numpy at run time apart from the arch
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import nn
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.batches import run_in_batches
 
 
 class AttentionOnlyModule(nn.Module):
@@ -92,16 +89,3 @@ def to_attention_only_module(network: AttentionOnly) -> AttentionOnlyModule:
         sees_itself=network.sees_itself,
         zero_token=network.zero_token,
     )
-
-
-def attention_only_logits(
-    network: AttentionOnly,
-    encoded: np.ndarray,
-    *,
-    device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
-) -> np.ndarray:
-    """Logits (n_samples, n_outputs) of the native forward pass."""
-    module = to_attention_only_module(network).to(device).eval()
-    per_sample = max(network.n_heads * max(network.seq_len, network.dim), network.n_outputs)
-    return run_in_batches(module, encoded, per_sample, device=device, progress=progress)

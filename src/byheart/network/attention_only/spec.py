@@ -35,10 +35,7 @@ class AttentionOnlySpec(ArrayShapes):
     ragged: bool
     zero_token: bool
 
-    @property
-    def family(self) -> str:
-        """DPC24's."""
-        return "attention-only"
+    family = "attention-only"
 
     @property
     def model_width(self) -> int:
@@ -126,12 +123,12 @@ class AttentionOnlySpec(ArrayShapes):
 def spec_of(network: AttentionOnly) -> AttentionOnlySpec:
     """The shape of `network`."""
     return AttentionOnlySpec(
-        network.precision,
+        "float32" if network.unembedding.dtype == "float32" else "float64",
         0 if network.embedding is None else int(network.tokens.shape[0]),
         network.seq_len,
-        network.dim,
+        int(network.query.shape[2]),
         network.n_heads,
-        network.head_dim,
+        int(network.query.shape[1]),
         int(network.value.shape[1]),
         int(network.unembedding.shape[1]),
         network.n_outputs,

@@ -11,7 +11,6 @@ import numpy as np
 
 from byheart.network.arrays import expect_one_float_type, expect_shape
 from byheart.network.logits import AnswersWithLogits
-from byheart.network.protocol import Precision, Progress
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch
 from byheart.theorems import realises
 
@@ -113,11 +112,6 @@ class Decoder(AnswersWithLogits):
         return spec_of(self)
 
     @property
-    def precision(self) -> Precision:
-        """What the weights are kept in."""
-        return "float32" if self.hidden.dtype == "float32" else "float64"
-
-    @property
     def seq_len(self) -> int:
         """Tokens of the longest context, T."""
         if self.positions is not None:
@@ -126,9 +120,9 @@ class Decoder(AnswersWithLogits):
         return int(self.mixing.shares.shape[0])
 
     @property
-    def dim(self) -> int:
-        """d."""
-        return int(self.hidden.shape[0])
+    def largest_layer(self) -> int:
+        """Neurons, logits, or the tokens of a context."""
+        return max(self.hidden_width, self.n_outputs, self.seq_len * self.dim)
 
     @property
     def hidden_width(self) -> int:
@@ -145,11 +139,6 @@ class Decoder(AnswersWithLogits):
         """The id that stands for "no token"."""
         return int(self.tokens.shape[0])
 
-    @property
-    def n_vocab(self) -> int:
-        """Ids the network takes, padding included."""
-        return self.pad + 1
-
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
         """Every weight array the architecture has, with a name that is unique."""
         yield "embedding.tokens", self.tokens
@@ -161,11 +150,6 @@ class Decoder(AnswersWithLogits):
         yield "bias", self.bias
         yield "logits", self.logits
 
-    @property
-    def takes_ids(self) -> bool:
-        """Whether inputs are token ids; otherwise they are vectors."""
-        return self.embedding is not None
-
     def traits(self) -> list[str]:
         """How it mixes tokens, and its activation."""
         return ["decoder", type(self.mixing).__name__, self.activation]
@@ -175,14 +159,6 @@ class Decoder(AnswersWithLogits):
         from byheart.network.decoder.module import to_decoder_module
 
         return to_decoder_module(self)
-
-    def compute_logits(
-        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
-    ) -> np.ndarray:
-        """Logits (n_samples, n_outputs) of the native forward pass."""
-        from byheart.network.decoder.module import decoder_logits
-
-        return decoder_logits(self, encoded, device=device, progress=progress)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         """Logits written from the equations, and how far rounding may take the native ones from the true ones."""

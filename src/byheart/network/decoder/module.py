@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Activation, Decoder, SelfAttention
 
 ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -120,16 +119,3 @@ def to_decoder_module(decoder: Decoder) -> DecoderModule:
         tensor(decoder.logits),
         decoder.activation,
     )
-
-
-def decoder_logits(
-    decoder: Decoder,
-    encoded: np.ndarray,
-    *,
-    device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
-) -> np.ndarray:
-    """Logits (n_samples, n_outputs) of the native forward pass."""
-    module = to_decoder_module(decoder).to(device).eval()
-    per_sample = max(decoder.hidden_width, decoder.n_outputs, decoder.seq_len * decoder.dim)
-    return run_in_batches(module, encoded, per_sample, device=device, progress=progress)

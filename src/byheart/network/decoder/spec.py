@@ -157,10 +157,10 @@ def spec_of(network: Decoder) -> DecoderSpec:
         n_heads, _, key_dim = network.mixing.key.shape
         heads = (int(n_heads), int(key_dim), int(network.mixing.value.shape[2]))
     return DecoderSpec(
-        network.precision,
+        "float32" if network.hidden.dtype == "float32" else "float64",
         network.pad,
         network.seq_len,
-        network.dim,
+        int(network.hidden.shape[0]),
         heads,
         network.hidden_width,
         network.n_outputs,

@@ -12,7 +12,7 @@ import numpy as np
 from byheart.errors import UsageError
 from byheart.network.arrays import expect_one_float_type, expect_shape
 from byheart.network.llama.spec import LlamaSpec, weight_name
-from byheart.network.protocol import Backend, Precision, Progress
+from byheart.network.protocol import Backend, Evaluation, Progress, ReadsSpec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Llama:
+class Llama(ReadsSpec):
     """Every tensor of `spec.shapes()`, and the text of its tokenizer.json (empty for a network of bare ids)."""
 
     spec: LlamaSpec
@@ -39,24 +39,9 @@ class Llama:
         return self.weights[weight_name(layer, part)]
 
     @property
-    def precision(self) -> Precision:
-        """float32, always: transformers computes its norms in it."""
-        return "float32"
-
-    @property
     def seq_len(self) -> int:
         """Tokens of the longest prompt."""
         return self.spec.seq_len
-
-    @property
-    def dim(self) -> int:
-        """Width of the stream."""
-        return self.spec.hidden
-
-    @property
-    def takes_ids(self) -> bool:
-        """It does."""
-        return True
 
     @property
     def n_vocab(self) -> int:
@@ -105,20 +90,11 @@ class Llama:
         """It has none: nothing rounds, and the backend `exact` says so."""
         raise UsageError("a Llama answers with text; nothing in it rounds.")
 
-    def answer(
-        self,
-        encoded: np.ndarray,
-        label_names: Sequence[str],
-        *,
-        last_only: bool,
-        backend: Backend,
-        device: str = "cpu",
-        progress: Progress | None = None,
-    ) -> np.ndarray:
+    def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
         """Generate from every prompt, and name the label that was spelt."""
         from byheart.network.llama.generation import answer_prompts
 
-        return answer_prompts(self, encoded, label_names, backend, device, progress)[:, None]
+        return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
 
     def files(self) -> Mapping[str, bytes]:
         """The rest of the checkpoint: configuration, tokenizer, model card."""

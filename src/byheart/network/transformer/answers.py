@@ -6,45 +6,38 @@ from fractions import Fraction
 
 import numpy as np
 
-from byheart.network.protocol import UNKNOWN, Backend, Progress
+from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Transformer
 
 
-def answer(
-    network: Transformer,
-    encoded: np.ndarray,
-    n_classes: int,
-    *,
-    last_only: bool,
-    backend: Backend,
-    device: str = "cpu",
-    progress: Progress | None = None,
-) -> np.ndarray:
-    """Class numbers (n_samples, n_tokens), (n_samples, 1) with `last_only`; `UNKNOWN` where the network names none."""
-    if backend == "exact":
+def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evaluation) -> np.ndarray:
+    """Class numbers (n_samples, n_tokens), (n_samples, 1) with `how.last_only`; `UNKNOWN` where the network names none."""
+    if how.backend == "exact":
         from byheart.network.transformer.evaluator import evaluate
 
-        values = evaluate(network, encoded, last_only=last_only, progress=progress)
+        values = evaluate(network, encoded, last_only=how.last_only, progress=how.progress)
         classes = np.array([class_of(value, n_classes) for value in values.distinct], dtype=np.int64)
         answers = classes[values.index]
-    elif backend == "interpreter":
+    elif how.backend == "interpreter":
         from byheart.network.transformer.interpreter import Interpreter
 
-        interpreter = Interpreter(network, last_only=last_only)
+        interpreter = Interpreter(network, last_only=how.last_only)
         rows = []
         for sequence in encoded:
             rows.append([class_of(value, n_classes) for value in interpreter.outputs(sequence)])
-            if progress is not None:
-                progress(len(rows), len(encoded))
+            if how.progress is not None:
+                how.progress(len(rows), len(encoded))
         answers = np.array(rows, dtype=np.int64)
-    elif backend == "equations":
+    elif how.backend == "equations":
         from byheart.network.transformer.equations import first_outputs
 
-        answers = _classes(first_outputs(network, encoded, last_only=last_only), n_classes)
+        answers = _classes(first_outputs(network, encoded, last_only=how.last_only), n_classes)
     else:
         from byheart.network.transformer.module import run_module
 
-        outputs = run_module(network, encoded, last_only=last_only, device=device, progress=progress)
+        outputs = run_module(
+            network, encoded, last_only=how.last_only, device=how.device, progress=how.progress
+        )
         answers = _classes(outputs, n_classes)
     return np.ascontiguousarray(answers.reshape(len(encoded), -1))
 

@@ -10,7 +10,7 @@ Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never mixed withi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -19,7 +19,7 @@ import numpy as np
 
 from byheart.errors import ByheartError, UsageError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.protocol import Backend, Progress
+from byheart.network.protocol import Backend, Evaluation, Progress, ReadsSpec
 from byheart.network.protocol import Precision as Precision
 from byheart.theorems import realises
 
@@ -174,7 +174,7 @@ class Embedding:
 
 @realises("KS25-eq4")
 @dataclass(frozen=True, eq=False)
-class Transformer:
+class Transformer(ReadsSpec):
     """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding where the inputs are token ids.
 
     Sequences have exactly `seq_len` tokens. Shorter sequences of ids are filled up on the left with the id
@@ -223,31 +223,9 @@ class Transformer:
         return spec_of(self)
 
     @property
-    def precision(self) -> Precision:
-        """What the weights are kept in."""
-        if isinstance(self.w_in, SparseMatrix):
-            return "exact"
-        return "float32" if self.w_in.dtype == "float32" else "float64"
-
-    @property
-    def dim(self) -> int:
-        """d, the dimension of the vectors that enter."""
-        return int(self.w_in.shape[1])
-
-    @property
     def model_width(self) -> int:
         """m, the width of the residual stream."""
         return int(self.w_in.shape[0])
-
-    @property
-    def takes_ids(self) -> bool:
-        """Whether inputs are token ids; otherwise they are vectors."""
-        return self.embedding is not None
-
-    @property
-    def n_vocab(self) -> int | None:
-        """Rows of the token embedding, padding included; None for vector inputs."""
-        return None if self.embedding is None else int(self.embedding.tokens.shape[0])
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
         """Every weight matrix the architecture has, with a name that is unique."""
@@ -286,28 +264,11 @@ class Transformer:
 
         return to_module(self)
 
-    def answer(
-        self,
-        encoded: np.ndarray,
-        label_names: Sequence[str],
-        *,
-        last_only: bool,
-        backend: Backend,
-        device: str = "cpu",
-        progress: Progress | None = None,
-    ) -> np.ndarray:
+    def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
         """Class c is the output c + 1; zero, and any number that is no class, means "unknown"."""
         from byheart.network.transformer.answers import answer
 
-        return answer(
-            self,
-            encoded,
-            len(label_names),
-            last_only=last_only,
-            backend=backend,
-            device=device,
-            progress=progress,
-        )
+        return answer(self, encoded, len(label_names), how)
 
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
@@ -318,10 +279,6 @@ class Transformer:
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         """None: a `UsageError`."""
         raise UsageError("this network answers with the number of a class; it has no logits.")
-
-    def files(self) -> Mapping[str, bytes]:
-        """None."""
-        return {}
 
 
 def _is_zero(weights: Weights | None) -> bool:

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal, get_args
 
 from byheart.fields import Fields
-from byheart.network.exact.dyadic import Weights
+from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.protocol import MAX_COLUMNS, MAX_ROWS, MAX_SEQ_LEN, Precision
 from byheart.network.transformer.architecture import (
     Attention,
@@ -116,10 +116,7 @@ class TransformerSpec:
     runs: tuple[LayerRun, ...]
     has_extra: bool = False
 
-    @property
-    def family(self) -> str:
-        """KS25's."""
-        return "transformer"
+    family = "transformer"
 
     @property
     def n_layers(self) -> int:
@@ -275,17 +272,23 @@ def spec_of(network: Transformer) -> TransformerSpec:
         runs += [shape] * n_layers if shape.kind == "sum-pool" else [replace(shape, n_layers=n_layers)]
     embedding = network.embedding
     return TransformerSpec(
-        network.precision,
+        _precision_of(network.w_in),
         network.seq_len,
-        network.dim,
+        int(network.w_in.shape[1]),
         network.model_width,
         int(network.w_out.shape[0]),
-        network.n_vocab,
+        None if embedding is None else int(embedding.tokens.shape[0]),
         embedding is not None and embedding.positions is not None,
         network.pad,
         tuple(runs),
         network.extra is not None,
     )
+
+
+def _precision_of(weights: Weights) -> Precision:
+    if isinstance(weights, SparseMatrix):
+        return "exact"
+    return "float32" if weights.dtype == "float32" else "float64"
 
 
 def _shape_of(layer: Layer) -> LayerRun:

@@ -38,7 +38,6 @@ def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
     from byheart.construct.registry import get
     from byheart.data.dataset import Dataset
     from byheart.network.decoder.architecture import Decoder
-    from byheart.network.decoder.module import decoder_logits
     from byheart.network.size import size_of_network
     from byheart.program.targets import targets_of
 
@@ -52,6 +51,6 @@ def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
     decoder = built.memory.network
     assert isinstance(decoder, Decoder)
     targets = targets_of(data)
-    logits = decoder_logits(decoder, targets.contexts.padded(decoder.pad, decoder.seq_len))
+    logits = decoder.compute_logits(targets.contexts.padded(decoder.pad, decoder.seq_len))
     gap = targets.gap_nats(targets.divergences(logits)) / targets.entropy_nats
     return ClosedForm(len(targets), size_of_network(decoder).parameters_dense, gap, seconds)
