@@ -7,9 +7,11 @@ RUN    := $(VENV)/.can-run
 STAMP  := $(VENV)/.installed
 FAST   := not slow and not gpu and not cluster
 DATA   := examples/capitals.csv
+SECONDS ?= 60
+SEED   ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-all check format format-check lint types bench docs clean
+.PHONY: help setup lock run test test-all check format format-check lint types bench fuzz docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -66,6 +68,9 @@ check: format-check test ## format, lint, types and tests: what continuous integ
 
 bench: $(STAMP) ## run every benchmark; each prints its numbers and writes JSON under out/
 	@set -e; for script in $(wildcard benchmarks/[a-z]*.py); do echo "$$script" >&2; $(BIN)/python "$$script"; done
+
+fuzz: $(STAMP) ## attack for SECONDS=60, from SEED=0: spoilt files and odd requests; findings are kept in out/fuzz
+	$(BIN)/python -m tests.attacks.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 docs: $(STAMP) ## build the site into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs docs/_build/html

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import time
 import zipfile
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from byheart.data import Dataset
+from byheart.data import Dataset, tokenizer_process
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
-from byheart.errors import ByheartError, DataError, MalformedFile, UsageError
+from byheart.errors import ByheartError, DataError, MalformedFile, UnknownToken, UsageError
 from byheart.memory_limit import OverMemoryLimit, memory_limit
 
 PLAIN: dict[str, Any] = {
@@ -201,3 +202,42 @@ def test_a_tokenizer_is_checked_before_it_is_used(changed: dict[str, Any], messa
 def test_what_the_package_refuses_is_our_error(changed: dict[str, Any]) -> None:
     with pytest.raises(DataError):
         tokenizer(**changed).encode("a b")
+
+
+def _growing(times: int) -> dict[str, Any]:
+    step = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}
+    return {"normalizer": {"type": "Sequence", "normalizers": [step] * times}}
+
+
+def test_a_tokenizer_that_aborts_ends_a_child_and_not_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `a` becomes 10^12 of them: the package runs out of memory, which ends its process."""
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "64M")
+    monkeypatch.setattr(tokenizer_process, "_ROOM", 2**28)
+    growing = tokenizer(**_growing(4))
+    with pytest.raises(MalformedFile, match="the package tokenizers ended"):
+        growing.encode("a")
+    assert growing.encode("of") == [2]  # another child took its place
+
+
+def test_a_tokenizer_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_process, "SECONDS", 1.0)
+    slow = tokenizer(**_growing(3))
+    with pytest.raises(MalformedFile, match=r"SIGKILL, after 1 s"):
+        slow.encode("a")
+
+
+def test_a_tokenizer_can_be_copied_and_forked() -> None:
+    made = tokenizer()
+    assert pickle.loads(pickle.dumps(made)).encode("of Chad") == [2, 3]
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if made.encode("of Chad") == [2, 3] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert made.encode("Chad") == [3]
+
+
+def test_the_row_that_cannot_be_tokenized_is_named() -> None:
+    unigram = tokenizer(model={"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None})
+    with pytest.raises(UnknownToken, match="row 2: 'b' cannot be tokenized"):
+        unigram.encode_all(["a", "b", "a"])

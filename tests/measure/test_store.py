@@ -16,8 +16,9 @@ from byheart.errors import ExitStatus, UsageError
 from byheart.measure import schema
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
-from byheart.measure.records import Record, Run, pack_curve, record_of, unpack_curve
+from byheart.measure.records import Record, Run, canonical, pack_curve, record_of
 from byheart.measure.store import CorruptStore, NewerStore, Store, StoreStopped, this_process
+from byheart.measure.stored_record import read_curve
 from byheart.measure.trainer import Outcome
 
 
@@ -139,8 +140,8 @@ def test_a_store_of_version_1_is_brought_forward(path: Path) -> None:
     schema.migrate(connection, upto=1)
     assert schema.version_of(connection) == 1
     connection.execute(
-        "INSERT INTO runs VALUES ('k', '{}', 'done', 1, '{}', 1, 1, 1, 'cpu', '{}', 'now', ?)",
-        (pack_curve(np.arange(2), {"loss": np.ones(2)}),),
+        "INSERT INTO runs VALUES ('k', ?, 'done', 1, '{}', 1, 1, 1, 'cpu', '{}', 'now', ?)",
+        (canonical(run_of().config), pack_curve(np.arange(2), {"loss": np.ones(2)})),
     )
     connection.close()
     with Store(path) as store:
@@ -213,6 +214,43 @@ def test_curves_are_compressed() -> None:
     steps, loss = np.arange(1000), np.linspace(3, 0, 1000)
     packed = pack_curve(steps, {"loss": loss})
     assert len(packed) < steps.nbytes + loss.nbytes
-    back_steps, back = unpack_curve(packed)
+    back_steps, back = read_curve(packed)
     np.testing.assert_array_equal(back_steps, steps)
     np.testing.assert_allclose(back["loss"], loss, atol=3 * 2**-24)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("config", "[1]", r"config is \[1\]"),
+        ("config", '{"family": 3}', "config.family is 3"),
+        ("config", "{", "config"),
+        ("measured", '{"loss": "high"}', "measured.loss is 'high'"),
+        ("versions", "5", "versions is 5"),
+        ("steps", "many", "steps is 'many'"),
+        ("curve", b"PK", "curve"),
+        ("curve", "text", "curve"),
+    ],
+)
+def test_a_record_with_odd_fields_is_named(path: Path, column: str, value: object, words: str) -> None:
+    with Store(path) as store:
+        store.add(record(0))
+    connection = sqlite3.connect(path)
+    names = [found[1] for found in connection.execute("PRAGMA table_info(runs)")]
+    row = dict(zip(names, connection.execute("SELECT * FROM runs").fetchone(), strict=True))
+    row |= {"key": "f" * 64, column: value}
+    connection.execute("DROP INDEX runs_by_family")
+    connection.execute("INSERT INTO runs VALUES (" + ", ".join("?" * len(row)) + ")", list(row.values()))
+    connection.commit()
+    connection.close()
+    with Store(path) as store, pytest.raises(CorruptStore, match=f"run ffffffffffff.*{words}"):
+        store.records()
+
+
+def test_a_text_that_is_not_unicode_is_damage(path: Path) -> None:
+    with Store(path) as store:
+        store.add(record(0))
+        store.connection.execute("DROP TRIGGER runs_are_never_changed")
+        store.connection.execute("UPDATE runs SET device = CAST(x'fffe' AS TEXT)")
+        with pytest.raises(CorruptStore, match="Could not decode to UTF-8"):
+            store.records()

@@ -54,8 +54,8 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
             str(row["seed"]),
             row["status"],
             count(row["n_parameters"]),
-            ratio(row["measured.loss"]),
-            ratio(row["measured.accuracy"]),
+            ratio(row.get("measured.loss")),
+            ratio(row.get("measured.accuracy")),
         )
         for row, text in zip(rows[:MOST_ROWS], own, strict=False)
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -17,7 +16,8 @@ from jaxtyping import Int
 
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.data.tokenizer_document import used_part
-from byheart.errors import DataError, MalformedFile, MissingExtra, UnknownToken, UsageError
+from byheart.data.tokenizer_process import Refused, TokenizerProcess
+from byheart.errors import MalformedFile, UnknownToken, UsageError
 from byheart.memory_limit import require_memory
 
 WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
@@ -25,6 +25,7 @@ TokenizerName = Literal["char", "word", "bytes"]
 
 _MEMORY_PER_BYTE = 40  # the text, its JSON, and the tables that the package makes of it
 _MOST_IDS_PER_TOKEN, _FEW_IDS = 64, 1 << 20  # a file whose ids leave larger gaps would only take memory
+_TEXTS_PER_QUESTION = 4096
 
 
 class Tokenizer(ABC):
@@ -223,7 +224,7 @@ class FileTokenizer(Tokenizer):
     def __post_init__(self) -> None:
         """Check and read the document now, so that a broken one is refused here and nowhere later."""
         object.__setattr__(self, "document", used_part(self.document))
-        self._backend  # noqa: B018
+        self.vocabulary  # noqa: B018
 
     @classmethod
     def read(cls, path: Path) -> FileTokenizer:
@@ -239,18 +240,16 @@ class FileTokenizer(Tokenizer):
             raise MalformedFile(f"{path}: {error}", path=str(path)) from None
 
     @cached_property
-    def _backend(self) -> Any:
-        try:
-            from tokenizers import Tokenizer as Backend
-        except ImportError:
-            raise MissingExtra("tokenizers", "tokenizers", "a tokenizer.json") from None
-        with _foreign_errors("not a tokenizer.json that can be read"):
-            return Backend.from_str(self.document)
+    def _backend(self) -> TokenizerProcess:
+        return TokenizerProcess(self.document)
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
         """Text of every token, in the order of ids; ids that the file leaves out have an empty text."""
-        table: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        try:
+            table = self._backend.vocabulary()
+        except Refused as error:
+            raise MalformedFile(f"not a tokenizer.json that can be read: {error}") from None
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
             raise MalformedFile(f"its largest token id is {n_ids - 1}, for {len(table)} tokens.")
@@ -261,13 +260,29 @@ class FileTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Return the ids that the file's rules give. What is unknown to it is for those rules to say."""
-        with _foreign_errors(f"{text!r} cannot be tokenized", UnknownToken):
-            return list(self._backend.encode(text, add_special_tokens=False).ids)
+        try:
+            return self._backend.encode([text])[0]
+        except Refused as error:
+            raise _refused(text, error) from None
+
+    def encode_all(self, texts: Sequence[str]) -> TokenSequences:
+        """Encode many texts, some thousands for each question."""
+        rows: list[list[int]] = []
+        for start in range(0, len(texts), _TEXTS_PER_QUESTION):
+            asked = list(texts[start : start + _TEXTS_PER_QUESTION])
+            try:
+                rows += self._backend.encode(asked)
+            except Refused as error:
+                row = start + error.row + 1
+                raise UnknownToken(f"row {row}: {_refused(asked[error.row], error)}", row=row) from None
+        return self._gather(rows)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text that the file's decoder makes of these ids."""
-        with _foreign_errors("these ids cannot be decoded"):
-            return str(self._backend.decode(list(ids), skip_special_tokens=False))
+        try:
+            return self._backend.decode(list(ids))
+        except Refused as error:
+            raise MalformedFile(f"these ids cannot be decoded: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """Return the name and the document."""
@@ -298,15 +313,9 @@ def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Toke
     return FileTokenizer.read(path)
 
 
-@contextmanager
-def _foreign_errors(what: str, kind: type[DataError] = MalformedFile) -> Iterator[None]:
-    """The package raises bare Exception, and panics that are not even that: both become ours."""
-    try:
-        yield
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise kind(f"{what}: {error}") from None
+def _refused(text: str, error: Refused) -> UnknownToken:
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    return UnknownToken(f"{shown!r} cannot be tokenized: {error}", text=text)
 
 
 def _code_points(text: str) -> Int[np.ndarray, " n_characters"]:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from byheart.errors import DataError
 from byheart.measure.families import ModelConfig, complete_model, family_of
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.trainer import Outcome
@@ -128,25 +127,9 @@ def _finite(value: object) -> object:
     return value
 
 
-def numbers(text: str) -> dict[str, float]:
-    """Measurements from JSON, null read as NaN."""
-    return {name: math.nan if value is None else float(value) for name, value in json.loads(text).items()}
-
-
 def pack_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
     """A curve as compressed bytes; values are kept in float32."""
     buffer = io.BytesIO()
     arrays = {f"curve_{name}": values.astype(np.float32) for name, values in curve.items()}
     np.savez_compressed(buffer, steps=steps, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
-
-
-def unpack_curve(packed: bytes) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The inverse of `pack_curve`."""
-    try:
-        with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
-            steps = arrays["steps"]
-            curve = {name[6:]: arrays[name] for name in arrays.files if name.startswith("curve_")}
-    except (ValueError, OSError, KeyError) as error:
-        raise DataError(f"a stored curve cannot be read: {error}") from error
-    return steps, curve

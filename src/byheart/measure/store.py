@@ -14,10 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from byheart.errors import ByheartError, DoesNotHold, ExitStatus, UsageError
+from byheart.errors import ByheartError, DataError, DoesNotHold, ExitStatus, UsageError
 from byheart.liveness import is_running, start_of
 from byheart.measure import schema
-from byheart.measure.records import Record, canonical, numbers, pack_curve, unpack_curve
+from byheart.measure.records import Record, canonical, pack_curve
+from byheart.measure.stored_record import read_row
 
 LEASE_SECONDS = 300.0  # after which a claim of a process we cannot look at counts as lost
 BUSY_SECONDS = 60.0  # how long a writer waits for another
@@ -58,7 +59,7 @@ def _explaining(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if "malformed" in str(error):
+        if any(words in str(error) for words in ("malformed", "Could not decode")):
             raise _corrupt(path, str(error)) from error
         raise StoreStopped(
             f"the run store {path} cannot be used: {error}.\n"
@@ -66,7 +67,7 @@ def _explaining(path: Path) -> Iterator[None]:
             " finished runs are not repeated.",
             path=str(path),
         ) from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a text in it may not be UTF-8
         raise _corrupt(path, str(error)) from error
 
 
@@ -179,7 +180,15 @@ class Store:
         if family is not None:
             query += " AND json_extract(config, '$.family') = ?"
             values.append(family)
-        return [_record(row) for row in self.connection.execute(query + " ORDER BY created, key", values)]
+        return [
+            self._record(row) for row in self.connection.execute(query + " ORDER BY created, key", values)
+        ]
+
+    def _record(self, row: Sequence[Any]) -> Record:
+        try:
+            return read_row(row)
+        except DataError as error:
+            raise _corrupt(self.path, str(error).rstrip(".")) from error
 
     @_explained
     def count(self) -> int:
@@ -229,39 +238,6 @@ class Store:
     def _present(self, table: str, keys: Iterable[str]) -> set[str]:
         query = f"SELECT key FROM {table} WHERE key IN (SELECT value FROM json_each(?))"
         return {row[0] for row in self.connection.execute(query, (json.dumps(list(keys)),))}
-
-
-def _record(row: tuple[Any, ...]) -> Record:
-    (
-        key,
-        config,
-        status,
-        steps,
-        measured,
-        n_parameters,
-        n_samples,
-        seconds,
-        device,
-        versions,
-        created,
-        curve,
-    ) = row
-    curve_steps, values = unpack_curve(curve)
-    return Record(
-        key=key,
-        config=json.loads(config),
-        status=status,
-        steps=steps,
-        measured=numbers(measured),
-        n_parameters=n_parameters,
-        n_samples=n_samples,
-        seconds=seconds,
-        device=device,
-        versions=json.loads(versions),
-        created=created,
-        curve_steps=curve_steps,
-        curve=values,
-    )
 
 
 @lru_cache(maxsize=1)

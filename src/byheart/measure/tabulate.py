@@ -36,7 +36,7 @@ def row_of(record: Record) -> Row:
 def _flat(value: Any) -> Any:
     if isinstance(value, Mapping):  # a pass rule
         return " ".join(str(item) for item in value.values())
-    return value
+    return str(value) if isinstance(value, list) else value
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:

@@ -193,6 +193,10 @@ def _threads(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="byheart-limbs")
 
 
+if hasattr(os, "register_at_fork"):  # a forked process has the pool, but none of its threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
 @njit(cache=True, nogil=True)
 def _add_multiples(
     start: int, stop: int, total: np.ndarray, limbs: np.ndarray, factor: int, subtract: bool, offset: int

@@ -1,0 +1,105 @@
+"""A row of a run store, read as if it were hostile: the file may come from anyone.
+
+Written out here, because a bare machine that trains has neither msgspec nor the readers of data files.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import ByheartError, DataError
+from byheart.measure.records import Record
+from byheart.memory_limit import require_memory
+
+COLUMNS: dict[str, type | tuple[type, ...]] = {
+    "key": str,
+    "config": str,
+    "status": str,
+    "steps": int,
+    "measured": str,
+    "n_parameters": int,
+    "n_samples": (int, float),
+    "seconds": (int, float),
+    "device": str,
+    "versions": str,
+    "created": str,
+    "curve": bytes,
+}
+SECTIONS = ("sizes", "options", "data", "training")
+
+
+def read_row(row: Sequence[Any]) -> Record:
+    """The record in a row of the table; `DataError` names the run and the field where it is not one."""
+    values = dict(zip(COLUMNS, row, strict=True))
+    run = f"run {str(values['key'])[:12]}"
+    for name, kind in COLUMNS.items():
+        _require(isinstance(values[name], kind), run, name, values[name])
+    config = _document(values["config"], run, "config")
+    for name in ("family", "seed", *SECTIONS):
+        kind = str if name == "family" else int if name == "seed" else dict
+        _require(isinstance(config.get(name), kind), run, f"config.{name}", config.get(name))
+    measured = _document(values["measured"], run, "measured")
+    for name, value in measured.items():
+        _require(value is None or _is_number(value), run, f"measured.{name}", value)
+    versions = _document(values["versions"], run, "versions")
+    for name, value in versions.items():
+        _require(isinstance(value, str), run, f"versions.{name}", value)
+    curve_steps, curve = read_curve(values["curve"], f"{run}: its curve")
+    return Record(
+        key=values["key"],
+        config=config,
+        status=values["status"],
+        steps=values["steps"],
+        measured={name: math.nan if value is None else float(value) for name, value in measured.items()},
+        n_parameters=values["n_parameters"],
+        n_samples=values["n_samples"],
+        seconds=values["seconds"],
+        device=values["device"],
+        versions=versions,
+        created=values["created"],
+        curve_steps=curve_steps,
+        curve=curve,
+    )
+
+
+def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The inverse of `records.pack_curve`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            require_memory(where, sum(info.file_size for info in archive.infolist()))
+        with np.load(io.BytesIO(packed), allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+        steps = arrays.pop("steps")
+        if any(array.ndim != 1 or array.dtype.kind not in "iuf" for array in (steps, *arrays.values())):
+            raise ValueError("its arrays are not lists of numbers")
+    except (ByheartError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, zlib, tokenize and numpy raise what they happen to raise
+        raise DataError(f"{where} cannot be read: {error or type(error).__name__}.") from error
+    return steps, {name.removeprefix("curve_"): values for name, values in arrays.items()}
+
+
+def _document(text: str, run: str, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{run}: {name} is not JSON: {error}.") from None
+    _require(isinstance(found, dict), run, name, found)
+    return dict(found)
+
+
+def _is_number(value: object) -> bool:
+    """A number that is a float, too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2.0**1023
+
+
+def _require(holds: bool, run: str, name: str, value: object) -> None:
+    if not holds:
+        raise DataError(f"{run}: {name} is {repr(value)[:80]}.")

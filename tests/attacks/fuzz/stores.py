@@ -1,0 +1,78 @@
+"""Run stores with spoilt pages, and sound ones whose records hold odd fields."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from random import Random
+
+from byheart.measure.store import Store
+from tests.attacks.fuzz.mutation import TEXTS, VALUES, mutate_bytes, mutate_document
+from tests.attacks.fuzz.target import Target, run_command
+from tests.measure.test_store import record
+
+
+class Stores(Target):
+    """Run stores with spoilt pages, and sound ones whose records hold odd fields."""
+
+    name, share = "stores", 12
+
+    def prepare(self, folder: Path) -> None:
+        path = folder / "seed.sqlite"
+        with Store(path) as store:
+            for seed in range(4):
+                store.add(record(seed))
+            store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            store.connection.execute("PRAGMA journal_mode = DELETE")
+        self.seed = path.read_bytes()
+        with sqlite3.connect(path) as connection:
+            self.row = connection.execute("SELECT * FROM runs").fetchone()
+        connection.close()
+        run_command("runs", "list", "--store", str(path))
+
+    def attack(self, random: Random, folder: Path) -> str:
+        path = folder / "runs.sqlite"
+        if random.random() < 0.5:
+            path.write_bytes(mutate_bytes(self.seed, random))
+        else:
+            path.write_bytes(self.seed)
+            self._odd_record(path, random)
+        action = random.randrange(5)
+        if action == 0:
+            with Store(path) as store:
+                store.claim(["k", self.row[0]])
+                store.add(record(9))
+                store.release()
+        elif action == 1:
+            run_command("runs", "compare", "--store", str(path), *random.choice(([], ["--json"])))
+        elif action == 2:
+            run_command("runs", "export", "--store", str(path), "-o", str(folder / "out.csv"))
+        else:
+            where = random.choice(
+                ([], ["--where", "sizes.n_heads>=1"], ["--where", "seed=" + random.choice(TEXTS)])
+            )
+            run_command("runs", "list", "--store", str(path), *where, *random.choice(([], ["--json"])))
+        return "taken"
+
+    def _odd_record(self, path: Path, random: Random) -> None:
+        row = list(self.row)
+        for _ in range(random.choice((1, 1, 2))):
+            column = random.randrange(len(row))
+            if column in (1, 4, 9) and random.random() < 0.8:
+                row[column] = mutate_document(json.loads(self.row[column]), random).decode("utf-8", "replace")
+            elif column == 11:
+                row[column] = mutate_bytes(self.row[column], random)
+            else:
+                value = random.choice(VALUES)
+                row[column] = (
+                    value
+                    if isinstance(value, str | float) or (isinstance(value, int) and abs(value) < 2**63)
+                    else "x"
+                )
+        row[0] = row[0] if row[0] != self.row[0] else "f" * 64
+        connection = sqlite3.connect(path)
+        connection.execute("DROP INDEX runs_by_family")  # which asks for JSON
+        connection.execute("INSERT OR IGNORE INTO runs VALUES (" + ", ".join("?" * len(row)) + ")", row)
+        connection.commit()
+        connection.close()
