@@ -3,8 +3,8 @@
 Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token (the same
 for every input) carries its pattern φ in the word registers, so the unit of its row is Γ + V[a]·φ, and every other unit is
 silent; the labelled token carries nothing there, so the unit of its row is exactly Γ and pours Z[a] into the word registers.
-A second attention layer brings V·φ to the labelled token, which adds the words of Z its own pattern chooses. Nothing is
-wasted on W1, so this is the smaller layout for much data.
+A second attention layer, in which every token reads the first one, brings V·φ to the labelled token, which adds the words of Z
+its own pattern chooses. Nothing is wasted on W1, so this is the smaller layout for much data.
 
 Registers: x (row), its square, y (pattern of the extra token, then V·φ, then the label), z (window, pattern of the labelled
 token, plane), the role (1 for the extra token), the digits of the row, then the words, which hold the entering fields at first. A
@@ -156,7 +156,6 @@ class DualTable(RetrievalLayout):
             and self.fits(self.largest_gate_sum)
             and all(self.has_exact_pooling(field) for field in self.hashed_fields)
             and self.fits(2 * self.n_groups << self.word_bits)
-            and self.fits(self.n_tokens * self.gate)
             and self.word_bits + 2 + self.headroom_bits <= self.mantissa_bits
         )
 
@@ -217,7 +216,7 @@ class DualTable(RetrievalLayout):
         yield self._table(
             None if words is None else self.widen(words).reshape(self.n_rows, 2, self.n_channels)
         )
-        yield RegisterAttention((head({Y: 1}, {X: WORD_SCALE * self.n_tokens}),))
+        yield RegisterAttention((head({Y: 1}, {X: WORD_SCALE}),), pattern="scatter")
         mask, place = WORD_SCALE << self.word_bits, self.n_planes if self.shares_window else 1
         yield from pattern_blocks(
             self.groups, self.choices, all_groups, [self.pattern_register], place, self.channels, -mask, mask

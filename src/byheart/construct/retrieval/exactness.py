@@ -88,7 +88,7 @@ def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_column
         assert fetched <= layout.gate
         return (
             Margin("unit of the table", Fraction(1), layout.largest_gate_sum),
-            Margin("what the extra token read", Fraction(1), odd_part(layout.n_tokens) * fetched),
+            Margin("what the extra token read", Fraction(1), fetched),
             Margin("words of one channel", Fraction(WORD_SCALE), WORD_SCALE << layout.word_bits),
         )
     stacked = int(table.max(axis=0).sum(axis=0).max(initial=0))

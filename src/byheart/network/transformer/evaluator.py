@@ -11,7 +11,7 @@ The same numbers as `interpreter`, by two shortcuts that change no value:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,8 +19,9 @@ import numpy as np
 from byheart.network.exact.columns import ONE, Column, Partition, distinct, linear, linear_distinct, terms_of
 from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
 from byheart.network.exact.limbs import Fixed, divide, segment_sums
-from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Transformer
+from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Layer, Transformer
 from byheart.network.transformer.interpreter import Interpreter, NotExact
+from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tokens, positions_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +59,9 @@ def evaluate(
         seq_len += 1
         rows, tokens = _with_extra(network.extra, tokens, rows, seq_len)
     stream = [linear(rows, terms_of(row, tokens)) for row in as_sparse(network.w_in).rows()]
-    mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
+    needed = needed_tokens([_mixing(layer) for layer in network.layers], last_only=last_only)
     n_tokens = seq_len
+    rows, stream, n_tokens = _keep(needed[0], stream, rows, n_tokens)
     for at, layer in enumerate(network.layers):
         if isinstance(layer, FeedForward):
             stream = _feed_forward(layer, stream, rows)
@@ -69,18 +71,15 @@ def evaluate(
                 return _one_by_one(network, encoded, last_only)
             stream = attended
         elif isinstance(layer, Attention):
+            if layer.pattern == "gather" and needed[at + 1] == "last":
+                layer = replace(layer, pattern="scatter")  # the last token reads the first
             stream = _uniform_attention(layer, stream, rows, n_tokens)
         else:
             rows, stream = _pool(stream, rows, n_tokens)
             n_tokens = 1
-        if last_only and n_tokens > 1 and at == max(mixing, default=-1):
-            rows, stream = _only_last(stream, rows, n_tokens)
-            n_tokens = 1
+        rows, stream, n_tokens = _keep(needed[at + 1], stream, rows, n_tokens)
         if progress is not None:
             progress(at + 1, len(network.layers))
-    if last_only and n_tokens > 1:
-        rows, stream = _only_last(stream, rows, n_tokens)
-        n_tokens = 1
     output = linear(rows, terms_of(as_sparse(network.w_out).rows()[0], stream))
     index = output.partition.index_of(rows).reshape(n_samples, n_tokens)
     if network.extra is not None and n_tokens > 1:
@@ -216,15 +215,27 @@ def _pool(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tuple[Par
     ]
 
 
-def _only_last(stream: Sequence[Column], rows: Partition, n_tokens: int) -> tuple[Partition, list[Column]]:
-    """Forget all tokens but the last of each sequence."""
-    last = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // n_tokens)
-    kept = np.arange(n_tokens - 1, rows.n_groups, n_tokens)
+def _keep(
+    needed: Needed, stream: Sequence[Column], rows: Partition, n_tokens: int
+) -> tuple[Partition, list[Column], int]:
+    """Forget all tokens of each sequence but the needed ones."""
+    positions = np.array(positions_of(needed, n_tokens))
+    if len(positions) == n_tokens:
+        return rows, list(stream), n_tokens
+    n_sequences = rows.n_groups // n_tokens
+    kept = (np.arange(n_sequences)[:, None] * n_tokens + positions).ravel()
+    fewer = Partition(None, np.zeros(0, dtype=np.int64), len(kept))
     columns = []
     for column in stream:
         groups, index = np.unique(column.partition.index_of(rows)[kept], return_inverse=True)
-        columns.append(distinct(Column(Partition(last, index, len(groups)), column.numbers.take(groups))))
-    return last, columns
+        columns.append(distinct(Column(Partition(fewer, index, len(groups)), column.numbers.take(groups))))
+    return fewer, columns, len(positions)
+
+
+def _mixing(layer: Layer) -> Mixing:
+    if isinstance(layer, Attention):
+        return layer.pattern
+    return "none" if isinstance(layer, FeedForward) else "pool"
 
 
 def _input_columns(network: Transformer, encoded: np.ndarray, rows: Partition) -> list[Column]:

@@ -213,12 +213,19 @@ def run_module(
 
     batch_size: samples at a time; unless given, as `batches` chooses from the widest layer.
     """
-    widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
-    numbers = network.seq_len * max([network.model_width, *widths])
+    from byheart.network.transformer.answer_plan import make_plan
+
     module = to_module(network).to(device).eval()
+    plan = make_plan(module, last_only=last_only)
+    n_tokens = network.seq_len + (network.extra is not None)
+    widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
+    # the plan holds the residual stream, a copy of what a layer reads, and what it adds; wide layers in pieces of their own
+    numbers = n_tokens * max([3 * network.model_width, *([] if plan and device == "cpu" else widths)])
 
     def first_outputs(batch: torch.Tensor) -> torch.Tensor:
         vectors = batch if network.takes_ids else batch.to(module.w_in.dtype)
+        if plan is not None:
+            return plan(vectors)
         outputs: torch.Tensor = module(vectors, last_only=last_only)[:, :, 0]
         return outputs[:, -1] if last_only else outputs
 

@@ -1,0 +1,211 @@
+"""The native forward pass, doing only what the answer depends on.
+
+The weights are those of the module, in its own float type, and every product that is left out is one with a zero:
+
+- Tokens that nothing later reads are dropped (`needed_tokens`).
+- A channel is a row of memory, so a layer touches the channels it reads and writes, and no other.
+- A wide layer is asked for the units that can fire, see `WideLayer`.
+
+Where every sum is exact in any order, as for all that a compiled network stores, outputs are the bits of `module(inputs)`. Products
+with zero are not zero for infinite numbers: a batch that leaves the finite ones anywhere is run by the module itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+
+from byheart.network.transformer.module import (
+    AttentionModule,
+    FeedForwardModule,
+    SumPoolModule,
+    TransformerModule,
+)
+from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tokens, positions_of
+from byheart.network.transformer.wide_layer import WideLayer
+
+WIDE = 64
+"""Units from which on a layer is asked which of them can fire."""
+
+
+class AnswerPlan:
+    """First outputs of `module` at the labelled tokens; `None` of `make_plan` stands for a module it cannot follow."""
+
+    def __init__(self, module: TransformerModule, *, last_only: bool) -> None:
+        """Cut the weights to what each layer reads and writes."""
+        self._module, self._last_only = module, last_only
+        on_cpu = module.w_in.device.type == "cpu"
+        self._layers = [_cut(layer, on_cpu) for layer in module.layers]
+        self._needed = needed_tokens([_mixing(layer) for layer in module.layers], last_only=last_only)
+        self._entering = _touched(module.w_in, dim=1)
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Ids (batch, seq) or vectors (batch, seq, d) to (batch,) with `last_only`, else (batch, n_tokens)."""
+        stream = self._enter(inputs)
+        written = set(self._entering)
+        have = self._needed[0]
+        is_finite = torch.tensor(True, device=stream.device)
+        for layer, behind in zip(self._layers, self._needed[1:], strict=True):
+            if isinstance(layer, _Attention | _Pool):
+                is_finite &= _is_finite(stream, written)
+                stream = layer.mix(stream, have, behind)
+            else:
+                layer.add_to(stream.view(stream.shape[0], -1))
+            written.update(layer.writes)
+            have = behind
+        is_finite &= _is_finite(stream, written)
+        if not is_finite:
+            return self._run_module(inputs)
+        outputs = (self._module.w_out[:1] @ stream.view(stream.shape[0], -1)).view(stream.shape[1:]).T
+        if self._last_only:
+            return outputs[:, -1]
+        return outputs[:, 1:] if self._module.extra is not None and outputs.shape[1] > 1 else outputs
+
+    def _run_module(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self._module(inputs, last_only=self._last_only)[:, :, 0]
+        return outputs[:, -1] if self._last_only else outputs
+
+    def _enter(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The residual stream (m, tokens, batch) of the tokens that are needed."""
+        module = self._module
+        vectors = inputs if module.embedding is None else module.embedding(inputs)
+        if module.positions is not None:
+            vectors = vectors + module.positions
+        if module.extra is not None:
+            vectors = torch.cat([module.extra.expand(len(vectors), 1, -1), vectors], dim=1)
+        kept = positions_of(self._needed[0], vectors.shape[1])
+        entering = vectors[:, kept].to(module.w_in.dtype).permute(2, 1, 0).reshape(vectors.shape[2], -1)
+        stream = entering.new_zeros(module.w_in.shape[0], entering.shape[1])
+        for run in _runs(self._entering):
+            stream[run] = module.w_in[run] @ entering
+        return stream.view(len(stream), len(kept), -1)
+
+
+def make_plan(module: TransformerModule, *, last_only: bool) -> AnswerPlan | None:
+    """The plan of a module; None where attention asks for scores: what such a token reads depends on all of it."""
+    scored = any(isinstance(layer, AttentionModule) and layer.kind != "uniform" for layer in module.layers)
+    return None if scored else AnswerPlan(module, last_only=last_only)
+
+
+@dataclass(frozen=True, eq=False)
+class _FeedForward:
+    """H + W2 ReLU(W1 H + b1) + b2 on the channels it touches."""
+
+    reads: list[int]
+    writes: list[int]
+    w1: torch.Tensor
+    b1: torch.Tensor
+    w2: list[tuple[slice, torch.Tensor]]  # rows of W2, and b2 as one more column
+
+    def add_to(self, stream: torch.Tensor) -> None:
+        """(m, n_columns), in place."""
+        hidden = stream.new_ones(len(self.w1) + 1, stream.shape[1])
+        torch.addmm(self.b1, self.w1, _rows(stream, self.reads), out=hidden[:-1])
+        hidden[:-1].relu_()
+        for run, weights in self.w2:
+            stream[run] += weights @ hidden  # the sum first: only then is it exact in any order
+
+
+@dataclass(frozen=True, eq=False)
+class _Attention:
+    """Z + W_O W_V Z A for uniform attention, all heads as one."""
+
+    reads: list[int]
+    writes: list[int]
+    value: torch.Tensor
+    output: torch.Tensor
+    pattern: str
+    n_tokens: torch.Tensor
+
+    def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
+        """(m, tokens, batch) of the tokens in `have` to those in `behind`."""
+        kept, read = _keep(stream, have, behind), _rows(stream, self.reads)
+        reads_first = self.pattern == "scatter" or (self.pattern == "gather" and behind == "last")
+        n_first = 0 if reads_first else 1 if self.pattern == "gather" else kept.shape[1]
+        if n_first:  # so many tokens receive the mean of all
+            values = (self.value @ read.reshape(len(read), -1)).view(-1, *stream.shape[1:])
+            mean = self.output @ values.sum(dim=1) / self.n_tokens
+        if n_first < kept.shape[1]:  # and the others what the first token holds
+            first = self.output @ (self.value @ read[:, 0])
+        at = 0
+        for run in _runs(self.writes):
+            rows = slice(at, at + run.stop - run.start)
+            if n_first:
+                kept[run, :n_first] += mean[rows, None]
+            if n_first < kept.shape[1]:
+                kept[run, n_first:] += first[rows, None]
+            at = rows.stop
+        return kept
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """Σ_k Z_k, one token out."""
+
+    writes: tuple[int, ...] = ()
+
+    def mix(self, stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
+        """(m, tokens, batch) to (m, 1, batch)."""
+        return stream.sum(dim=1, keepdim=True)
+
+
+def _cut(layer: torch.nn.Module, on_cpu: bool) -> _FeedForward | WideLayer | _Attention | _Pool:
+    if isinstance(layer, SumPoolModule):
+        return _Pool()
+    if isinstance(layer, AttentionModule):
+        value = layer.value.flatten(0, 1)  # (heads · s, m)
+        output = layer.output.transpose(1, 2).flatten(0, 1).T  # (m, heads · s)
+        reads, writes = _touched(value, dim=0), _touched(output, dim=1)
+        cut = value[:, reads].contiguous(), output[writes].contiguous()
+        return _Attention(reads, writes, *cut, layer.pattern, layer.n_tokens)
+    assert isinstance(layer, FeedForwardModule)
+    biased = torch.cat([layer.w2, layer.b2[:, None]], dim=1)
+    reads, writes = _touched(layer.w1, dim=0), _touched(biased, dim=1)
+    if on_cpu and len(layer.w1) >= WIDE:
+        return WideLayer(reads, writes, layer.w1, layer.b1, layer.w2, layer.b2)
+    w1 = layer.w1[:, reads].contiguous()
+    return _FeedForward(
+        reads, writes, w1, layer.b1[:, None], [(run, biased[run].contiguous()) for run in _runs(writes)]
+    )
+
+
+def _mixing(layer: torch.nn.Module) -> Mixing:
+    if isinstance(layer, AttentionModule):
+        return cast(Mixing, layer.pattern)
+    return "pool" if isinstance(layer, SumPoolModule) else "none"
+
+
+def _touched(weights: torch.Tensor, *, dim: int) -> list[int]:
+    """Rows (dim=1) or columns (dim=0) that are not zero; the first where all are, so that what overflows is still seen."""
+    found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
+    return found or [0]
+
+
+def _runs(rows: list[int]) -> list[slice]:
+    """Ascending numbers as stretches without a gap."""
+    found: list[slice] = []
+    for row in rows:
+        if found and found[-1].stop == row:
+            found[-1] = slice(found[-1].start, row + 1)
+        else:
+            found.append(slice(row, row + 1))
+    return found
+
+
+def _rows(stream: torch.Tensor, rows: list[int]) -> torch.Tensor:
+    """These rows, without a copy where they lie together."""
+    runs = _runs(rows)
+    return stream[runs[0]] if len(runs) == 1 else stream[rows]
+
+
+def _keep(stream: torch.Tensor, have: Needed, behind: Needed) -> torch.Tensor:
+    """Drop what is not needed behind a layer."""
+    if have == behind or stream.shape[1] == 1:
+        return stream
+    return stream[:, positions_of(behind, stream.shape[1])].contiguous()
+
+
+def _is_finite(stream: torch.Tensor, rows: set[int]) -> torch.Tensor:
+    return torch.isfinite(_rows(stream, sorted(rows))).all()
