@@ -66,7 +66,7 @@ def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str
     sums = table_solver.elimination.sums(ids, where.patterns, layout.n_channels, words)
     centre = exactness.centre_of(layout, sums)
     precision = "float64" if layout.mantissa_bits == 53 else "float32"
-    program = describe(layout, Contents(hashed, words, centre))
+    program = describe(layout, Contents(hashed, words, (centre,)))
     network = emit(program, precision)
     found, outline = size_of_network(network), count(describe(layout), precision)
     assert count(program, precision) == found
@@ -91,7 +91,7 @@ def test_reading_circuit_follows_the_gray_rule(data: st.DataObject) -> None:
     centre = 2**CHAIN.headroom_bits
     stream = dict.fromkeys((*CHAIN.slots, *CHAIN.channels), Fraction(0))
     stream |= {X: Fraction(1), Z: Fraction(plane), CHAIN.channels[0]: Fraction(WORD_SCALE * total)}
-    for block in flat_steps(label_steps(CHAIN, centre)):
+    for block in flat_steps(label_steps(CHAIN, [centre])):
         assert isinstance(block, Block)
         after = {name: value + block.adds.get(name, 0) for name, value in stream.items()}
         for unit in block.units:

@@ -55,6 +55,8 @@ class Chain(RetrievalLayout):
     @cached_property
     def shares_row(self) -> bool:
         """Whether the pattern is the upper part of the row's field; it has fields of its own where one would be too long."""
+        if self.entrance.least_fields > 2:
+            return False
         field = self.make_field(X, prod(self.choices) * self.n_rows)
         return self.has_exact_digits((*self.choices, self.n_rows)) and self.has_exact_pooling(field)
 
@@ -62,9 +64,14 @@ class Chain(RetrievalLayout):
     def pattern_fields(self) -> tuple[tuple[int, ...], ...]:
         """Which groups are decided by which pattern field: one field, or two where one would be too long."""
         field = self.make_field(COPY, prod(self.choices))
-        if self.shares_row or (self.has_exact_digits(self.choices) and self.has_exact_pooling(field)):
+        is_short = self.has_exact_digits(self.choices) and self.has_exact_pooling(field)
+        if self.shares_row or (is_short and self.entrance.least_fields <= 3):
             return (tuple(range(self.n_groups)),)
         half = (self.n_groups + 1) // 2
+        if self.entrance.least_fields > 3:
+            half = min(
+                range(self.n_groups), key=lambda g: max(prod(self.choices[:g]), prod(self.choices[g:]))
+            )
         return tuple(range(half)), tuple(range(half, self.n_groups))
 
     @cached_property
@@ -91,6 +98,7 @@ class Chain(RetrievalLayout):
         """Digits, squares, pooling, sums of words, and the bits that are read."""
         return (
             all(self.has_exact_digits(choices) for choices in self.digit_fields)
+            and all(self.pattern_fields)
             and self.fits(8 * self.n_rows**2)
             and self.n_channels >= 2 * self.entrance.n_projections
             and all(self.has_exact_pooling(field) for field in self.hashed_fields)
@@ -164,9 +172,9 @@ class Chain(RetrievalLayout):
         mask = WORD_SCALE << (self.word_bits + (self.n_segments - 1).bit_length())
         place = self.n_rows if self.shares_row else 1
         yield from pattern_blocks(
-            self.groups, self.choices, self.pattern_fields, registers, place, self.channels, -mask, mask
+            self.groups, self.choices, self.pattern_fields, registers, place, self.word_registers, -mask, mask
         )
-        table = None if words is None else words.reshape(self.n_rows, self.n_segments, self.n_channels)
+        table = None if words is None else words.reshape(self.n_rows, self.n_segments, -1)
         weight = self.hashed_fields[-1].base
         for segment in range(self.n_segments):
             for remaining in self.squaring_folds:
@@ -180,7 +188,7 @@ class Chain(RetrievalLayout):
                 yield from window_blocks(weight, self.windows[segment], self.n_rows, {})
                 weight >>= self.windows[segment]
 
-    def _table(self, words: Shaped[np.ndarray, "n_rows n_channels"] | None, is_last: bool) -> TableBlock:
+    def _table(self, words: Shaped[np.ndarray, "n_rows n_registers"] | None, is_last: bool) -> TableBlock:
         """Unit a is ReLU(1 - (row - a)²) = [row = a]; it adds row a of the table to the words.
 
         The reflections left e = 0 or 1 in x, copy = row - e and square = row² - e, so (row - a)² = square + e - 2a·(copy + e) + a².
@@ -189,14 +197,14 @@ class Chain(RetrievalLayout):
         if words is None:
             row, square = typical(self.n_rows.bit_length()), typical(2 * self.n_rows.bit_length())
             typical_writes = {X: row, COPY: row, SQUARE: square}
-            typical_writes |= dict.fromkeys(self.channels, typical(self.word_bits + 2))
+            typical_writes |= dict.fromkeys(self.word_registers, typical(self.word_bits + 2))
             return TableBlock(
                 self.n_rows, {X: row, COPY: row, SQUARE: -1}, square, typical_writes, {}, "table"
             )
         a = self.widen(np.arange(self.n_rows))
         left = self._left_over(a)
         writes: dict[str, Column] = {X: (1 if is_last else a) - left, COPY: left - a, SQUARE: left - a * a}
-        writes |= dict(zip(self.channels, WORD_SCALE * self.widen(words).T, strict=True))
+        writes |= dict(zip(self.word_registers, WORD_SCALE * self.widen(words).T, strict=True))
         return TableBlock(
             self.n_rows, {X: 2 * a - 1, COPY: 2 * a, SQUARE: -1}, 1 - a * a, writes, {}, "table"
         )

@@ -66,11 +66,13 @@ def pattern_blocks(
 ) -> Iterator[Block]:
     """Take one digit after the other off the pattern fields: every channel gets `rest`, a chosen one `step` more.
 
+    There may be several parts of Σ groups channels each; they are treated alike.
     The digits of a pattern field count from `place` up; what lies below stays in its register.
     Digit 0 of the first group names its first channel; digit 0 of a later group names none. With rest = 0 nothing is
     added to any channel at the start, and the first group's first channel must have been given its `step` already.
     """
     first_channel = np.concatenate([[0], np.cumsum(groups)])
+    parts = [channels[start : start + sum(groups)] for start in range(0, len(channels), sum(groups))]
     weights = [place * prod(choices[g] for g in field) for field in pattern_fields]
     for turn in range(max(len(field) for field in pattern_fields)):
         adds: dict[str, Number] = dict.fromkeys(channels, rest) if turn == 0 and rest else {}
@@ -80,10 +82,10 @@ def pattern_blocks(
                 weights[number] //= choices[field[turn]]
                 digits.append((field[turn], registers[number], weights[number]))
                 if field[turn] == 0 and rest:
-                    adds[channels[0]] = rest + step
+                    adds.update({part[0]: rest + step for part in parts})
 
         n_units = sum(2 * (choices[group] - 1) for group, _, _ in digits)
-        make = partial(_pattern_unit, digits, choices, first_channel, channels, step)
+        make = partial(_pattern_unit, digits, choices, first_channel, parts, step)
         yield Block(LazyUnits(n_units, make), adds, "pattern")
 
 
@@ -91,7 +93,7 @@ def _pattern_unit(
     digits: Sequence[tuple[int, str, int]],
     choices: Sequence[int],
     first_channel: np.ndarray,
-    channels: Sequence[str],
+    parts: Sequence[Sequence[str]],
     step: int,
     at: int,
 ) -> Unit:
@@ -103,9 +105,11 @@ def _pattern_unit(
     group, register, weight = digits[number]
     digit = at // 2 + 1
     chosen = int(first_channel[group]) + digit - (group > 0)
-    writes: dict[str, Number] = {register: -weight, channels[chosen]: step}
-    if digit > 1 or group == 0:
-        writes[channels[chosen - 1]] = -step
+    writes: dict[str, Number] = {register: -weight}
+    for channels in parts:
+        writes[channels[chosen]] = step
+        if digit > 1 or group == 0:
+            writes[channels[chosen - 1]] = -step
     return threshold(register, digit * weight, writes)[at % 2]
 
 

@@ -3,6 +3,7 @@
 Notation:
     K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits
     P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
+    J  parts: where a field is too long for a word, its bits are dealt out to J words read alike; `field_bits` counts one part
     Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a key may be from its last
 
 Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In
@@ -48,6 +49,8 @@ class Entrance:
     n_folds    reflections before pooling: what makes position and token, or the coordinates, inseparable
     spread     Σ over the coordinates of (largest - smallest), for vectors
     n_varied   how many tokens can be relied on to differ between sequences
+    least_fields
+               hashed fields there are at least; the more, the fewer reflections each needs
     n_bits     bits that real vectors are quantised to, in each of `n_projections` projections
     """
 
@@ -62,6 +65,7 @@ class Entrance:
     n_varied: int = 1
     n_bits: int = 0
     n_projections: int = 0
+    least_fields: int = 2
 
     @property
     def sum_factor(self) -> int:
@@ -101,6 +105,7 @@ class RetrievalLayout:
     headroom_bits: int
     mantissa_bits: int
     reject_bits: int = 0
+    n_parts: int = 1
 
     name: ClassVar[str]
     has_extra_token: ClassVar[bool]
@@ -173,8 +178,22 @@ class RetrievalLayout:
 
     @cached_property
     def channels(self) -> tuple[str, ...]:
-        """The registers that words are read into."""
-        return tuple(f"word {channel}" for channel in range(self.n_channels))
+        """The registers that words of the first part are read into."""
+        return self.word_registers[: self.n_channels]
+
+    @cached_property
+    def word_registers(self) -> tuple[str, ...]:
+        """The registers that words are read into, part after part."""
+        return tuple(f"word {number}" for number in range(self.n_parts * self.n_channels))
+
+    def part_registers(self, part: int) -> tuple[str, ...]:
+        """The registers that words of one part are read into."""
+        return self.word_registers[part * self.n_channels :][: self.n_channels]
+
+    @property
+    def label_bits(self) -> int:
+        """Bits of the whole field below the reject bits: the label, and one that is left over where the parts are longer."""
+        return self.n_parts * self.field_bits - self.reject_bits
 
     @property
     def word_bits(self) -> int:
@@ -184,11 +203,11 @@ class RetrievalLayout:
     @property
     def model_width(self) -> int:
         """m, the width of the residual stream."""
-        return self.n_slots + self.n_channels
+        return self.n_slots + self.n_parts * self.n_channels
 
     @property
     def n_columns(self) -> int:
-        """Words in all tables."""
+        """Words of one part in all tables."""
         return self.n_segments * self.n_rows * self.n_channels
 
     @property

@@ -55,7 +55,7 @@ def _least_sizes(
     channels: Int[np.ndarray, " n_candidates"],
     groups: Int[np.ndarray, " n_candidates"],
 ) -> tuple[np.ndarray, np.ndarray]:
-    n, k, c = start.n_keys, start.n_segments, start.field_bits
+    n, k, c, n_parts = start.n_keys, start.n_segments, start.field_bits, start.n_parts
     small, extra = channels // groups, channels % groups
     larger = np.maximum(0, extra - 1)  # groups behind the first with a channel more
     others = groups - 1 - larger
@@ -72,9 +72,10 @@ def _least_sizes(
     step_bits = _least_step_bits(start, planes, patterns, columns, channels)
     cost = _Cost(start, channels)
     cost.blocks(
-        2 + start.entrance.n_folds + c, channels + planes + 2 * c + cost.n_fields * start.entrance.n_folds
+        2 * n_parts + start.entrance.n_folds + c * n_parts,
+        n_parts * (channels + 2 * c) + planes + cost.n_fields * start.entrance.n_folds,
     )
-    silent = word_bits + headroom - c + 1
+    silent = n_parts * (word_bits + headroom - c + 1)
     cost.blocks(silent, silent)
     cost.blocks(step_bits + np.minimum(step_bits, k - 1), 2 * (step_bits + np.minimum(step_bits, k - 1)))
     for_words = _least_folds(start, np.log2(rows) if cost.is_dual else np.log2(rows) + patterns)
@@ -121,7 +122,7 @@ class _Cost:
         self.n_fields = 3 if self.is_dual else 2
         entrance = start.entrance
         slots = start.n_slots - (isinstance(start, DualTable) and not start.shares_window)
-        self.m = slots + channels
+        self.m = slots + start.n_parts * channels
         is_table = entrance.kind == "table"
         dim = self.n_fields if is_table else entrance.dim
         table = dim * (entrance.n_rows + entrance.seq_len * entrance.ordered) if is_table else 0

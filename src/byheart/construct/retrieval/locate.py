@@ -2,7 +2,8 @@
 
 Nothing of the compilation is needed but the shape in its notes: the network is run and watched. The unit that fires in a table is
 the row; the word slots that are open before the words are summed are the channels; the last digit of z is the plane. Only the
-labelled token (the last one) is watched, and in a dual table the extra token too.
+labelled token (the last one) is watched, and in a dual table the extra token too. Where a field is dealt out to several parts,
+the map is of the first, which holds the label.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ class MemoryMap:
         layer = network.layers[self.tables[segment]]
         assert isinstance(layer, FeedForward)
         matrix = np.asarray(layer.w1 if self._matrix(segment) == "w1" else np.asarray(layer.w2).T)
-        return (matrix[:, self.n_slots :].astype(np.float64) * self.scales[segment]).astype(np.int64)
+        first_part = matrix[:, self.n_slots : self.n_slots + self.channels.shape[-1]]
+        return (first_part.astype(np.float64) * self.scales[segment]).astype(np.int64)
 
 
 def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> MemoryMap:
@@ -150,7 +152,7 @@ def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> 
         raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
     is_dual = notes["layout"] in ("dual table", "twin")  # the second is its name in older models
     tables, summing = _layers(network, notes, shape, is_dual)
-    n_slots = network.model_width - shape["channels"]
+    n_slots = network.model_width - shape["parts"] * shape["channels"]
     watched = [_watch(network, batch, tables, summing, shape, is_dual) for batch in _batches(encoded)]
     rows, channels, planes = (np.concatenate([part[i] for part in watched]) for i in range(3))
     layer = network.layers[tables[0]]
@@ -165,7 +167,8 @@ def _shape(notes: Mapping[str, object]) -> dict[str, int]:
     names = ("rows", "channels", "segments", "planes", "field_bits")
     if any(not isinstance(notes.get(name), int) for name in names) or "layout" not in notes:
         raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
-    return {name: int(str(notes[name])) for name in names}
+    parts = notes.get("parts", 1)  # which older models do not name
+    return {**{name: int(str(notes[name])) for name in names}, "parts": int(str(parts))}
 
 
 def _layers(
@@ -183,7 +186,7 @@ def _layers(
         or len(named) != (1 if is_dual else shape["segments"])
         or any(widths.get(number) != shape["rows"] for number in named)
         or not isinstance(summing, int)
-        or widths.get(summing) != shape["channels"] + shape["planes"] - 1
+        or widths.get(summing) != shape["channels"] + (shape["planes"] - 1 if shape["parts"] == 1 else 0)
     ):
         raise UsageError("these notes do not belong to this network: its tables cannot be found.")
     return tuple(named), summing
@@ -203,7 +206,8 @@ def _watch(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, open channels and plane of each input of a batch."""
     module = to_module(network).eval()
-    n_slots = network.model_width - shape["channels"]
+    n_slots = network.model_width - shape["parts"] * shape["channels"]
+    last = n_slots + shape["channels"]
     rows: list[np.ndarray] = []
     channels: list[np.ndarray] = []
     with torch.no_grad():
@@ -216,11 +220,11 @@ def _watch(
                 fired = hidden.argmax(dim=-1).numpy()
                 if is_dual:
                     rows += [fired[:, 0], fired[:, -1]]
-                    channels.append(stream[:, 0, n_slots:].numpy() > 0.5)
+                    channels.append(stream[:, 0, n_slots:last].numpy() > 0.5)
                 else:
                     rows.append(fired[:, -1])
             if number == summing:
-                open_now = stream[:, -1, n_slots:].numpy() >= 0
+                open_now = stream[:, -1, n_slots:last].numpy() >= 0
                 channels += [open_now] * (len(rows) - len(channels))
                 planes = np.rint(stream[:, -1, SLOTS.index(Z)].numpy()).astype(np.int64)
             stream = layer(stream)

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
+from jaxtyping import Int
 
 from byheart.construct.retrieval import exactness, key_hash, table_solver
+from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.keys import ContextKeys, keys_of
 from byheart.construct.retrieval.layout import RetrievalLayout
@@ -31,12 +33,12 @@ _DRAWS = 24
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A draw of the hash that holds every label."""
+    """A draw of the hash that holds every label: the words of the tables, part after part in every row, and their centres."""
 
     layout: RetrievalLayout
     hashed: KeyHash
-    table: SolvedTable
-    centre: int
+    words: np.ndarray
+    centres: tuple[int, ...]
     stage: str
     n_draws: int
     failures: Mapping[str, int]
@@ -63,9 +65,7 @@ def plan(
     # vectors are quantised with the bits of the floats asked for; for exact networks with those of float64
     keys = keys_of(data, min(MANTISSA_BITS[options.precision], MANTISSA_BITS["float64"]), rng)
     found = _solve(data, keys, options, rng, progress)
-    contents = Contents(
-        found.hashed, found.table.words, found.centre, keys.pad, keys.grid_bits, keys.quantiser
-    )
+    contents = Contents(found.hashed, found.words, found.centres, keys.pad, keys.grid_bits, keys.quantiser)
     program = describe(found.layout, contents)
     return ProgramPlan(
         program,
@@ -100,26 +100,48 @@ def _solve(
             if where.n_duplicates:
                 failures["equal addresses"] += 1
                 continue
-            table = table_solver.solve(layout, where, keys.labels, rng, progress)
-            if not isinstance(table, SolvedTable):
+            tables = _solve_parts(layout, where, keys.labels, rng, progress)
+            if tables is None:
                 failures["dependent equations"] += 1
                 continue
-            centre = exactness.centre_of(layout, table.sums)
+            centres = tuple(exactness.centre_of(layout, table.sums) for table in tables)
             largest = int(max(np.abs(keys.lowest).max(initial=0), np.abs(keys.highest).max(initial=0)))
             try:
-                found = exactness.margins(layout, hashed, table.words, table.sums, centre, largest)
-                exactness.require_exact(found, layout.mantissa_bits)
+                for table, centre in zip(tables, centres, strict=True):
+                    found = exactness.margins(layout, hashed, table.words, table.sums, centre, largest)
+                    exactness.require_exact(found, layout.mantissa_bits)
             except exactness.NotExactInFloats:
                 failures["headroom"] += 1
                 continue
-            assert (table_solver.read_labels(layout, where, table.sums) == keys.labels).all()
-            return Solution(layout, hashed, table, centre, stage, n_draws, failures)
+            words = [table.words.reshape(-1, layout.n_channels) for table in tables]
+            return Solution(
+                layout, hashed, np.concatenate(words, axis=1).reshape(-1), centres, stage, n_draws, failures
+            )
     raise AssumptionViolated(
         f"no hash tells these {len(keys)} contexts apart: {n_draws} draws failed "
         f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
         "  The inputs are too regular for a random hash. Use the method kajitsuka-sato-2025, which is exact and holds any data.",
         failures=failures,
     )
+
+
+def _solve_parts(
+    layout: RetrievalLayout,
+    where: Addresses,
+    labels: Int[np.ndarray, " n_keys"],
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> list[SolvedTable] | None:
+    """The words of every part: the same equations for other bits of the labels. None if they are dependent."""
+    tables = []
+    for part in range(layout.n_parts):
+        own = (labels >> part * layout.field_bits) & ((1 << layout.field_bits) - 1)
+        table = table_solver.solve(layout, where, own, rng, progress)
+        if not isinstance(table, SolvedTable):
+            return None
+        assert (table_solver.read_labels(layout, where, table.sums) == own).all()
+        tables.append(table)
+    return tables
 
 
 def _tokens(data: Dataset, keys: ContextKeys) -> Tokens:
@@ -142,6 +164,7 @@ def _notes(found: Solution, program: Program, n_contexts: int, reject_bits: int)
         "word_bits": layout.word_bits,
         "planes": layout.n_planes,
         "field_bits": layout.field_bits,
+        "parts": layout.n_parts,
         "channels": layout.n_channels,
         "groups": layout.n_groups,
         "segments": layout.n_segments,
@@ -149,7 +172,7 @@ def _notes(found: Solution, program: Program, n_contexts: int, reject_bits: int)
         "window": 2 ** layout.windows[0],
         "load": round(layout.load, 4),
         "tables": _layers_of(program, "table"),
-        "sum": _layers_of(program, "sum")[0],
+        "sum": _layers_of(program, "sum")[-1],
         "why": explain(layout),
     }
 
@@ -161,10 +184,14 @@ def _layers_of(program: Program, part: str) -> list[int]:
 
 def explain(layout: RetrievalLayout) -> str:
     """Why this layout, in one sentence."""
+    labels = "1 label" if layout.n_planes == 1 else f"{layout.n_planes} labels"
+    held = f"{labels} of {layout.field_bits} bits"
+    if layout.n_parts > 1:
+        held = f"a part of {labels}, {layout.field_bits} bits of {layout.n_parts * layout.field_bits}"
     return (
-        f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold "
-        f"{layout.n_planes} labels of {layout.field_bits} bits each, {layout.n_channels} words to a row, {layout.n_rows} "
-        f"rows in each of {layout.n_segments} tables, {layout.load:.1%} of them used"
+        f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold {held}, "
+        f"{layout.n_parts * layout.n_channels} words to a row, {layout.n_rows} rows in each of {layout.n_segments} tables, "
+        f"{layout.load:.1%} of them used"
     )
 
 

@@ -23,15 +23,15 @@ from byheart.program.blocks import Block, Numbers, Program, Repeated, Step, Toke
 class Contents:
     """The numbers of one network that its layout leaves open.
 
-    words      the words of the tables       centre     the multiple of 2^word_bits in the middle of their sums
+    words      the words of the tables       centres    for each part, the multiple of 2^word_bits in the middle of its sums
     pad        the id that fills up short sequences
     grid_bits  vectors are whole multiples of 2^-grid_bits
     quantiser  what makes whole numbers of vectors that lie on no grid
     """
 
     hashed: KeyHash
-    words: Shaped[np.ndarray, " n_columns"]
-    centre: int
+    words: Shaped[np.ndarray, " n_words"]
+    centres: tuple[int, ...]
     pad: int | None = None
     grid_bits: int = 0
     quantiser: Quantiser | None = None
@@ -60,7 +60,7 @@ def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Progr
         inputs = dict(zip(layout.channels, contents.quantiser.directions, strict=False))
         extra = contents.hashed.extra
     return Program(
-        (*layout.slots, *layout.channels),
+        (*layout.slots, *layout.word_registers),
         inputs,
         tuple(_steps(layout, contents)),
         LABEL,
@@ -83,7 +83,7 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
     yield from layout.pooling_steps()
     yield from _fold_blocks(layout)
     yield from layout.lookup_steps(None if contents is None else contents.words)
-    yield from label_steps(layout, None if contents is None else contents.centre)
+    yield from label_steps(layout, None if contents is None else contents.centres)
 
 
 def _tokens(layout: RetrievalLayout, hashed: KeyHash) -> TokenTable:

@@ -51,18 +51,23 @@ def find_layout(
     mantissa_bits: int,
     *,
     reject_bits: int = 0,
+    n_parts: int = 1,
     allow_dual: bool = True,
     prune: bool = True,
 ) -> RetrievalLayout:
     """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
+    n_parts: words that the bits of a label are dealt out to. A dual table has one.
     Layouts are sized in the order of what they need at least, and none is sized that needs more than the best so far has: the
     answer is that of the full search, which `prune=False` makes.
     """
-    most_planes = _most_planes(n_keys, field_bits, mantissa_bits)
+    part_bits = -(-field_bits // n_parts)
+    most_planes = _most_planes(n_keys, part_bits, mantissa_bits)
     starts = [
-        replace(start, reject_bits=reject_bits)
-        for start in _starts(entrance, n_keys, field_bits, mantissa_bits, reject_bits, allow_dual)
+        replace(start, reject_bits=reject_bits, n_parts=n_parts)
+        for start in _starts(
+            entrance, n_keys, part_bits, mantissa_bits, reject_bits, allow_dual and n_parts == 1
+        )
     ]
     planes, channels = _plane_counts(most_planes), _channel_counts(entrance, n_keys, reject_bits)
     found = _smallest(None, [rank(start, planes, channels, _GROUPS) for start in starts], prune)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from byheart.construct.registry import Example, Method, deferred_plan
@@ -11,7 +11,7 @@ from byheart.construct.retrieval.program import describe
 from byheart.construct.retrieval.search import find_layout
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
-from byheart.errors import UsageError
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.program.count import count
@@ -25,6 +25,8 @@ ROBUST_FOLDS = 6
 """Reflections more, for inputs that are much alike."""
 
 _USUAL_LEVELS = 16  # of a coordinate, until the data tell
+_SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
+"""Words that a label with its reject bits is dealt out to, and the least number of hashed fields: float32 may need more of both."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +88,31 @@ def layout_of(
         seq_len=shape.seq_len,
         ordered=shape.ordered and has_ids,
         pooling="sum" if shape.task == "set" else "attention",
-        n_folds=_n_folds(has_ids, shape.ordered, n_projections > 0, options.reject_bits)
-        + ROBUST_FOLDS * found.is_robust,
+        n_folds=0,
         spread=0 if has_ids else max(1, n_projections) * ((1 << bits) - 1),
         n_varied=1 if found.is_robust or shape.ragged else shape.seq_len,
         n_bits=bits if n_projections else 0,
         n_projections=n_projections,
     )
-    return find_layout(
-        entrance,
-        shape.context_count if n_keys is None else n_keys,
-        label_bits(shape.n_classes) + options.reject_bits,
-        options.mantissa_bits,
-        reject_bits=options.reject_bits,
-        allow_dual=shape.task != "seq-to-seq" and not n_projections,
-    )
+    refused: AssumptionViolated | None = None
+    for n_parts, least_fields in _SPREADS if options.reject_bits else _SPREADS[:1]:
+        n_folds = _n_folds(has_ids, shape.ordered, n_projections > 0, options.reject_bits, least_fields)
+        try:
+            return find_layout(
+                replace(
+                    entrance, n_folds=n_folds + ROBUST_FOLDS * found.is_robust, least_fields=least_fields
+                ),
+                shape.context_count if n_keys is None else n_keys,
+                label_bits(shape.n_classes) + options.reject_bits,
+                options.mantissa_bits,
+                reject_bits=options.reject_bits,
+                n_parts=n_parts,
+                allow_dual=shape.task != "seq-to-seq" and not n_projections,
+            )
+        except AssumptionViolated as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def label_bits(n_classes: int) -> int:
@@ -108,20 +120,20 @@ def label_bits(n_classes: int) -> int:
     return max(1, (n_classes - 1).bit_length())
 
 
-def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int) -> int:
+def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int, least_fields: int) -> int:
     """Reflections before pooling: none for bags of ids, whose table is random already.
 
     Vectors that were quantised get two more: two projections are more alike than four coordinates.
 
     What enters is token + position, so before any reflection two sequences with two tokens exchanged have the same sums. After F
     reflections g of random places, g(a + p) + g(b + q) = g(a + q) + g(b + p) for a share of about 0.35 · 0.73^F (measured), and a
-    hash has two fields or more. With F = reject_bits + 2 both agree more rarely than 2^-reject_bits.
+    hash has H fields, two or more. With F = 2 · reject_bits / H + 2 all agree more rarely than 2^-reject_bits.
     That is about exchanges; inserted tokens at 24 bits were measured to be answered more often (`benchmarks/reject_rates.py`).
     """
     if has_ids and not ordered:
         return 0
     usual = 2 + 2 * is_quantised
-    return max(usual, reject_bits + 2) if reject_bits else usual
+    return max(usual, -(-2 * reject_bits // least_fields) + 2) if reject_bits else usual
 
 
 METHOD = Method(
