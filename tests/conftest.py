@@ -16,23 +16,31 @@ from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Every call into these packages has its array shapes and types checked. byheart.network.exact.limbs holds numba
-# kernels, which a wrapper would keep from compiling, so byheart.network is left out.
-# The language of programs (byheart.program.blocks and what reads it) has no arrays with shapes and is called a thousand times
-# a test, so mypy alone checks it.
-_UNCHECKED = {"blocks", "count", "emit", "gadgets"}
-_PROGRAM = {path.stem for path in (ROOT / "src" / "byheart" / "program").glob("[a-z]*.py")} - _UNCHECKED
-CHECKED_PACKAGES = [
-    "byheart.data",
-    *(f"byheart.program.{name}" for name in sorted(_PROGRAM)),
-    "byheart.construct",
-    "byheart.bounds",
-    "byheart.verify",
-]
+# Every call into a module that states the shapes of its arrays has them checked, and its types; mypy alone checks the others.
+# byheart.network.exact.limbs holds numba kernels, which a wrapper would keep from compiling, so byheart.network is left out,
+# and so is the search for a layout of `retrieval`, which calls small functions of plain numbers a million times.
+PACKAGES = ("data", "program", "construct", "verify")
+UNCHECKED = {"byheart.construct.retrieval.layout", "byheart.construct.retrieval.layout_floors"}
 
-_too_early = [name for name in sys.modules if name.startswith(tuple(CHECKED_PACKAGES))]
+
+def checked_modules() -> list[str]:
+    """The modules whose calls are checked, by name."""
+    sources = [
+        path for package in PACKAGES for path in (ROOT / "src" / "byheart" / package).rglob("[a-z]*.py")
+    ]
+    named = {".".join(path.relative_to(ROOT / "src").with_suffix("").parts): path for path in sources}
+    return sorted(
+        name
+        for name, path in named.items()
+        if name not in UNCHECKED and "from jaxtyping" in path.read_text("utf-8")
+    )
+
+
+CHECKED_MODULES = checked_modules()
+
+_too_early = [name for name in sys.modules if name in CHECKED_MODULES]
 assert not _too_early, f"imported before the shape checks were in place: {_too_early}"
-install_import_hook(CHECKED_PACKAGES, "beartype.beartype")
+install_import_hook(CHECKED_MODULES, "beartype.beartype")
 
 # Time limits per example would fail on a busy machine. In continuous integration the examples are the same
 # on every run, so a failure there is always repeatable; elsewhere new ones are tried.

@@ -190,7 +190,7 @@ def as_seq_to_seq(data: Dataset) -> Dataset:
 
 
 @checks("KS25-D4.1")
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_the_built_network_computes_a_contextual_mapping(data: Dataset, seed: int) -> None:
     data = as_seq_to_seq(data)
@@ -218,7 +218,7 @@ def test_contexts_that_collide_are_measured() -> None:
 
 
 @checks("KS25-T D.1", "KS25-D A.2", "KS25-D B.1")
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(token_data(st.just("set")), st.integers(0, 2**32))
 def test_a_deep_set_of_ids_needs_no_padding(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
@@ -231,7 +231,7 @@ def test_a_deep_set_of_ids_needs_no_padding(data: Dataset, seed: int) -> None:
 
 
 @checks("KS25-eq2", "KS25-eq39")
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.one_of(token_data(sequence_tasks), vector_data(sequence_tasks)), st.integers(0, 2**32))
 def test_softmax_attention_gives_the_same_numbers(data: Dataset, seed: int) -> None:
     plan = planned("kajitsuka-sato-2025", data, seed, attention="softmax")
