@@ -59,10 +59,10 @@ types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
 
 test: lint types ## lint, types and the fast tests
-	$(BIN)/pytest -n 2 --dist loadgroup -m "$(FAST)"
+	$(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
 
 test-all: lint types ## the same with the slow tests, more examples, and what needs a GPU or a cluster where there is one
-	BYHEART_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadgroup
+	BYHEART_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
 
 check: format-check test ## format, lint, types and tests: what continuous integration runs
 

@@ -23,8 +23,6 @@ from byheart.cli.main import run
 from byheart.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.xdist_group("first hour")  # one worker walks, once
-
 PHONES = "name,phone,town\nAnn,555-0101,Bern\nBob,555-0102,Oslo\nCarl,555-0103,Rome\n"
 TOWNS = "Ort;PLZ\nZürich;8001\nGenève;1201\n"
 TYPO = "capital of Francee"

@@ -29,8 +29,6 @@ from . import contract
 from .throw_away import METHOD as THROW_AWAY
 
 NAMES = names()
-# Checks of one construction share its compiled model, so one worker runs them all.
-EACH = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES]
 
 
 BRINGS = (contract.check_options, contract.check_page, contract.check_statements)
@@ -40,19 +38,19 @@ Register = Callable[..., str]
 NUMBERS = count()
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("check", BRINGS)
 def test_it_brings(check: Callable[[str], None], name: str) -> None:
     check(name)
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("check", KEEPS)
 def test_it_keeps(check: Callable[[str], None], name: str) -> None:
     check(name)
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("check", STORED)
 def test_it_is_stored(check: Callable[[str, Path], None], name: str, tmp_path: Path) -> None:
     check(name, tmp_path)

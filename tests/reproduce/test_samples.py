@@ -91,6 +91,7 @@ def test_the_hub_is_asked_for_the_papers_splits(monkeypatch: pytest.MonkeyPatch)
     assert ("nyu-mll/glue", "mnli", "train") in asked
 
 
+@pytest.mark.slow
 def test_real_texts_give_every_sample_the_paper_scale_needs(shared_data: Path, tmp_path: Path) -> None:
     found = {report.collection: report for report in prepare(local_texts(shared_data), tmp_path)}
     assert found["multinli"].n_conflicting > 0

@@ -24,8 +24,6 @@ from tests.web.test_server import command_line
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.xdist_group("web")
-
 LOOKS = ((1280, "light"), (390, "dark"))
 AXE = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 SLOW_METHOD = "kajitsuka-sato-2025"  # seconds of work on the capitals: time to watch and to cancel

@@ -19,8 +19,6 @@ import pytest
 from byheart.cli.main import run
 from tests.web.conftest import Server
 
-pytestmark = pytest.mark.xdist_group("web")
-
 
 def command_line(*arguments: str) -> dict[str, Any]:
     """What a command prints with --json."""
