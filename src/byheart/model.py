@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import UnknownToken, UsageError
 from byheart.network.memory import Memory
 from byheart.network.protocol import UNKNOWN, Network
@@ -89,7 +90,12 @@ class Model:
                 "predict takes a list of texts, token ids (n_samples, seq_len) or vectors "
                 f"(n_samples, seq_len, dim); this model takes {self._takes}."
             )
-        return positions, _token_sequences([row.tolist() for row in tokens])
+        tokenizer = self.memory.tokenizer
+        if not isinstance(tokenizer, IdTokenizer):
+            return positions, _token_sequences([row.tolist() for row in tokens])
+        numbered = {at: tokenizer.positions_of(row).tolist() for at, row in enumerate(tokens)}
+        known = {at: row for at, row in numbered.items() if min(row, default=0) >= 0}
+        return list(known), _token_sequences(list(known.values()), len(tokenizer.words))
 
     def _texts(self, texts: Sequence[str] | np.ndarray) -> tuple[list[int], TokenSequences]:
         tokenizer = self.memory.tokenizer

@@ -13,15 +13,11 @@ from jaxtyping import Int
 from byheart.data.options import Task
 from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
 from byheart.data.source import DataSource
-from byheart.data.tokenizers import Tokenizer, make_tokenizer
+from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
-from byheart.memory_limit import require_memory
-
-BYTES_PER_ID = 64
-"""An embedding has at least one 64-bit number for each id, and constructions make tables of as many rows."""
 
 MOST_GAPS, FEW_IDS = 64, 1 << 20
-"""Ids that leave larger gaps would only take memory: they are refused beyond the limit, others as they come."""
+"""Ids that leave larger gaps would only take memory: the distinct ones are numbered, and an `IdTokenizer` keeps which they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +43,10 @@ def content_of_arrays(
     label_names: Sequence[str] | None = None,
 ) -> Content:
     """Inputs and labels that are arrays; see `Dataset.from_arrays`."""
-    sequences = _as_sequences(inputs, n_vocab)
+    sequences, tokenizer = _as_sequences(inputs, n_vocab)
     flat, task = _flat_labels(np.asarray(labels), sequences, task)
     numbers, names = _classes_of_integers(flat, label_names)
-    return Content(sequences, numbers, task, names, None, _is_ordered(sequences, task, ordered))
+    return Content(sequences, numbers, task, names, tokenizer, _is_ordered(sequences, task, ordered))
 
 
 def content_of_pairs(
@@ -89,13 +85,15 @@ def content_of_columns(
         raise DataError("the data set has no samples, so there is nothing to memorise.")
     task = task or default_task(labels)
     used: Tokenizer | None
+    sequences: TokenSequences | VectorSequences
     if isinstance(inputs[0], str):
         require_texts(inputs)
         used = make_tokenizer(tokenizer, inputs)
-        sequences: TokenSequences | VectorSequences = used.encode_all(inputs)
+        sequences = used.encode_all(inputs)
     else:
         used = tokenizer if isinstance(tokenizer, Tokenizer) else None
-        sequences = _as_sequences(inputs, None if used is None else len(used.vocabulary))
+        sequences, numbered = _as_sequences(inputs, None if used is None else len(used.vocabulary))
+        used = used or numbered
     if task == "seq-to-seq":
         labels = _one_label_a_token(labels, sequences)
     _require_scalars(labels)
@@ -159,15 +157,15 @@ def _is_ordered(sequences: TokenSequences | VectorSequences, task: Task, ordered
 
 def _as_sequences(
     inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any], n_vocab: int | None
-) -> TokenSequences | VectorSequences:
+) -> tuple[TokenSequences | VectorSequences, IdTokenizer | None]:
     if isinstance(inputs, (TokenSequences, VectorSequences)):
-        return inputs
+        return inputs, None
     if not isinstance(inputs, np.ndarray):
         inputs = _rectangular(inputs)
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f" and inputs.ndim == 3:
         if inputs.dtype.itemsize > 8:
             raise UsageError(f"inputs of type {inputs.dtype} do not fit float64 exactly; convert them first.")
-        return VectorSequences(inputs)
+        return VectorSequences(inputs), None
     if isinstance(inputs, np.ndarray):
         if inputs.dtype.kind not in "iu" or inputs.ndim != 2:
             raise UsageError(
@@ -183,13 +181,11 @@ def _as_sequences(
     if flat.dtype.kind == "u" and flat.size and flat.max() > np.iinfo(np.int64).max:
         raise DataError(f"token id {flat.max()} is too large; ids must be below 2^63.")
     largest = int(flat.max(initial=0)) + 1
-    if n_vocab is None and largest > MOST_GAPS * flat.size + FEW_IDS:
-        require_memory(
-            f"an embedding for the largest token id, {largest - 1:,}, of {flat.size:,} tokens\n"
-            "  (number tokens from 0 without gaps, as numpy.unique(ids, return_inverse=True) does)",
-            BYTES_PER_ID * largest,
-        )
-    return TokenSequences(flat.astype(np.int64), offsets_of(lengths), largest if n_vocab is None else n_vocab)
+    offsets = offsets_of(lengths)
+    if n_vocab is None and largest > MOST_GAPS * flat.size + FEW_IDS and int(flat.min()) >= 0:
+        distinct, numbers = np.unique(flat.astype(np.int64), return_inverse=True)
+        return TokenSequences(numbers, offsets, len(distinct)), IdTokenizer.of_ids(distinct)
+    return TokenSequences(flat.astype(np.int64), offsets, largest if n_vocab is None else n_vocab), None
 
 
 def _rectangular(inputs: Sequence[Any]) -> np.ndarray | Sequence[Any]:

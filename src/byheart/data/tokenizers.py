@@ -71,7 +71,7 @@ class Tokenizer(ABC):
         ):
             return _TABLES[kind](tuple(words))
         raise MalformedFile(
-            f"not a tokenizer: name {kind!r}. A tokenizer has a `name` (char, word, bytes or file) "
+            f"not a tokenizer: name {kind!r}. A tokenizer has a `name` (char, word, ids, bytes or file) "
             "and its `vocabulary` (a list of texts) or `json` (a text).",
             name=kind,
         )
@@ -185,6 +185,51 @@ class WordTokenizer(_TableTokenizer):
 
 
 @dataclass(frozen=True)
+class IdTokenizer(_TableTokenizer):
+    """Token ids that leave large gaps, written as decimal numbers: each distinct one is a token, in ascending order."""
+
+    name: ClassVar[str] = "ids"
+
+    def __post_init__(self) -> None:
+        """Settle the invariant: distinct whole numbers below 2^63, ascending, each in its shortest form."""
+        are_numbers = all(word.isascii() and word.isdigit() and len(word) <= 19 for word in self.words)
+        numbers = [int(word) for word in self.words] if are_numbers else []
+        if (
+            list(map(str, numbers)) != list(self.words)
+            or numbers != sorted({*numbers})
+            or max(numbers, default=0) >> 63
+        ):
+            raise UsageError(
+                "the vocabulary of an ids tokenizer must hold ascending whole numbers below 2^63.",
+                name=self.name,
+            )
+
+    @classmethod
+    def of_ids(cls, distinct: Int[np.ndarray, " n_distinct"]) -> IdTokenizer:
+        """Make the tokenizer of these ids, which are distinct and ascend."""
+        return cls(tuple(map(str, distinct.tolist())))
+
+    @staticmethod
+    def cut(text: str) -> list[str]:
+        """Cut a text at white space."""
+        return text.split()
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Join the numbers by single spaces."""
+        return " ".join(self.words[i] for i in ids)
+
+    @cached_property
+    def numbers(self) -> Int[np.ndarray, " n_distinct"]:
+        """The ids themselves, ascending."""
+        return np.array([int(word) for word in self.words], dtype=np.int64)
+
+    def positions_of(self, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """The token of each id, -1 for one that is not among them."""
+        slots = np.minimum(np.searchsorted(self.numbers, ids), len(self.numbers) - 1)
+        return np.where(self.numbers[slots] == ids, slots, -1)
+
+
+@dataclass(frozen=True)
 class BytesTokenizer(Tokenizer):
     """The 256 bytes of UTF-8: every text has ids, whatever the data it was made from."""
 
@@ -289,9 +334,10 @@ class FileTokenizer(Tokenizer):
         return {"name": self.name, "json": self.document}
 
 
-_TABLES: dict[Any, type[CharTokenizer] | type[WordTokenizer]] = {
+_TABLES: dict[Any, type[CharTokenizer] | type[WordTokenizer] | type[IdTokenizer]] = {
     CharTokenizer.name: CharTokenizer,
     WordTokenizer.name: WordTokenizer,
+    IdTokenizer.name: IdTokenizer,
 }
 
 
@@ -299,7 +345,7 @@ def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Toke
     """Make the tokenizer a user chose: `char` or `word` of these texts, `bytes`, a file, or one given."""
     if isinstance(choice, Tokenizer):
         return choice
-    if choice in _TABLES:
+    if choice in (CharTokenizer.name, WordTokenizer.name):
         return _TABLES[choice].of(texts)
     if choice == BytesTokenizer.name:
         return BytesTokenizer()

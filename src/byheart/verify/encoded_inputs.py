@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.data.sequences import TokenSequences, VectorSequences
-from byheart.data.tokenizers import Tokenizer
+from byheart.data.tokenizers import IdTokenizer, Tokenizer
 from byheart.errors import UsageError
 from byheart.network.memory import Memory
 
@@ -81,6 +81,10 @@ def _encode_tokens(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer 
 def _translate(memory: Memory, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """The id by which the model knows each token, or `UNKNOWN_TOKEN`. Ids may be large: no table is as long as the largest."""
     own = memory.tokenizer
+    if isinstance(own, IdTokenizer) and theirs is None:
+        return own.positions_of(ids)
+    if own is None and isinstance(theirs, IdTokenizer):
+        ids = theirs.numbers[ids]
     if own is not None and theirs is not None and own.vocabulary != theirs.vocabulary:
         if own.name != theirs.name:
             raise UsageError(
