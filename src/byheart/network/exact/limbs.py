@@ -6,6 +6,7 @@ first. Results are given as many limbs as the operation can need, then trimmed, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
