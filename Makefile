@@ -11,7 +11,7 @@ SECONDS ?= 60
 SEED   ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-all check format format-check lint types bench fuzz docs clean
+.PHONY: help setup lock run test test-all check format format-check lint types bench fuzz docs pictures clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -75,6 +75,9 @@ fuzz: $(STAMP) ## attack for SECONDS=60, from SEED=0: spoilt files and odd reque
 docs: $(STAMP) ## build the site into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+pictures: $(STAMP) ## draw the two pictures of the README anew, from a compiled model and from stored records
+	$(BIN)/python docs/readme_pictures.py
 
 clean: ## remove what the commands above made, except .venv
 	rm -rf out docs/_build docs/_generated .mypy_cache .ruff_cache .pytest_cache .hypothesis

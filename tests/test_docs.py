@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from html import unescape
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -123,3 +126,22 @@ def test_commands_are_found_in_console_blocks() -> None:
     assert [shlex.split(command) for command in commands_of(page)] == [
         ["byheart", "bounds", "--samples", "5"]
     ]
+
+
+@pytest.mark.slow
+def test_the_pictures_of_the_readme_show_what_is_built_and_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps what it was drawn from. Where this fails, draw them anew: `make pictures`."""
+    pytest.importorskip("matplotlib", reason="needs the `figures` extra")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    pictures = import_module("readme_pictures")
+    drawn = {
+        "question.svg": asdict(pictures.follow()),
+        "bits-per-stored-bit.svg": [asdict(point) for point in pictures.measured()],
+    }
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name, record in drawn.items():
+        text = (ROOT / "docs" / "_static" / name).read_text(encoding="utf-8")
+        kept = re.search(r"<dc:description>(.*?)</dc:description>", text, re.DOTALL)
+        assert kept is not None
+        assert json.loads(unescape(kept[1])) == record
+        assert f"](docs/_static/{name})" in readme
