@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -72,8 +73,18 @@ def run_notebook(path: Path) -> list[str]:
     return sources
 
 
-@pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def notebooks() -> list[ParameterSet]:
+    """All of examples/; what opens TransformerLens is slow, as importing that takes long."""
+    return [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem == "transformer_lens" else [])
+        for path in sorted((ROOT / "examples").glob("*.ipynb"))
+    ]
+
+
+@pytest.mark.parametrize("notebook", notebooks())
 def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if notebook.stem == "transformer_lens":
+        pytest.importorskip("transformer_lens", reason="needs the extra lens, which no other test does")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path / "examples")
     assert len(run_notebook(notebook)) >= 3

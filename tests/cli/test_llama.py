@@ -1,20 +1,17 @@
-"""A Llama on the command line: the folder is a checkpoint, and whatever is changed in it is found out."""
+"""A Llama on the command line: the folder is a checkpoint."""
 
 from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from byheart.cli.main import run
 from byheart.errors import ExitStatus
 from byheart.network.llama.locate import Parameter
-from byheart.pipeline import load, read_like
+from byheart.pipeline import load
 
 pytest.importorskip("transformers")
 
@@ -89,84 +86,6 @@ def test_predict_and_verify(model: Path, data: Path, capsys: pytest.CaptureFixtu
     assert ran["attention"] == "sdpa with the cache, eager without"
 
 
-def changed(model: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(model, tmp_path / "changed"))
-
-
-def test_another_rope_theta_is_found_out(
-    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = changed(model, tmp_path)
-    config = json.loads((folder / "config.json").read_text())
-    config["rope_theta"] *= 2
-    (folder / "config.json").write_text(json.dumps(config))
-    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
-    assert "rope_theta" in capsys.readouterr().err
-
-
-def test_swapped_ids_are_found_out(
-    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = changed(model, tmp_path)
-    document = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    words = document["model"]["vocab"]
-    words["a"], words["e"] = words["e"], words["a"]
-    (folder / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
-    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
-    assert "tokenizer.json" in capsys.readouterr().err
-
-
-def test_bfloat16_is_refused(
-    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import torch
-    from safetensors.torch import load_file as load_tensors
-    from safetensors.torch import save_file as save_tensors
-
-    folder = changed(model, tmp_path)
-    weights = load_tensors(folder / "model.safetensors")
-    save_tensors(
-        {name: each.to(torch.bfloat16) for name, each in weights.items()}, folder / "model.safetensors"
-    )
-    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
-    assert "BF16" in capsys.readouterr().err
-
-
-def test_a_flipped_bit_is_found_out(
-    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = changed(model, tmp_path)
-    raw = bytearray((folder / "model.safetensors").read_bytes())
-    raw[-1000] ^= 1
-    (folder / "model.safetensors").write_bytes(raw)
-    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE
-    assert "weights" in capsys.readouterr().out
-
-
-def test_a_fact_lives_where_inspect_says(
-    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fact = "capital of Chad"
-    capsys.readouterr()
-    assert run(["inspect", str(model), "--fact", fact, "--data", str(data), "--json"]) == ExitStatus.HOLDS
-    found = json.loads(capsys.readouterr().out)
-    assert found["answer"] == FACTS[fact]
-    assert len(found["parameters"]) == 3 * len(FACTS[fact])
-    folder = changed(model, tmp_path)
-    weights = {name: each.copy() for name, each in load_file(folder / "model.safetensors").items()}
-    for name in found["parameters"]:
-        tensor, at = name.removesuffix("]").split("[")
-        weights[tensor][tuple(map(int, at.split(",")))] = 0
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    broken = load(folder, check=False)
-    dataset = read_like(broken, data)
-    answers = broken.predict(list(FACTS))
-    wrong = {key for key, answer in zip(FACTS, answers, strict=True) if answer != FACTS[key]}
-    assert fact in wrong
-    assert {dataset.describe_input(list(FACTS).index(key)) for key in wrong - {fact}} <= set(found["sharing"])
-    assert np.isfinite(weights["model.norm.weight"]).all()
-
-
 def test_names_are_those_of_the_checkpoint() -> None:
     assert Parameter(12, 33, 71).name == "model.layers.12.mlp.down_proj.weight[33, 71]"
 
@@ -189,7 +108,9 @@ def test_texts_are_recited(tokenizer: str, tmp_path: Path, capsys: pytest.Captur
         ([("a", "see </s> here"), ("b", "c")], [], "special token"),
         ([("a", "St. John's"), ("b", "c")], ["--tokenizer", "word"], "cannot spell"),
         ([("a <sep> b", "c"), ("b", "d")], [], "special token"),
-        ([("a" * 90, "c"), ("b", "d")], ["--set", "max_positions=64"], "max_positions"),
+        ([("b", "d"), ("a" * 90, "c")], ["--set", "max_positions=64"], "row 2 has 94 tokens"),
+        ([("b", "d"), ("a" * 40_000, "c")], [], "row 2 has 40,004 tokens"),
+        ([("b", "d"), ("c", "e")], ["--set", "max_positions=100000"], "32,768 at most"),
     ],
 )
 def test_what_cannot_be_held_is_refused(
@@ -213,6 +134,34 @@ def test_what_cannot_be_held_is_refused(
     assert run(arguments) == ExitStatus.OUTSIDE
     assert message in capsys.readouterr().err
     assert not (tmp_path / "m").exists()
+
+
+def test_keys_that_continue_others_and_unknown_letters(tmp_path: Path) -> None:
+    facts = {"a": "b", "a b": "c", "a b c": "d", "ab": "c b a", "b": "a"}
+    with (tmp_path / "data.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("key", "value"), *facts.items()])
+    arguments = ["compile", str(tmp_path / "data.csv"), "-o", str(tmp_path / "m"), "--method", "llama"]
+    assert run(arguments) == ExitStatus.HOLDS
+    answers = load(tmp_path / "m").predict([*facts, "a c", "✈", "a ✈"])
+    assert answers == [*facts.values(), None, None, None]
+
+
+@pytest.mark.slow
+def test_a_vocabulary_of_128_000(tmp_path: Path) -> None:
+    words = [f"w{i}" for i in range(128_000)]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    document = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "w0"},
+    }
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    (tmp_path / "data.csv").write_text("key,value\nw1 w127999,w5\nw2 w3,w127998 w4096 w6\n")
+    arguments = ["compile", str(tmp_path / "data.csv"), "-o", str(tmp_path / "m"), "--method", "llama"]
+    assert run([*arguments, "--tokenizer", str(tmp_path / "tokenizer.json")]) == ExitStatus.HOLDS
+    answers = load(tmp_path / "m").predict(["w2 w3", "w1 w127999", "w1 w127998", "nobody"])
+    assert answers == ["w127998 w4096 w6", "w5", None, None]
 
 
 def test_forgetting_changes_tables_alone(

@@ -176,3 +176,13 @@ def test_refuses_what_it_cannot_export(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingExtra, match="onnx"):
         export.to_onnx(network)
+
+
+def test_one_graph_takes_any_batch() -> None:
+    network = _network(("feed-forward", "uniform"), ids=True, extra=True)
+    content = export.to_onnx(network).SerializeToString()
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    inputs = _inputs(network, 64)
+    expected = run_module(network, inputs)
+    for n in (1, 3, 64):
+        assert (session.run(None, {"inputs": inputs[:n]})[0][:, :, 0] == expected[:n]).all()

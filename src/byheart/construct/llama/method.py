@@ -30,6 +30,8 @@ TOKENS_CHECKED = 60_000
 PRODUCTS_CHECKED, LEAST_CHECKED = 10**10, 4096
 """The same in contexts times parameters (some seconds of exact arithmetic), but never fewer contexts than that."""
 TEXT_POSITIONS = 2048
+MOST_POSITIONS = 1 << 15
+"""Beyond, float32 angles of rotation lose what tells distances apart."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,15 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
     vocabulary = vocabulary_for(data.tokenizer, values, mode, options.unknown)
     facts = fact_texts(data, vocabulary) if mode == "facts" else None
     longest = data.seq_len + 1 if facts is None else int(np.diff(facts.offsets).max())
-    positions = options.max_positions or (TEXT_POSITIONS if mode == "texts" else 64)
-    if options.max_positions is None:
-        positions = max(positions, 1 << (longest + 8).bit_length())
-    if positions < longest + 1:
+    positions = options.max_positions or _positions_for(longest, mode)
+    if positions < longest + 1 or positions > MOST_POSITIONS:
+        lengths = data.inputs.lengths if facts is None else np.diff(facts.offsets)
+        row = data.row(int(lengths.argmax()))
         raise AssumptionViolated(
-            f"a row has {longest + 1} tokens with its beginning and its end; max_positions is {positions}.\n"
-            "  Raise max_positions, or shorten the row.",
+            f"row {row} has {longest + 1:,} tokens with its beginning and its end; max_positions is {positions:,}, "
+            f"and may be {MOST_POSITIONS:,} at most.\n  Shorten the row, or change max_positions.",
             longest=longest,
+            row=row,
         )
     texts = window_texts(data, vocabulary, positions) if facts is None else facts
     window = data.seq_len if mode == "texts" else longest
@@ -117,6 +120,12 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
             _notes(compiled, window),
         )
     )
+
+
+def _positions_for(longest: int, mode: Mode) -> int:
+    """A power of two, with room for more than the longest text where one is allowed."""
+    least = TEXT_POSITIONS if mode == "texts" else 64
+    return max(least, 1 << (longest + 8).bit_length() if longest + 8 < MOST_POSITIONS else MOST_POSITIONS)
 
 
 def _count_asked(texts: TokenTexts) -> np.ndarray:
