@@ -7,6 +7,7 @@ first. Results are given as many limbs as the operation can need, then trimmed, 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from itertools import pairwise
 from math import gcd
 
 import numpy as np
-import torch
 from numba import njit
 
 from byheart.network.exact.dyadic import Dyadic
@@ -180,13 +180,22 @@ def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) ->
     if n_rows < 2 * _ROWS_WORTH_A_THREAD:
         kernel(0, n_rows, *arguments)
         return
-    n_threads = torch.get_num_threads()  # what `--threads` sets
+    n_threads = _thread_count()
     n_parts = min(n_threads, n_rows // _ROWS_WORTH_A_THREAD)
     cuts = [n_rows * part // n_parts for part in range(n_parts + 1)]
     pool = _threads(n_threads)
     jobs = [pool.submit(kernel, start, stop, *arguments) for start, stop in pairwise(cuts)]
     for job in jobs:
         job.result()
+
+
+def _thread_count() -> int:
+    """What `--threads` sets in PyTorch; where nothing has loaded PyTorch, which takes seconds, what it would say."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() and int(asked) else os.cpu_count() or 1
 
 
 @cache
