@@ -11,9 +11,9 @@ from byheart.data.dataset import Dataset, Task
 TASKS: tuple[Task, ...] = ("next-token", "seq-to-seq", "set", "distribution")
 
 
-def random_data(rng: Random) -> Dataset:
-    """A small data set of any task: token ids of one or several lengths, vectors on a grid, or documents."""
-    task = rng.choice(TASKS)
+def random_data(rng: Random, task: Task | None = None) -> Dataset:
+    """A small data set of a task, of any unless given: token ids of one or several lengths, vectors on a grid, or documents."""
+    task = task or rng.choice(TASKS)
     n_samples, n_classes, vocab = rng.randint(2, 8), rng.randint(2, 4), rng.randint(3, 9)
     if task == "distribution":
         lengths = [rng.randint(2, 4) for _ in range(n_samples)]
