@@ -15,6 +15,8 @@ from byheart.errors import AssumptionViolated
 from byheart.program.distinct_tokens import largest_spread
 from byheart.program.projection import (
     IntegerPoints,
+    keeps_lengths,
+    length_keeping_direction,
     project_apart,
     separating_direction,
 )
@@ -63,6 +65,30 @@ def test_the_lemmas_ceiling_is_kept(points: np.ndarray, seed: int) -> None:
     if ceiling is not None:
         gap = min(abs(a - b) for a, b in combinations(values, 2))
         assert Fraction(max(values) - min(values), gap) <= ceiling
+
+
+@checks("KS25-L G.1")
+@examples(100)
+@given(distinct_points(mild), st.integers(0, 2**32))
+def test_every_difference_keeps_its_share_of_its_own_length(points: np.ndarray, seed: int) -> None:
+    exact = IntegerPoints.from_floats(points)
+    direction = length_keeping_direction(exact, np.random.default_rng(seed))
+    norm = sum(entry * entry for entry in direction)
+    for x, y in combinations(points.tolist(), 2):
+        difference = [Fraction(a) - Fraction(b) for a, b in zip(x, y, strict=True)]
+        along = sum(v * step for v, step in zip(direction, difference, strict=True))
+        share = Fraction(8 * 106, 333 * len(direction)) / Fraction(len(points)) ** 4
+        assert along * along >= share * norm * sum(step * step for step in difference)
+
+
+@checks("KS25-L G.1")
+def test_a_direction_that_loses_one_length_is_noticed() -> None:
+    points = IntegerPoints.from_floats(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1000.0]]))
+    assert not keeps_lengths(points, (1, 0))  # distinct from the first along it, but 1000 becomes 0
+    assert not keeps_lengths(
+        points, (100_000, 1)
+    )  # all distinct, and the longest keeps a hundredth of its share
+    assert keeps_lengths(points, (1, 1))
 
 
 def test_grids_are_read_as_digits() -> None:

@@ -97,6 +97,37 @@ def typical_map(dim: int, bits: int) -> LineMap:
 
 
 @realises("KS25-L G.1")
+def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) -> tuple[int, ...]:
+    """An integer direction v along which every difference of two points keeps its share of its own length.
+
+    Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all V points.
+    Assumes:    distinct points.
+    Guarantee:  exact, pair by pair. The lemma says that a direction drawn evenly from all has a chance of more than zero, which
+                falls no lower as entries get longer; so the search ends.
+    Size:       V² pairs for each draw.
+    """
+    rounds = _candidate_rounds(points, rng)
+    return next(
+        direction for candidates in rounds for direction in candidates if keeps_lengths(points, direction)
+    )
+
+
+def keeps_lengths(points: IntegerPoints, direction: Sequence[int]) -> bool:
+    """Whether inequality (151) holds for every pair, squared and with 333/106 < π: (v·Δ)² V⁴ π d >= 8 ‖v‖² ‖Δ‖²."""
+    n_points, dim = points.coordinates.shape
+    length_squared = sum(entry * entry for entry in direction)
+    values = points.along(direction)
+    for at in range(1, n_points):
+        differences = points.coordinates[:at] - points.coordinates[at]
+        lengths = (differences * differences).sum(axis=1).tolist()
+        for before, squared in enumerate(lengths):
+            kept = (values[at] - values[before]) ** 2
+            if kept * n_points**4 * 333 * dim < 8 * 106 * length_squared * squared:
+                return False
+    return True
+
+
+@realises("KS25-L G.1")
 def separating_direction(
     points: IntegerPoints, rng: np.random.Generator, largest_spread: Fraction | None = None
 ) -> tuple[int, ...]:

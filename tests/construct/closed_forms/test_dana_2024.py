@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,16 @@ from hypothesis import strategies as st
 import byheart as bh
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.construct.dana_2024.compact import fewest_heads, fit_compact
-from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
+from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, best_encoder
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
+from byheart.construct.dana_2024.likeliest import (
+    likeliest_sequences,
+    memorise_approximately,
+    memorise_likeliest,
+)
+from byheart.construct.dana_2024.partial import memorise_in_part
 from byheart.construct.dana_2024.size import heads_needed
-from byheart.construct.dana_2024.theorem import likeliest_sequences
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
@@ -105,18 +111,58 @@ def test_the_likeliest_sequences_come_first() -> None:
 
 
 @checks("DPC24-T1")
-def test_what_is_left_out_costs_at_most_its_share_of_the_worst_error() -> None:
+@pytest.mark.parametrize("dim", [2, 3])  # below N - 1 = 5
+def test_what_is_left_out_costs_at_most_its_share_of_the_worst_error(dim: int) -> None:
     rng = np.random.default_rng(3)
     ids, weights = pairs(6), rng.dirichlet(np.full(36, 0.3))
-    encoder = SequenceEncoder(rng.normal(0, 1, (6, 3)), rng.normal(0, 1, (36, 3)))
+    p = rng.dirichlet(np.full(6, 0.5), 36) * 0.99 + 0.01 / 6
+    encoder = best_encoder(p, weights, dim, rng, n_random_starts=1, max_evaluations=200).encoder
+    n_heads = []
     for epsilon in (0.0, 0.05, 0.3):
-        kept = likeliest_sequences(weights, epsilon)
-        chosen = SequenceEncoder(encoder.unembedding, encoder.embeddings[kept])
-        network = interpolate(ids[kept], 6, chosen, rng, head_dim=3).network
-        error = np.linalg.norm(network.compute_logits(ids) - encoder.logits, axis=1)
-        assert error[kept].max() < 1e-6
-        # (14): the divergences differ by at most twice the mean norm of the logits' difference
-        assert weights @ error <= epsilon * error.max() + 1e-6
+        found = memorise_likeliest(ids, p, weights, encoder, rng, epsilon=epsilon, n_vocab=6, head_dim=dim)
+        n_heads.append(found.network.n_heads)
+        left = np.setdiff1d(np.arange(36), found.kept)
+        assert weights[left].sum() < epsilon or not len(left)
+        assert found.gamma < 1e-5
+        assert found.divergence <= found.ceiling(epsilon) + 1e-12
+        if epsilon == 0:
+            assert found.divergence == pytest.approx(found.encoder_divergence, abs=1e-5)
+    assert n_heads[0] > n_heads[1] > n_heads[2]  # fewer sequences take fewer heads
+
+
+@checks("DPC24-T3", "DPC24-D2", "DPC24-L4")
+def test_distributions_with_zeros_are_approximated_within_epsilon_log_one_over_epsilon() -> None:
+    rng = np.random.default_rng(0)
+    ids, weights = pairs(5), rng.dirichlet(np.full(25, 0.3))
+    p = rng.dirichlet(np.full(5, 0.5), 25)
+    p[np.arange(25), rng.integers(0, 5, 25)] = 0
+    p /= p.sum(axis=1, keepdims=True)
+    scales = []
+    for epsilon in (0.2, 0.05, 0.0125):
+        found = memorise_approximately(ids, p, weights, rng, epsilon=epsilon, n_vocab=5, head_dim=4)
+        assert found.encoder_divergence <= epsilon
+        assert found.divergence <= found.ceiling(epsilon) + 1e-12
+        scales.append(found.scale)
+    growth = np.diff(scales) / np.log(4)
+    assert (growth < 1.5).all()  # ‖WE‖ is O(log 1/ε)
+
+
+@checks("DPC24-C2")
+@pytest.mark.parametrize("n_heads", [0, 5, 12])
+def test_fewer_heads_are_right_as_often_as_the_corollary_says(n_heads: int) -> None:
+    ids, labels = pairs(8), np.random.default_rng(0).integers(0, 8, 64)
+    found = memorise_in_part(ids, labels, 8, np.random.default_rng(1), n_heads=n_heads)
+    assert found.network.n_heads == n_heads
+    assert len(found.kept) == 2 * n_heads + 2
+    answers = found.network.compute_logits(ids).argmax(axis=1)
+    assert (answers[found.kept] == labels[found.kept]).all()
+    assert (answers == labels).mean() == found.accuracy >= found.bound.value
+    # the corollary itself: over all labels of the rest, each of its answers is right for one label in N
+    rest = np.setdiff1d(np.arange(64), found.kept)
+    by_shift = [(answers[rest] == (labels[rest] + shift) % 8).sum() for shift in range(8)]
+    assert sum(by_shift) == len(rest)
+    expected = Fraction(len(found.kept), 64) + Fraction(len(rest), 64 * 8)
+    assert expected == found.bound.value
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from byheart.construct.dana_2024.lookup_encoder import (
     spread_of,
     spread_rows,
 )
+from byheart.errors import AssumptionViolated
 from byheart.program.circle import circle_points
 from byheart.theorems import checks
 from tests.examples import examples
@@ -106,10 +107,27 @@ def test_no_encoder_goes_below_the_lower_bound(seed: int, dim: int) -> None:
     weights = rng.dirichlet(np.ones(12))
     log_p = np.log(p)
     left, sizes, right = np.linalg.svd(log_p - log_p.mean(axis=1, keepdims=True), full_matrices=False)
-    logits = (left[:, :dim] * sizes[:dim]) @ right[:dim] + rng.normal(0, 0.1) * np.outer(
-        np.ones(12), np.zeros(6)
-    )
-    assert rank_lower_bound(p, weights, dim) <= encoder_divergence(p, weights, logits) + 1e-12
+    best = (left[:, :dim] * sizes[:dim]) @ right[:dim]
+    moved = best + rng.normal(0, 0.1, (12, dim)) @ right[:dim]
+    for logits in (best, moved):
+        assert np.linalg.matrix_rank(logits, tol=1e-9) <= dim
+        assert rank_lower_bound(p, weights, dim) <= encoder_divergence(p, weights, logits) + 1e-12
+    assert dim == 0 or np.abs(moved - best).max() > 1e-6
+
+
+@checks("DPC24-A2")
+@pytest.mark.parametrize("function", ["best_encoder", "full_rank_encoder", "rank_lower_bound"])
+def test_zero_probabilities_are_refused_in_words(function: str) -> None:
+    p = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
+    calls = {
+        "best_encoder": lambda: best_encoder(p, uniform(2), 1, np.random.default_rng(0)),
+        "full_rank_encoder": lambda: full_rank_encoder(p),
+        "rank_lower_bound": lambda: rank_lower_bound(p, uniform(2), 1),
+    }
+    with pytest.raises(AssumptionViolated, match="token 2 follows sequence 0 with probability 0"):
+        calls[function]()
+    smoothed = full_support(p, 1e-3)
+    assert np.isfinite(full_rank_encoder(smoothed).logits).all()
 
 
 @checks("DPC24-T2", "DPC24-eq6")
@@ -147,9 +165,12 @@ def test_logits_of_approximations_grow_only_as_the_logarithm() -> None:
     for delta in deltas:
         f = approximating_encoder(p, delta)
         log_q = f - np.log(np.exp(f).sum(axis=1, keepdims=True))
-        worst = np.abs(np.log(p[p > 0]) - log_q[p > 0]).max()
-        assert worst <= delta * (1 + 1e-6)  # Definition 2, upper half
-        assert worst >= 0.2 * delta  # lower half: c = 0.2, α = 1
+        missed = np.abs(np.log(p[p > 0]) - log_q[p > 0])
+        assert missed.max() <= delta * (1 + 1e-6)  # (16), upper half
+        assert missed.max() >= 0.9 * delta
+        assert (
+            missed.min() >= 0.01 * delta
+        )  # (16), lower half at every entry, where π = 1/N too: c = 0.01, α = 1
         spreads.append(spread_of(f))
     steps = np.diff(spreads) / np.log(10)
     assert (steps < 1.2).all()  # O(log 1/δ), Lemma 4

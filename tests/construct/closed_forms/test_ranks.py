@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from byheart.construct.madden_2024.ranks import (
     PRIME,
     certified_determinant,
+    certified_kruskal_rank,
     kruskal_rank,
     polynomial_matrix,
     polynomial_rank,
@@ -74,6 +75,20 @@ def test_analytic_functions_have_full_rank_for_positive_b(activation: str, n: in
     found = certified_determinant(activation, a, b)  # type: ignore[arg-type]
     assert found.excludes_zero
     assert found.log10_size < 0
+
+
+@checks("MFT24-T3")
+@pytest.mark.parametrize("activation", ["tanh", "gelu", "arctan"])
+@pytest.mark.parametrize(("m", "n"), [(1, 4), (3, 6), (6, 3), (5, 7), (9, 2)])
+def test_kruskal_ranks_of_matrices_that_are_not_square(activation: str, m: int, n: int) -> None:
+    a = [Fraction(i + 1, m + 1) for i in range(m)]
+    b = [Fraction(j + 1, n) for j in range(n)]
+    require_positive(b)
+    assert certified_kruskal_rank(activation, a, b) == min(m, n)  # type: ignore[arg-type]
+    if n > 2 <= m:  # b and -b: columns of an odd function are dependent, and those of GELU with a third
+        mixed = [Fraction(1), Fraction(-1), *b[2:]]
+        odd = activation != "gelu"
+        assert not odd or certified_kruskal_rank(activation, a, mixed, most_bits=512) == 0  # type: ignore[arg-type]
 
 
 @checks("MFT24-T3")

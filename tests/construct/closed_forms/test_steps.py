@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from byheart.construct.madden_2024.certified_injectivity import certify_injectivity
 from byheart.construct.madden_2024.context_vectors import draw_mixing, injectivity, mixed_contexts
 from byheart.construct.madden_2024.step_solution import SATURATION, solve_by_steps, step_logits
-from byheart.errors import AssumptionViolated
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.targets import NextTokenTargets, sequences_from_rows
@@ -52,6 +55,41 @@ def test_all_contexts_of_three_tokens_up_to_length_four_are_told_apart(kind: str
     assert found.min_abs > 0.1  # z and u are positive
     # the theorems speak of distinct contexts: a repeated one is a gap of zero
     assert not injectivity(front, encoded[[0, 0, 1]]).holds
+
+
+@checks("MFT24-T4", "MFT24-T6")
+@pytest.mark.parametrize("kind", KINDS)
+def test_for_all_contexts_of_three_tokens_it_is_proved_and_so_for_almost_all_embeddings(kind: str) -> None:
+    pytest.importorskip("flint", reason="needs python-flint; runs where the extra `ranks` is installed")
+    every = [np.stack(np.meshgrid(*[range(3)] * n, indexing="ij"), -1).reshape(-1, n) for n in range(1, 5)]
+    encoded = np.concatenate([sequences_from_rows(rows, 3).padded(3, 4) for rows in every])
+    front = draw_mixing(kind, 3, 4, 1, 2, np.random.default_rng(0))  # type: ignore[arg-type]
+    found = certify_injectivity(front, encoded)
+    assert found.holds
+    assert found.n_contexts == 3 + 9 + 27 + 81
+    assert found.bits == (0 if kind == "averaging" else 256)
+    assert not certify_injectivity(front, encoded[[0, 0, 1]]).holds
+    # two tokens with one embedding: contexts that differ in them alone have one image, which no precision tells apart
+    equal = replace(front, embedding=replace(front.embedding, tokens=front.tokens[[0, 0, 1]]))
+    assert not certify_injectivity(equal, encoded).holds
+    wide = draw_mixing(kind, 3, 4, 2, 2, np.random.default_rng(0))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="dimension 2"):
+        certify_injectivity(wide, encoded)
+
+
+@checks("MFT24-T4", "MFT24-T6")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_images_that_are_certified_are_those_of_the_network(kind: str) -> None:
+    """Images zero and apart as the network computes them: a token of embedding 0 alone has the image 0 under averaging."""
+    front = draw_mixing(kind, 3, 2, 1, 2, np.random.default_rng(0))  # type: ignore[arg-type]
+    tokens = front.tokens.copy()
+    tokens[0] = 0.0 if kind == "averaging" else -front.positions[0]  # type: ignore[index]
+    zero = replace(front, embedding=replace(front.embedding, tokens=tokens))
+    encoded = np.array([[3, 0], [3, 1], [3, 2]])
+    assert mixed_contexts(zero, encoded)[0, 0] == 0
+    pytest.importorskip("flint", reason="needs python-flint; runs where the extra `ranks` is installed")
+    assert not certify_injectivity(zero, encoded).holds
+    assert certify_injectivity(zero, encoded[1:]).holds
 
 
 @pytest.mark.parametrize("kind", KINDS)

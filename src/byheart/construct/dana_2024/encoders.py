@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from byheart.errors import AssumptionViolated
 from byheart.network.divergence import divergences
 from byheart.program.circle import circle_points
 from byheart.theorems import realises
@@ -39,6 +40,20 @@ def full_support(
 ) -> Float[np.ndarray, "n_sequences n_outputs"]:
     """(π + δ)/(1 + Nδ), which has full support (Assumption 2), as DPC24 section 4 smooths associations."""
     return np.asarray((probabilities + delta) / (1 + probabilities.shape[1] * delta))
+
+
+@realises("DPC24-A2")
+def require_full_support(probabilities: Float[np.ndarray, "n_sequences n_outputs"]) -> None:
+    """Refuse probabilities of zero, which no softmax reaches (Assumption 2)."""
+    if (probabilities > 0).all():
+        return
+    sequence, token = (int(at) for at in np.argwhere(~(probabilities > 0))[0])
+    raise AssumptionViolated(
+        f"token {token} follows sequence {sequence} with probability {probabilities[sequence, token]:g}, and DPC24 Assumption 2 "
+        "asks for full support.\n  Smooth the probabilities with full_support(probabilities, delta), or use approximating_encoder.",
+        sequence=sequence,
+        token=token,
+    )
 
 
 def encoder_divergence(
@@ -83,6 +98,7 @@ def best_encoder(
                 rank-d approximation of the centred log π, and random ones; then, unless they agree, hops from the best so
                 far: long ones leave shallow minima, short ones flat places.
     """
+    require_full_support(probabilities)
     merged, place = np.unique(
         probabilities, axis=0, return_inverse=True
     )  # equal rows have equal best embeddings
@@ -165,6 +181,7 @@ def _descend(
 @realises("DPC24-P2")
 def full_rank_encoder(probabilities: Float[np.ndarray, "n_sequences n_outputs"]) -> SequenceEncoder:
     """Exact from dimension N - 1 on (Proposition 2): log π with the last token's logit subtracted from all."""
+    require_full_support(probabilities)
     logits = np.log(probabilities)
     shifted = logits - logits[:, -1:]
     n_outputs = probabilities.shape[1]
@@ -185,6 +202,7 @@ def rank_lower_bound(
     φ(x): with m = min a_t b_j the sum is least when one entry carries all of τ, which leaves m φ(-√(τ/m)).
     Valid up to the rounding of the singular values; loose where distributions have small entries.
     """
+    require_full_support(probabilities)
     smallest = probabilities.min(axis=0)
     scaled = np.sqrt(np.outer(weights, smallest)) * np.log(probabilities)
     sizes = np.linalg.svd(scaled, compute_uv=False)
@@ -205,4 +223,5 @@ __all__ = [
     "full_rank_encoder",
     "full_support",
     "rank_lower_bound",
+    "require_full_support",
 ]

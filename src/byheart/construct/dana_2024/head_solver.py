@@ -118,10 +118,21 @@ def _draw_and_solve(
         drawn = take_heads(drawn, chosen)
         columns = dim + (chosen[:, None] * head_dim + np.arange(head_dim)).ravel()
         features = features[:, np.concatenate([np.arange(dim), columns])]
-    solution, condition = solve_least_norm(features, encoder.embeddings, REFINEMENTS)
-    network = _assemble(drawn, _with_full_skip(solution, features[:, :dim], rng), encoder.unembedding)
+    network, condition = solve_for_outputs(drawn, features, encoder, rng)
     residual = float(np.abs(_logits(network, features) - encoder.logits).max(initial=0.0))
     return Interpolant(network, condition, residual, spread)
+
+
+def solve_for_outputs(
+    drawn: AttentionOnly,
+    features: Float[np.ndarray, "n_sequences n_features"],
+    encoder: SequenceEncoder,
+    rng: np.random.Generator,
+) -> tuple[AttentionOnly, float]:
+    """`drawn` with the outputs and the unembedding that give these sequences the encoder's logits, and the condition number."""
+    solution, condition = solve_least_norm(features, encoder.embeddings, REFINEMENTS)
+    skip = _with_full_skip(solution, features[:, : drawn.dim], rng)
+    return _assemble(drawn, skip, encoder.unembedding), condition
 
 
 def _best_spread(

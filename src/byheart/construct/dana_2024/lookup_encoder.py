@@ -88,28 +88,51 @@ def lookup_encoder(
     return LookupEncoder(SequenceEncoder(rows, scales[:, None] * rows[likeliest]), scales, coherence_of(rows))
 
 
-@realises("DPC24-D2", "DPC24-L4", "DPC24-T3")
+@realises("DPC24-D2", "DPC24-L4")
 def approximating_encoder(
     probabilities: Float[np.ndarray, "n_sequences n_outputs"], delta: float
 ) -> Float[np.ndarray, "n_sequences n_outputs"]:
     """Logits f_δ of a sequence of encoders that makes any π polynomially approximable (Definition 2), in dimension N - 1.
 
-    log((π + η)/(1 + Nη)) with η chosen so that |log(π/softmax f_δ)| is exactly δ at worst on the support; it is then at
-    least a constant times δ^α with α = 1 elsewhere, and the spread of logits is O(log 1/δ) (Lemma 4): it is what
-    Theorem 3 pays for the sequences it leaves out, ε log 1/ε.
+    log((π + ηρ)/(1 + η)) for a distribution ρ, with η chosen so that |log(π/softmax f_δ)| is exactly δ at worst on the support. At
+    an entry it is |log(1 + η) - log(1 + ηρ/π)|, about η|1 - ρ/π|, so at least a constant times δ (α = 1) wherever π is not ρ:
+    `_reference` takes care of that, where the uniform ρ would meet π = 1/N and leave nothing for the lower half of (16). The
+    spread of logits is O(log 1/δ) (Lemma 4): it is what Theorem 3 pays for the sequences it leaves out, ε log 1/ε.
     """
-    n_outputs = probabilities.shape[1]
-    # log(π (1 + Nη)/(π + η)) is largest in size at π = 1, where it is log((1 + Nη)/(1 + η)), or below: bisect on η
-    support = probabilities[probabilities > 0]
+    reference = _reference(probabilities)
+    is_seen = probabilities > 0
+    ratios = (reference / np.where(is_seen, probabilities, 1.0))[is_seen]
 
     def error(eta: float) -> float:
-        return float(np.abs(np.log1p(n_outputs * eta) - np.log1p(eta / support)).max())
+        return float(np.abs(np.log1p(eta) - np.log1p(eta * ratios)).max())
 
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if error(middle) <= delta else (low, middle)
-    return np.asarray(np.log((probabilities + low) / (1 + n_outputs * low)))
+    return np.asarray(np.log((probabilities + low * reference) / (1 + low)))
+
+
+_REFERENCES = 64
+
+
+def _reference(
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
+) -> Float[np.ndarray, " n_outputs"]:
+    """A distribution near the uniform one that no entry of `probabilities` equals: of some, the one furthest from all."""
+    n_outputs = probabilities.shape[1]
+    rng = np.random.default_rng(0)
+    drawn = rng.uniform(0.5, 1.5, (_REFERENCES, n_outputs))
+    candidates = drawn / drawn.sum(axis=1, keepdims=True)
+    seen = [probabilities[probabilities[:, token] > 0, token] for token in range(n_outputs)]
+
+    def distance(reference: np.ndarray) -> float:
+        return min(
+            float(np.abs(1 - share / values).min(initial=1.0))
+            for share, values in zip(reference, seen, strict=True)
+        )
+
+    return np.asarray(max(candidates, key=distance))
 
 
 def spread_of(logits: Float[np.ndarray, "n_sequences n_outputs"]) -> float:

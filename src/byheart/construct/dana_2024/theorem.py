@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_1_parameters, theorem_1_parameters
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
@@ -20,21 +19,8 @@ from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.memory import Memory, Progress
 from byheart.program.construction import Assumption, BuiltPlan, Construction
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
-from byheart.theorems import realises
 
 ATTEMPTS = 4
-
-
-@realises("DPC24-T1")
-def likeliest_sequences(
-    weights: Float[np.ndarray, " n_sequences"], epsilon: float
-) -> Int[np.ndarray, " n_kept"]:
-    """The T_ε likeliest sequences: the fewest whose weights add up to more than 1 - ε (all with weight for ε = 0)."""
-    order = np.argsort(-weights, kind="stable")
-    if epsilon <= 0:
-        return order[weights[order] > 0]
-    reached = np.cumsum(weights[order]) / weights.sum()
-    return order[: int(np.searchsorted(reached, 1 - epsilon, side="right")) + 1]
 
 
 def plan(

@@ -24,7 +24,8 @@ FIRST_BITS, MOST_BITS = 256, 1 << 16
 Analytic = Literal["tanh", "gelu", "arctan"]
 
 
-def _flint() -> ModuleType:
+def flint_module() -> ModuleType:
+    """python-flint, which is an extra."""
     try:
         import flint
     except ImportError:
@@ -66,7 +67,7 @@ def polynomial_matrix(
 
 def _product(coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int], prime: int) -> Any:
     """The same as the product of (c_k a_i^k) and (b_j^k), which is how the rank is bounded by the number of terms."""
-    flint = _flint()
+    flint = flint_module()
     left = [c * pow(x, k, prime) % prime for x in a for k, c in coefficients.items()]
     right = [pow(y, k, prime) for k in coefficients for y in b]
     n_terms = len(coefficients)
@@ -75,7 +76,7 @@ def _product(coefficients: Mapping[int, int], a: Sequence[int], b: Sequence[int]
 
 def rank_modulo(matrix: Sequence[Sequence[int]], prime: int = PRIME) -> int:
     """The rank of an integer matrix modulo a prime: never more than its rank over the rationals."""
-    flint = _flint()
+    flint = flint_module()
     flat = [value % prime for row in matrix for value in row]
     return int(flint.nmod_mat(len(matrix), len(matrix[0]), flat, prime).rank())
 
@@ -131,11 +132,11 @@ def certified_determinant(
     Source:     MFT24 Theorem 3: for generic a the matrix has full rank. Repaired: b > 0.
     Guarantee:  a ball that excludes zero proves full rank; one that does not proves nothing.
     """
-    flint = _flint()
+    flint = flint_module()
     function = _function(activation, flint)
     bits = first_bits
     while True:
-        with _precision(flint, bits):
+        with working_precision(flint, bits):
             entries = [
                 function(flint.arb(flint.fmpq((x * y).numerator, (x * y).denominator))) for x in a for y in b
             ]
@@ -145,6 +146,23 @@ def certified_determinant(
         if excludes or bits >= most_bits:
             return Determinant(excludes, size, bits)
         bits *= 2
+
+
+@realises("MFT24-T3")
+def certified_kruskal_rank(
+    activation: Analytic, a: Sequence[Fraction], b: Sequence[Fraction], *, most_bits: int = MOST_BITS
+) -> int:
+    """A lower bound on the Kruskal rank of ψ(abᵀ), m × n with any m and n, and so on its rank: min(m, n) where certified, else 0.
+
+    Every min(m, n) columns are independent if a minor of their first rows is not zero. All sets of columns are tried, so it is
+    meant for few columns more than rows. Repaired: b > 0 (`require_positive`).
+    """
+    size = min(len(a), len(b))
+    minors = (
+        certified_determinant(activation, a[:size], [b[j] for j in chosen], most_bits=most_bits)
+        for chosen in combinations(range(len(b)), size)
+    )
+    return size if all(minor.excludes_zero for minor in minors) else 0
 
 
 def _function(activation: Analytic, flint: ModuleType) -> Callable[[Any], Any]:
@@ -161,7 +179,7 @@ def _log10(value: Any) -> float:
     return float("-inf") if bool(upper == 0) else float(upper.log()) / 2.302585092994046
 
 
-class _precision:
+class working_precision:
     """Arb's working precision, put back afterwards."""
 
     def __init__(self, flint: ModuleType, bits: int) -> None:

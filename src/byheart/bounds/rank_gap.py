@@ -1,0 +1,117 @@
+"""How far a model whose logits have small rank stays from the entropy of a corpus: a certified number.
+
+A decoder with m neurons (MFT24 eq. 2) and a sequence encoder of dimension m (DPC24 Definition 1) both make the logits of n
+contexts over ω tokens as a product of an n × m and an m × ω matrix. So log q, the logits less a number for each context, has rank
+at most m + 1, whatever the weights. Where log π̂ of m + 2 contexts and m + 2 tokens is a matrix of full rank, q cannot be π̂.
+
+With δ = log q - log π̂ and φ(x) = eˣ - 1 - x >= 0, the divergence of context i is Σ_j π̂_ij φ(δ_ij), j over its support, and the
+mass of q outside the support. So with c_ij, how often token j follows context i,
+
+    loss - entropy >= Σ_ij c_ij φ(δ_ij) >= c Σ_ij φ(δ_ij)        over the m + 2 contexts and tokens, c the least count there.
+
+log π̂ + δ is singular there, so Σ δ_ij² >= s², s the least singular value of log π̂. Let g(x) = φ(-x) for x >= 0: φ(δ) >= g(|δ|),
+g rises, and g(x)/x² falls, so with x the root of Σ δ_ij² the sum is at least Σ δ_ij² g(x)/x² = g(x) >= g(s). At last
+g(s) >= s²/(2 + s): the difference times 2 + s is (2 + s)e⁻ˢ + s - 2, which is 0 at s = 0 and has the derivative
+1 - (1 + s)e⁻ˢ >= 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.enclosures import Interval, ln, sqrt
+from byheart.theorems import realises
+
+
+@realises("MFT24-T1", "DPC24-P1")
+def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound:
+    """A lower bound on loss - entropy, in nats, of every model whose logits have rank at most m.
+
+    `counts[i][j]` says how often the j-th of m + 2 tokens follows the i-th of m + 2 contexts, `totals[i]` how often any token does.
+    Zero where the logarithms of these frequencies have no full rank, or none that the enclosures can certify.
+    """
+    size = len(counts)
+    if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:
+        raise ValueError("m + 2 contexts and as many tokens are needed, and a total for each context")
+    if any(count < 1 or count > total for row, total in zip(counts, totals, strict=True) for count in row):
+        raise ValueError(
+            "every token must follow every context at least once, and no oftener than any token does"
+        )
+    logs = [[ln(Fraction(count, total)) for count in row] for row, total in zip(counts, totals, strict=True)]
+    s = _least_singular_value(logs)
+    value = min(map(min, counts)) * s * s / (2 + s)
+    return Bound(
+        name=f"rank {size - 2} of logits",
+        statement="MFT24-T1",
+        quantity="loss above the entropy in nats",
+        kind="lower",
+        value=value,
+        assumptions=(f"logits of rank at most {size - 2}: so many neurons, or dimensions of an encoder",),
+        source="byheart, after Madden, Fox & Thrampoulidis 2024, Theorem 1, and Dana, Pydi & Chevaleyre 2024, Proposition 1",
+        sentence=f"No model whose logits have rank {size - 2} comes closer to the entropy than {float(value):.4g} nats.",
+    )
+
+
+def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
+    """A lower bound: |det| is the product of all k singular values, and the k - 1 others multiply to at most (F/(k - 1))^((k-1)/2).
+
+    F is the sum of their squares, at most that of all entries; the mean of squares is at least the geometric one.
+    """
+    size = len(matrix)
+    determinant = _determinant([list(row) for row in matrix])
+    away = max(determinant.low, -determinant.high, Fraction(0))
+    frobenius = sum((max(entry.low**2, entry.high**2) for row in matrix for entry in row), Fraction(0))
+    if not away:
+        return Fraction(0)
+    ceiling = sqrt((frobenius / (size - 1)) ** (size - 1)).high
+    return away / ceiling
+
+
+def _determinant(rows: list[list[Interval]]) -> Interval:
+    """By elimination with the pivot furthest from zero; where no pivot is certainly not zero, an interval around zero."""
+    result = Interval(Fraction(1), Fraction(1))
+    size = len(rows)
+    for step in range(size):
+        pivot = max(range(step, size), key=lambda at: _distance_from_zero(rows[at][step]))
+        if not _distance_from_zero(rows[pivot][step]):
+            return Interval(Fraction(-1), Fraction(1))
+        if pivot != step:
+            rows[step], rows[pivot] = rows[pivot], rows[step]
+            result = Interval(-result.high, -result.low)
+        result = _times(result, rows[step][step])
+        for at in range(step + 1, size):
+            share = _times(rows[at][step], _inverse(rows[step][step]))
+            rows[at] = [
+                _minus(mine, _times(share, theirs)) for mine, theirs in zip(rows[at], rows[step], strict=True)
+            ]
+    return result
+
+
+def _distance_from_zero(value: Interval) -> Fraction:
+    return max(value.low, -value.high, Fraction(0))
+
+
+def _times(left: Interval, right: Interval) -> Interval:
+    ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
+    return _shortened(min(ends), max(ends))
+
+
+def _inverse(value: Interval) -> Interval:
+    return _shortened(1 / value.high, 1 / value.low)
+
+
+def _minus(left: Interval, right: Interval) -> Interval:
+    return Interval(left.low - right.high, left.high - right.low)
+
+
+_PLACES = 256
+
+
+def _shortened(low: Fraction, high: Fraction) -> Interval:
+    """The ends rounded outward to so many binary places, so that numbers stay short."""
+    scale = 1 << _PLACES
+    return Interval(
+        Fraction((low * scale).__floor__(), scale), Fraction(-((-high * scale).__floor__()), scale)
+    )

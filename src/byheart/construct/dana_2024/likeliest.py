@@ -1,0 +1,114 @@
+"""DPC24 Theorems 1 and 3 with ε > 0: heads for the likeliest sequences only, and what the others cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.construct.dana_2024.encoders import SequenceEncoder, encoder_divergence
+from byheart.construct.dana_2024.head_solver import interpolate
+from byheart.construct.dana_2024.lookup_encoder import approximating_encoder
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.theorems import realises
+
+
+@realises("DPC24-T1")
+def likeliest_sequences(
+    weights: Float[np.ndarray, " n_sequences"], epsilon: float
+) -> Int[np.ndarray, " n_kept"]:
+    """The T_ε likeliest sequences: the fewest whose weights add up to more than 1 - ε (all with weight for ε = 0)."""
+    order = np.argsort(-weights, kind="stable")
+    if epsilon <= 0:
+        return order[weights[order] > 0]
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return order[: int(np.searchsorted(reached, 1 - epsilon, side="right")) + 1]
+
+
+@dataclass(frozen=True, eq=False)
+class LikeliestMemory:
+    """A network that has the encoder's logits on `kept`, and what is known of it on all sequences.
+
+    divergence          E KL(π ‖ network), measured by the native forward pass
+    encoder_divergence  E KL(π ‖ encoder)
+    constant            C of Theorem 1: twice the largest difference of logits on a sequence left out, over ‖WE‖
+    scale               ‖WE‖: the largest logit of the encoder, in size
+    gamma               γ of Theorem 1: twice the largest difference of logits on `kept`
+    """
+
+    network: AttentionOnly
+    kept: Int[np.ndarray, " n_kept"]
+    divergence: float
+    encoder_divergence: float
+    constant: float
+    scale: float
+    gamma: float
+
+    def ceiling(self, epsilon: float) -> float:
+        """What Theorem 1 promises: the encoder's divergence, C·ε·‖WE‖ and γ."""
+        return self.encoder_divergence + self.constant * epsilon * self.scale + self.gamma
+
+
+@realises("DPC24-T1")
+def memorise_likeliest(
+    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
+    weights: Float[np.ndarray, " n_sequences"],
+    encoder: SequenceEncoder,
+    rng: np.random.Generator,
+    *,
+    epsilon: float,
+    n_vocab: int,
+    head_dim: int = 1,
+) -> LikeliestMemory:
+    """An attention-only Transformer with H·d_h + d >= T_ε that comes within C·ε·‖WE‖ + γ of an encoder of any dimension d.
+
+    Source:     DPC24 Theorem 1; take `best_encoder` for the encoder of least divergence.
+    Assumes:    distinct sequences of one length, weights that sum to 1, d_h <= d. The dimension d may be below N - 1.
+    Guarantee:  `ceiling(epsilon)` is above the divergence: the divergences of one sequence under two rows of logits differ by at
+                most twice the largest difference of logits, and sequences left out weigh less than ε (eq. 14).
+    Departs:    C is not a constant of the paper's proof but computed from the network: the least that its argument allows here.
+    """
+    kept = likeliest_sequences(weights, epsilon)
+    chosen = SequenceEncoder(encoder.unembedding, encoder.embeddings[kept])
+    network = interpolate(encoded[kept], n_vocab, chosen, rng, head_dim=head_dim).network
+    logits = network.compute_logits(encoded).astype(np.float64)
+    missed = np.abs(logits - encoder.logits).max(axis=1)
+    is_left = np.ones(len(encoded), dtype=bool)
+    is_left[kept] = False
+    scale = float(np.abs(encoder.logits).max())
+    return LikeliestMemory(
+        network,
+        kept,
+        encoder_divergence(probabilities, weights, logits),
+        encoder_divergence(probabilities, weights, encoder.logits),
+        2 * float(missed[is_left].max(initial=0.0)) / scale,
+        scale,
+        2 * float(missed[kept].max(initial=0.0)),
+    )
+
+
+@realises("DPC24-T3", "DPC24-D2")
+def memorise_approximately(
+    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
+    weights: Float[np.ndarray, " n_sequences"],
+    rng: np.random.Generator,
+    *,
+    epsilon: float,
+    n_vocab: int,
+    head_dim: int = 1,
+) -> LikeliestMemory:
+    """Theorem 3: any distributions, zeros included, on the T_ε likeliest sequences, with logits of size O(log 1/ε).
+
+    Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1.
+    Guarantee:  that of `memorise_likeliest`; ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most ε + C·ε·O(log 1/ε) + γ.
+    """
+    logits = approximating_encoder(probabilities, epsilon)
+    shifted = logits - logits[:, -1:]
+    n_outputs = logits.shape[1]
+    encoder = SequenceEncoder(np.eye(n_outputs)[:, : n_outputs - 1], shifted[:, : n_outputs - 1])
+    return memorise_likeliest(
+        encoded, probabilities, weights, encoder, rng, epsilon=epsilon, n_vocab=n_vocab, head_dim=head_dim
+    )

@@ -1,0 +1,75 @@
+"""DPC24 Corollary 2: fewer heads than sequences ask for, as many answered right as the bound says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+from scipy.linalg import qr
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2
+from byheart.construct.dana_2024.encoders import association_encoder
+from byheart.construct.dana_2024.head_solver import SCORE_SPREADS, accuracy, solve_for_outputs
+from byheart.construct.dana_2024.heads import attention_features, draw_heads
+from byheart.errors import AssumptionViolated
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.theorems import realises
+
+ATTEMPTS = 40
+"""Each draw of heads meets the bound with a chance of about one half: the sequences left out are answered as if by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartialMemory:
+    """A network, the sequences it was solved for, the share of all that it answers right, and what Corollary 2 says of it."""
+
+    network: AttentionOnly
+    kept: Int[np.ndarray, " n_kept"]
+    accuracy: float
+    bound: Bound
+
+
+@realises("DPC24-C2")
+def memorise_in_part(
+    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    labels: Int[np.ndarray, " n_sequences"],
+    n_tokens: int,
+    rng: np.random.Generator,
+    *,
+    n_heads: int,
+    dim: int = 2,
+    head_dim: int = 2,
+) -> PartialMemory:
+    """An attention-only Transformer of the size given that is right on at least the share that Corollary 2 says.
+
+    Source:     DPC24 Corollary 2: H·d_h + d sequences are memorised, the others are right by chance, one in N.
+    Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
+    Guarantee:  the accuracy is measured by the native forward pass and at least the bound, or nothing is returned. The paper's
+                bound holds in expectation over the labels left out, not for every data set: for some no draw may meet it.
+    Departs:    which sequences are memorised is chosen: those whose features are least dependent. Heads are drawn anew until the
+                rest comes out as well as chance has it.
+    """
+    n_last = len(np.unique(encoded[:, -1]))
+    shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)
+    bound = corollary_2(shape, len(encoded))
+    best: PartialMemory | None = None
+    for attempt in range(ATTEMPTS):
+        spread = SCORE_SPREADS[attempt % len(SCORE_SPREADS)]
+        drawn = draw_heads(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_tokens, spread, rng)
+        features = attention_features(drawn, encoded)
+        kept = np.sort(qr(features.T, mode="r", pivoting=True)[1][: min(shape.rank, len(encoded))])
+        encoder = association_encoder(labels[kept], n_tokens, dim)
+        network = solve_for_outputs(drawn, features[kept], encoder, rng)[0]
+        found = PartialMemory(network, kept, accuracy(network, encoded, labels), bound)
+        if found.accuracy >= bound.value and accuracy(network, encoded[kept], labels[kept]) == 1:
+            return found
+        if best is None or found.accuracy > best.accuracy:
+            best = found
+    assert best is not None
+    raise AssumptionViolated(
+        f"of {ATTEMPTS} draws of {n_heads} heads the best is right on {best.accuracy:.2%} of the sequences; Corollary 2 says "
+        f"{float(bound.value):.2%} in expectation over the labels left out.\n  Give another seed or more heads.",
+        accuracy=best.accuracy,
+    )

@@ -1,0 +1,145 @@
+"""Memory capacity of a decoder on a given corpus, decided both ways: reached by building, or shown to be out of reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from byheart.bounds.bound import Bound
+from byheart.bounds.madden_2024 import DecoderShape, theorem_1
+from byheart.bounds.rank_gap import excess_loss
+from byheart.construct.madden_2024.size import MaddenOptions
+from byheart.construct.madden_2024.theorem import plan
+from byheart.data.contexts import Contexts
+from byheart.data.dataset import Dataset
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.program.construction import Construction
+from byheart.program.targets import ALLOWED_DIVERGENCE, targets_of
+from byheart.theorems import realises
+
+
+@dataclass(frozen=True, eq=False)
+class CapacityDecision:
+    """Whether decoders with so many neurons reach the entropy of a corpus.
+
+    reached       a decoder was built that meets every context's distribution; `construction` holds it
+    out of reach  no weights come closer to the entropy than `excess` says, in nats
+    undecided     neither was found
+    """
+
+    verdict: Literal["reached", "out of reach", "undecided"]
+    construction: Construction | None = None
+    excess: Bound | None = None
+
+
+@realises("MFT24-Def1")
+def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) -> CapacityDecision:
+    """Whether the one-layer decoder of eq. (2) with `hidden_width` neurons holds all contexts of the documents.
+
+    Source:     MFT24 Definition 1: a model holds contexts if the infimum of its loss is the entropy of their next tokens.
+    Guarantee:  "reached" comes with the decoder, whose every context is within the divergence that `verify` allows; "out of
+                reach" holds for all weights, activations, dimensions and numbers of heads, since only the rank of the logits,
+                at most the number of neurons, is used. Between n neurons (Theorem 5) and that rank it may be undecided.
+    """
+    if data.task != "distribution":
+        raise UsageError("capacity is decided on documents: read the data with task='distribution'.")
+    contexts = data.contexts()
+    if hidden_width >= len(contexts):
+        options = MaddenOptions(hidden_width=hidden_width, solver="random-features")
+        try:
+            construction = plan(data, options, rng, kind="attention").emit()
+        except AssumptionViolated:
+            return CapacityDecision("undecided")
+        return CapacityDecision("reached" if _is_met(construction, data) else "undecided", construction)
+    minor = full_rank_minor(contexts, hidden_width + 2)
+    if minor is not None:
+        excess = excess_loss(minor.counts, minor.totals)
+        if excess.value > 0:
+            return CapacityDecision("out of reach", excess=excess)
+    return CapacityDecision("undecided")
+
+
+def _is_met(construction: Construction, data: Dataset) -> bool:
+    """Whether every context's distribution is met, by the deployed forward pass."""
+    targets, memory = targets_of(data), construction.memory
+    logits = memory.network.compute_logits(memory.encode(targets.contexts))
+    return bool((targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE).all())
+
+
+@dataclass(frozen=True)
+class Minor:
+    """So many contexts and tokens, each token seen after each context: how often, and how often the contexts occur."""
+
+    counts: tuple[tuple[int, ...], ...]
+    totals: tuple[int, ...]
+
+
+def full_rank_minor(contexts: Contexts, size: int) -> Minor | None:
+    """`size` contexts and tokens whose log frequencies look least dependent, by elimination with full pivoting in floats.
+
+    Tokens are taken from those that most contexts have, so that every one follows every context. None where there are too few.
+    """
+    table = np.zeros((len(contexts), contexts.n_vocab), dtype=np.int64)
+    table[contexts.successor_contexts, contexts.next_tokens] = contexts.next_counts
+    common = np.argsort(-(table > 0).sum(axis=0), kind="stable")
+    for n_tokens in range(size, contexts.n_vocab + 1):
+        tokens = common[:n_tokens]
+        rows = np.flatnonzero((table[:, tokens] > 0).all(axis=1))
+        if len(rows) < size:
+            return None
+        picked = _pivots(np.log(table[np.ix_(rows, tokens)] / contexts.counts[rows, None]), size)
+        if picked is not None:
+            chosen, columns = rows[picked[0]], tokens[picked[1]]
+            counts = tuple(tuple(row) for row in table[np.ix_(chosen, columns)].tolist())
+            return Minor(counts, tuple(contexts.counts[chosen].tolist()))
+    return None
+
+
+def _pivots(
+    matrix: Float[np.ndarray, "n_rows n_columns"], size: int
+) -> tuple[Int[np.ndarray, " size"], Int[np.ndarray, " size"]] | None:
+    """Rows and columns of the first `size` pivots, None where the rank is smaller."""
+    left, largest = matrix.copy(), np.abs(matrix).max(initial=0.0)
+    rows, columns = [], []
+    for _ in range(size):
+        row, column = np.unravel_index(np.abs(left).argmax(), left.shape)
+        if abs(left[row, column]) <= 1e-9 * largest:
+            return None
+        rows.append(int(row))
+        columns.append(int(column))
+        left = left - np.outer(left[:, column], left[row]) / left[row, column]
+    return np.array(rows), np.array(columns)
+
+
+@realises("MFT24-T1")
+def witness_corpus(shape: DecoderShape) -> Dataset:
+    """Documents with one context more than Theorem 1 allows this decoder, whose entropy it provably does not reach.
+
+    Source:     MFT24 Theorem 1 says that such a corpus exists, by counting dimensions. This one can be looked at: m + 2 of
+                its contexts have next tokens whose log π̂ is a matrix of full rank, m + 2 (`excess_loss`).
+    Assumes:    a vocabulary of at least m + 2 tokens, and contexts of at most two tokens.
+    """
+    size, vocab = shape.hidden_width + 2, shape.vocab
+    n_contexts = int(theorem_1(shape.parameters, vocab).value) + 1
+    n_firsts = min(vocab, n_contexts // 2)  # so many tokens are contexts of their own, the others are pairs
+    n_pairs = n_contexts - n_firsts
+    if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
+        raise AssumptionViolated(
+            f"a witness for {shape.hidden_width} neurons has {n_contexts} contexts of at most 2 tokens, and {vocab} tokens and "
+            f"contexts of {shape.seq_len} do not make one.\n  Take seq_len = 2 and a vocabulary of at least {size}.",
+            n_contexts=n_contexts,
+        )
+    documents = []
+    for number in range(n_pairs):
+        first, second = number % n_firsts, number // n_firsts
+        following = [third for third in range(vocab) for _ in range(_times_seen(number, third, size))]
+        documents += [[first, second, third] for third in following]
+    return Dataset.from_documents([" ".join(f"t{token:03d}" for token in each) for each in documents])
+
+
+def _times_seen(number: int, token: int, size: int) -> int:
+    """Three times where context and token have one number, else once: with totals t > 3, ln 3·I - ln t·J has full rank."""
+    return 3 if number < size and number == token else 1

@@ -1,0 +1,80 @@
+"""MFT24 Theorems 4 and 6 decided without rounding: no two contexts share an image, and none is zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.construct.madden_2024.ranks import FIRST_BITS, flint_module, working_precision
+from byheart.errors import UsageError
+from byheart.network.decoder.architecture import Decoder, TokenAveraging
+from byheart.theorems import realises
+
+MOST_BITS = 2048
+"""Images that are not apart by then are left as not shown to be."""
+
+
+@dataclass(frozen=True)
+class CertifiedInjectivity:
+    """Whether the images were shown to be distinct and not zero; `bits` of working precision, 0 for rational numbers."""
+
+    holds: bool
+    n_contexts: int
+    bits: int
+
+
+@realises("MFT24-T4", "MFT24-T6")
+def certify_injectivity(
+    front: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
+) -> CertifiedInjectivity:
+    """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the real numbers that the weights of `front` are.
+
+    Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
+    Assumes:    dimension 1, as in the theorems. Contexts are filled up on the left with `front.pad`.
+    Guarantee:  averaging is decided in rational numbers; for attention, images are enclosed in balls (Arb) of doubling precision
+                until all are apart. "Holds" is a proof. For all contexts of ω tokens up to length T it proves the theorem for
+                that ω and T: the difference of two images is analytic in (z, u), and what is not zero at one place is zero
+                almost nowhere.
+    """
+    if front.dim != 1:
+        raise UsageError(f"the theorems are about dimension 1; this decoder has dimension {front.dim}.")
+    contexts = [[int(token) for token in row if token != front.pad] for row in encoded.tolist()]
+    z = [Fraction(float(value)) for value in front.tokens[:, 0]]
+    if isinstance(front.mixing, TokenAveraging):
+        shares = [Fraction(float(value)) for value in front.mixing.shares]
+        sums = sorted(
+            sum((share * z[token] for share, token in zip(shares, context, strict=False)), Fraction(0))
+            for context in contexts
+        )
+        holds = all(a < b for a, b in pairwise(sums)) and Fraction(0) not in sums
+        return CertifiedInjectivity(holds, len(contexts), 0)
+    assert front.positions is not None
+    u = [Fraction(float(value)) for value in front.positions[:, 0]]
+    flint, bits = flint_module(), FIRST_BITS
+    while True:
+        with working_precision(flint, bits):
+            images = sorted(
+                (_attend(context, z, u, flint) for context in contexts), key=lambda ball: float(ball.mid())
+            )
+            # comparisons of balls hold only where they hold for all their numbers
+            holds = all(bool(a < b) for a, b in pairwise(images)) and not any(
+                bool(ball.contains(0)) for ball in images
+            )
+        if holds or 2 * bits > MOST_BITS:
+            return CertifiedInjectivity(holds, len(contexts), bits)
+        bits *= 2
+
+
+def _attend(context: list[int], z: list[Fraction], u: list[Fraction], flint: Any) -> Any:
+    """⟨x, softmax(x x_t)⟩ with x = z + u: a ball that holds it."""
+    sums = [z[token] + position for token, position in zip(context, u, strict=False)]
+    x = [flint.fmpq(number.numerator, number.denominator) for number in sums]
+    powers = [flint.arb(each * x[-1]).exp() for each in x]
+    total = sum(powers[1:], powers[0])
+    weighted = [flint.arb(each) * power for each, power in zip(x, powers, strict=True)]
+    return sum(weighted[1:], weighted[0]) / total
