@@ -34,6 +34,11 @@ class Memory:
     tokenizer: Tokenizer | None
     ordered: bool
 
+    @staticmethod
+    def of(network: Network, data: Dataset, *, ordered: bool = True) -> Memory:
+        """`network` with the vocabulary and the label names of the data it was built for."""
+        return Memory(network, data.task, data.label_names, data.tokenizer, ordered)
+
     @property
     def transformer(self) -> Transformer:
         """The network, which must be one of KS25's family."""

@@ -46,13 +46,16 @@ def size_of_network(network: Network) -> Size:
 
 
 def size_of_spec(
-    spec: NetworkSpec, n_nonzero: int, weight_bits: int | None = None, total_bits: int | None = None
+    spec: NetworkSpec,
+    n_nonzero: int | None = None,
+    weight_bits: int | None = None,
+    total_bits: int | None = None,
 ) -> Size:
-    """The size of a network of this shape. The bits are those of floats unless given, as exact weights need."""
+    """The size of a network of this shape: of floats, none of them zero, unless counts and bits are given."""
     dense, word = spec.parameters_dense, FLOAT_BITS.get(spec.precision, 0)
     return Size(
         dense,
-        n_nonzero,
+        dense if n_nonzero is None else n_nonzero,
         spec.depth,
         spec.width,
         word if weight_bits is None else weight_bits,

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 
+from byheart.assumption import Assumption
+from byheart.bounds.bound import Bound
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_network
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """One hypothesis of a theorem, as found on this data."""
-
-    statement: str
-    holds: bool
-    detail: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,4 +57,26 @@ class BuiltPlan(Plan):
 
     def emit(self, progress: Progress | None = None) -> Construction:
         """Hand out what is there."""
+        if progress is not None:
+            progress(1, 1)
         return self.construction
+
+
+def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
+    """A bound on the parameters as the size that a theorem promises."""
+    assert isinstance(bound.value, int)
+    return TheoremSize(
+        bound.name, bound.statement, width, depth, bound.value, 0, bound.assumptions, bound.source
+    )
+
+
+def report_attempts(progress: Progress | None) -> Callable[[], None]:
+    """To be called before each attempt of a search: tells that one more is under way, how many come being unknown."""
+    numbers = count(1)
+
+    def begin() -> None:
+        number = next(numbers)
+        if progress is not None:
+            progress(number, number + 1)
+
+    return begin

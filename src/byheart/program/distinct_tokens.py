@@ -8,6 +8,7 @@ from math import isqrt
 
 import numpy as np
 
+from byheart.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.row_groups import group_rows, representatives
 from byheart.data.separation import Separation, separation_of_points
@@ -15,7 +16,6 @@ from byheart.data.sequences import TokenSequences, VectorSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.program.blocks import Progression, TokenTable
-from byheart.program.construction import Assumption
 from byheart.program.projection import IntegerPoints, Projection, project_apart
 
 

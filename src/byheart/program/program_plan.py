@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, InexactWeights
@@ -14,7 +15,7 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision, Transformer
 from byheart.network.transformer.float_exactness import float_exactness
 from byheart.program.blocks import Program
-from byheart.program.construction import Assumption, Construction, Plan
+from byheart.program.construction import Construction, Plan
 from byheart.program.count import count
 from byheart.program.emit import emit
 
@@ -84,4 +85,4 @@ class ProgramPlan(Plan):
 
 def memory_of(network: Transformer, data: Dataset) -> Memory:
     """The network with what turns the inputs of `data` into numbers, and numbers into labels."""
-    return Memory(network, data.task, data.label_names, data.tokenizer, data.ordered)
+    return Memory.of(network, data, ordered=data.ordered)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from byheart.assumption import Assumption
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.program.blocks import TokenTable
-from byheart.program.construction import Assumption
 from byheart.program.distinct_tokens import DistinctTokens, distinct_tokens, table_of_shape
 
 TASKS: tuple[Task, ...] = ("next-token", "set")

@@ -7,13 +7,13 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from byheart.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
 from byheart.verify.digest import weights_digest
-from byheart.verify.origin import StatedAssumption
 from byheart.verify.verifier import Checkable, verify, verify_model
 
-__all__ = ["Certificate", "DatasetNumbers", "StatedAssumption", "WrongSample", "verify", "weights_digest"]
+__all__ = ["Assumption", "Certificate", "DatasetNumbers", "WrongSample", "verify", "weights_digest"]
 
 
 class _CallablePackage(ModuleType):

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from byheart.assumption import Assumption
 from byheart.fields import Fields, corrupt
 from byheart.network.size import Size
-from byheart.verify.origin import StatedAssumption, optional_text, read_assumptions, read_theorem_size
+from byheart.verify.origin import optional_text, read_assumptions, read_theorem_size
 
 SCHEMA = 1
 
@@ -149,7 +150,7 @@ class Certificate:
     seconds: float = field(compare=False)  # the one thing in which two equal checks differ
     method: str | None = None
     theorem: str | None = None
-    assumptions: tuple[StatedAssumption, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
     theorem_size: Mapping[str, int] | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from byheart.assumption import Assumption
 from byheart.fields import Fields
-
-
-@dataclass(frozen=True)
-class StatedAssumption:
-    """One assumption of the theorem, as it was checked on this data set when the network was built."""
-
-    statement: str
-    holds: bool
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -25,7 +17,7 @@ class Origin:
 
     method: str | None
     theorem: str | None
-    assumptions: tuple[StatedAssumption, ...]
+    assumptions: tuple[Assumption, ...]
     theorem_size: dict[str, int] | None
     dataset_digest: str | None
 
@@ -48,12 +40,12 @@ def optional_text(fields: Fields, name: str) -> str | None:
     return fields.text(name) if fields.has(name) else None
 
 
-def read_assumptions(fields: Fields) -> tuple[StatedAssumption, ...]:
+def read_assumptions(fields: Fields) -> tuple[Assumption, ...]:
     """The list `assumptions`, empty where it is absent."""
     if not fields.has("assumptions"):
         return ()
     return tuple(
-        StatedAssumption(item.text("statement"), item.boolean("holds"), item.text("detail"))
+        Assumption(item.text("statement"), item.boolean("holds"), item.text("detail"))
         for item in fields.children("assumptions")
     )
 

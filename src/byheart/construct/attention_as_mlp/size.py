@@ -6,8 +6,7 @@ from byheart.construct.registry import Example, Method, NoOptions, deferred_plan
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.network.attention_only.spec import AttentionOnlySpec
-from byheart.network.size import Size
-from byheart.program.float_sizes import full_size
+from byheart.network.size import Size, size_of_spec
 from byheart.program.single_tokens import require_one_token
 
 NAME = "attention-as-mlp"
@@ -21,10 +20,11 @@ LABEL_DIM = 2
 def size_of(shape: DataShape, options: NoOptions) -> Size:
     """One head a token to store: query, key, value and output have two numbers each."""
     n_vocab, n_items = require_one_token(NAME, shape)
-    spec = AttentionOnlySpec(
-        "float64", n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes, False, True, False, True
+    return size_of_spec(
+        AttentionOnlySpec(
+            "float64", n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes, False, True, False, True
+        )
     )
-    return full_size(spec)
 
 
 METHOD = Method(

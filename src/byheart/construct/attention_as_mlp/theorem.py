@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.attention_as_mlp.heads import HeadsAsNeurons, heads_for_layer
 from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
@@ -16,7 +17,7 @@ from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
-from byheart.program.construction import Assumption, BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, Construction
 from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
@@ -49,10 +50,8 @@ def plan(
             "the rounding of so long a sum.\n  Choose madden-2024, whose steps do not add up.",
             wrong=n_wrong,
         )
-    if progress is not None:
-        progress(1, 1)
     construction = Construction(
-        memory=Memory(network, data.task, data.label_names, data.tokenizer, True),
+        memory=Memory.of(network, data),
         method=NAME,
         theorem="Huben & Morris 2023",
         assumptions=(Assumption("one token a sample", True, f"{n_items} tokens"),),

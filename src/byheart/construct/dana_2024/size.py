@@ -10,8 +10,7 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.spec import AttentionOnlySpec
-from byheart.network.size import Size
-from byheart.program.float_sizes import full_size
+from byheart.network.size import Size, size_of_spec
 from byheart.reader import within
 
 NAME = "dana-2024"
@@ -68,19 +67,20 @@ def size_of(shape: DataShape, options: DanaOptions) -> Size:
     if options.mode == "compact":
         n_heads = options.n_heads or max(1, n_heads)
     heads = (n_heads, head_dim, head_dim, dim)
-    spec = AttentionOnlySpec(
-        options.precision,
-        shape.vocab,
-        shape.context_len,
-        dim,
-        *heads,
-        shape.n_classes,
-        True,
-        True,
-        False,
-        False,
+    return size_of_spec(
+        AttentionOnlySpec(
+            options.precision,
+            shape.vocab,
+            shape.context_len,
+            dim,
+            *heads,
+            shape.n_classes,
+            True,
+            True,
+            False,
+            False,
+        )
     )
-    return full_size(spec)
 
 
 METHOD = Method(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from byheart.assumption import Assumption
 from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_1_parameters, theorem_1_parameters
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_compact
@@ -17,7 +19,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.memory import Memory, Progress
-from byheart.program.construction import Assumption, BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, Construction, report_attempts, size_of_bound
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 
 ATTEMPTS = 4
@@ -39,20 +41,19 @@ def plan(
     contexts = targets.contexts
     ragged = bool(contexts.lengths.min() < contexts.max_len)
     encoded = contexts.padded(contexts.n_vocab, contexts.max_len)
+    problem = _Problem(targets, encoded, options, data, ragged, rng)
     if options.mode == "compact":
-        network, notes = _compact(targets, encoded, options, data, ragged, rng, progress)
+        network, notes = _compact(problem, progress)
     else:
-        network, notes = _theorem(targets, encoded, options, data, ragged, rng)
+        network, notes = _theorem(problem)
     if data.task == "distribution":
         notes |= {"allowed_divergence": ALLOWED_DIVERGENCE}
-    if progress is not None:
-        progress(1, 1)
     n_sequences = len(targets)
     shape = AttentionOnlyShape(
         network.n_outputs, network.seq_len, network.dim, int(network.value.shape[1]), network.n_heads
     )
     construction = Construction(
-        memory=Memory(network, data.task, data.label_names, data.tokenizer, True),
+        memory=Memory.of(network, data),
         method=NAME,
         theorem="DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1",
         assumptions=(
@@ -69,15 +70,21 @@ def plan(
     return BuiltPlan(construction)
 
 
-def _theorem(
-    targets: NextTokenTargets,
-    encoded: np.ndarray,
-    options: DanaOptions,
-    data: Dataset,
-    ragged: bool,
-    rng: np.random.Generator,
-) -> tuple[AttentionOnly, dict[str, Any]]:
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """The sequences, as data and as the network takes them, and what follows each."""
+
+    targets: NextTokenTargets
+    encoded: np.ndarray
+    options: DanaOptions
+    data: Dataset
+    ragged: bool
+    rng: np.random.Generator
+
+
+def _theorem(problem: _Problem) -> tuple[AttentionOnly, dict[str, Any]]:
     """Draw heads until the native forward pass is right on every sequence."""
+    targets, encoded, options, data = problem.targets, problem.encoded, problem.options, problem.data
     dim, head_dim = options.sizes(data.task, targets.n_outputs)
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(
@@ -87,7 +94,13 @@ def _theorem(
     n_vocab = targets.contexts.n_vocab
     for _attempt in range(ATTEMPTS):
         found = interpolate(
-            encoded, n_vocab, encoder, rng, head_dim=head_dim, precision=options.precision, ragged=ragged
+            encoded,
+            n_vocab,
+            encoder,
+            problem.rng,
+            head_dim=head_dim,
+            precision=options.precision,
+            ragged=problem.ragged,
         )
         logits = found.network.compute_logits(encoded)
         if data.task == "distribution":
@@ -126,28 +139,18 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
     return SequenceEncoder(np.eye(n_outputs, dim), embeddings)
 
 
-def _compact(
-    targets: NextTokenTargets,
-    encoded: np.ndarray,
-    options: DanaOptions,
-    data: Dataset,
-    ragged: bool,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> tuple[AttentionOnly, dict[str, Any]]:
-    if data.task != "next-token" or ragged:
+def _compact(problem: _Problem, progress: Progress | None) -> tuple[AttentionOnly, dict[str, Any]]:
+    targets, options, data = problem.targets, problem.options, problem.data
+    if data.task != "next-token" or problem.ragged:
         raise UsageError("mode compact is for next-token sequences of one length.")
     dim, head_dim = options.sizes(data.task, targets.n_outputs)
-    seed = int(rng.integers(2**63))
-    done = 0
+    seed = int(problem.rng.integers(2**63))
+    begin = report_attempts(progress)
 
     def fit(n_heads: int) -> CompactFit:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, done + 1)
+        begin()
         return fit_compact(
-            encoded,
+            problem.encoded,
             targets.next_tokens,
             targets.contexts.n_vocab,
             targets.n_outputs,
@@ -178,14 +181,4 @@ def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int) -> Th
         bound = corollary_1_parameters(*sizes, n_last)
     else:
         bound = theorem_1_parameters(*sizes, network.dim, n_last)
-    assert isinstance(bound.value, int)
-    return TheoremSize(
-        name=bound.name,
-        statement=bound.statement,
-        width=max(network.dim, n_sequences - network.dim),
-        depth=1,
-        parameters=bound.value,
-        weight_bits=0,
-        assumptions=bound.assumptions,
-        source=bound.source,
-    )
+    return size_of_bound(bound, width=max(network.dim, n_sequences - network.dim), depth=1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from byheart.assumption import Assumption
 from byheart.bounds.predecessors import kajitsuka_sato_2023_size
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
     ContextIds,
@@ -26,7 +27,6 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.program.blocks import Program
-from byheart.program.construction import Assumption
 from byheart.program.count import count
 from byheart.program.distinct_tokens import assume_contexts, distinct_tokens
 from byheart.program.emit import emit

@@ -9,8 +9,7 @@ from byheart.construct.registry import Example, Method, deferred_plan
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.network.attention_only.spec import AttentionOnlySpec
-from byheart.network.size import Size
-from byheart.program.float_sizes import full_size
+from byheart.network.size import Size, size_of_spec
 from byheart.program.single_tokens import require_one_token
 from byheart.reader import within
 
@@ -37,10 +36,11 @@ def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
     """
     n_vocab, n_items = require_one_token(NAME, shape)
     dim = options.dim or n_items
-    spec = AttentionOnlySpec(
-        options.precision, n_vocab, 1, dim, 1, 1, dim, dim, shape.n_classes, False, True, False, False
+    return size_of_spec(
+        AttentionOnlySpec(
+            options.precision, n_vocab, 1, dim, 1, 1, dim, dim, shape.n_classes, False, True, False, False
+        )
     )
-    return full_size(spec)
 
 
 METHOD = Method(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.linear_memory.memories import (
     LinearMemory,
@@ -23,7 +24,7 @@ from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.memory import Memory, Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.construction import Assumption, BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, Construction
 from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
@@ -59,10 +60,8 @@ def plan(
             f"  Give dim={n_items}, where the pseudo-inverse is exact, or rule=regression.",
             wrong=n_wrong,
         )
-    if progress is not None:
-        progress(1, 1)
     construction = Construction(
-        memory=Memory(network, data.task, data.label_names, data.tokenizer, True),
+        memory=Memory.of(network, data),
         method=NAME,
         theorem="Cabannes et al. 2024",
         assumptions=(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from byheart.assumption import Assumption
 from byheart.construct.llama.compiler import CompiledTexts, TokenTexts, compile_texts
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.texts import fact_texts, window_texts
@@ -22,7 +23,7 @@ from byheart.network.llama.evaluator import NoRounding, evaluate
 from byheart.network.llama.spec import Mode
 from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_spec
-from byheart.program.construction import Assumption, BuiltPlan, Construction, Plan
+from byheart.program.construction import BuiltPlan, Construction, Plan
 
 NAME = "llama"
 TOKENS_CHECKED = 60_000
@@ -109,7 +110,7 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
     )
     llama = Llama(spec, compiled.llama.weights, vocabulary.document)
     conditions = check_conditions(llama, texts)
-    memory = Memory(llama, data.task, data.label_names, data.tokenizer, data.ordered)
+    memory = Memory.of(llama, data, ordered=data.ordered)
     return BuiltPlan(
         Construction(
             memory,
@@ -219,8 +220,7 @@ def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
         ),
         chosen.hidden,
     )
-    spec = layout.spec()
-    return size_of_spec(spec, spec.parameters_dense)
+    return size_of_spec(layout.spec())
 
 
 def example() -> Example:

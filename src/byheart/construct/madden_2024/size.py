@@ -12,8 +12,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Activation
 from byheart.network.decoder.spec import DecoderSpec
-from byheart.network.size import Size
-from byheart.program.float_sizes import full_size
+from byheart.network.size import Size, size_of_spec
 from byheart.reader import within
 
 Kind = Literal["attention", "averaging"]
@@ -103,7 +102,7 @@ def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
         shape.n_classes,
         options.activation,
     )
-    return full_size(spec)
+    return size_of_spec(spec)
 
 
 def _example() -> Example:

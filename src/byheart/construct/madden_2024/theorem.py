@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
 from byheart.construct.madden_2024.associations import associate
@@ -23,7 +25,7 @@ from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.memory import Memory, Progress
-from byheart.program.construction import Assumption, BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, Construction, report_attempts, size_of_bound
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 from byheart.theorems import realises
 
@@ -59,10 +61,8 @@ def plan(
     if data.task == "distribution":
         allowed = float("inf") if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
         notes |= {"allowed_divergence": None if np.isinf(allowed) else allowed, "allowed_gap": options.gap}
-    if progress is not None:
-        progress(1, 1)
     construction = Construction(
-        memory=Memory(decoder, data.task, data.label_names, data.tokenizer, True),
+        memory=Memory.of(decoder, data),
         method=name,
         theorem={"attention": "MFT24 Theorem 5", "averaging": "MFT24 Theorem 7"}[kind],
         assumptions=(
@@ -94,6 +94,18 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """What a solver of the output matrix starts from: a network up to its neurons, and the contexts as it takes them."""
+
+    front: Decoder
+    encoded: np.ndarray
+    targets: NextTokenTargets
+    options: MaddenOptions
+    rng: np.random.Generator
+    progress: Progress | None
+
+
 def _solve(
     kind: Kind,
     options: MaddenOptions,
@@ -110,9 +122,9 @@ def _solve(
                 raise
     front, encoded = _front(kind, options, targets, options.dim, rng)
     if options.solver == "convex":
-        return _by_regression(front, encoded, options, targets, rng, progress)
+        return _by_regression(_Problem(front, encoded, targets, options, rng, progress))
     if options.solver == "stochastic":
-        return _by_stochastic_steps(front, encoded, options.hidden_width, targets, rng, progress)
+        return _by_stochastic_steps(_Problem(front, encoded, targets, options, rng, progress))
     fit = solve_by_random_features(
         front, encoded, targets.logits(margin), rng, n_neurons=options.hidden_width
     )
@@ -166,15 +178,10 @@ def _by_steps(
     raise AssertionError("unreachable")
 
 
-def _by_stochastic_steps(
-    front: Decoder,
-    encoded: np.ndarray,
-    hidden_width: int | None,
-    targets: NextTokenTargets,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> tuple[Decoder, dict[str, Any]]:
+def _by_stochastic_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
     """Random neurons, twice as many as before until every label leads, or as many as asked for."""
+    front, encoded, targets, rng = problem.front, problem.encoded, problem.targets, problem.rng
+    hidden_width = problem.options.hidden_width
     if len(targets.next_tokens) > len(targets):
         raise UsageError("solver stochastic is for one right token a context; take convex for distributions.")
     n_neurons, mixed = hidden_width or FIRST_WIDTH, mixed_contexts(front, encoded)
@@ -182,7 +189,7 @@ def _by_stochastic_steps(
         hidden, bias = draw_neurons(front, mixed, n_neurons, rng)
         nothing = np.zeros((n_neurons, targets.n_outputs))
         features = features_of(with_neurons(front, hidden, bias, nothing), encoded)
-        found = associate(features, targets.next_tokens, targets.n_outputs, rng, progress=progress)
+        found = associate(features, targets.next_tokens, targets.n_outputs, rng, progress=problem.progress)
         if not found.unsettled:
             notes = {"solver": "stochastic", "passes": found.passes, "seconds": found.seconds}
             return with_neurons(front, hidden, bias, found.coefficients), notes
@@ -196,20 +203,14 @@ def _by_stochastic_steps(
         n_neurons *= 2
 
 
-def _by_regression(
-    front: Decoder,
-    encoded: np.ndarray,
-    options: MaddenOptions,
-    targets: NextTokenTargets,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> tuple[Decoder, dict[str, Any]]:
+def _by_regression(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
     """The fewest neurons that reach the goal, or the number asked for."""
+    options, targets = problem.options, problem.targets
     goal = options.gap * targets.entropy_nats
     if goal <= 0:  # one continuation each: what guessing costs stands in for the entropy
         goal = options.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
     solve = _with_shaped_neurons if options.neurons == "shaped" else _with_random_neurons
-    decoder, fit, notes = solve(front, encoded, options.hidden_width, targets, goal, rng, progress)
+    decoder, fit, notes = solve(problem, goal)
     if not fit.reached:
         raise AssumptionViolated(
             f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, above the {goal:.4g} asked for.\n"
@@ -223,24 +224,16 @@ def _by_regression(
 Regressed = tuple[Decoder, Regression, dict[str, Any]]
 
 
-def _with_shaped_neurons(
-    front: Decoder,
-    encoded: np.ndarray,
-    hidden_width: int | None,
-    targets: NextTokenTargets,
-    goal: float,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> Regressed:
-    seed = int(rng.integers(2**63))
-    done = 0
+def _with_shaped_neurons(problem: _Problem, goal: float) -> Regressed:
+    front, targets = problem.front, problem.targets
+    hidden_width = problem.options.hidden_width
+    seed = int(problem.rng.integers(2**63))
+    begin = report_attempts(problem.progress)
 
     def fit(n_neurons: int) -> ShapedFit:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, done + 1)
-        return fit_shaped(front, encoded, targets, n_neurons, np.random.default_rng(seed), goal_nats=goal)
+        begin()
+        rng = np.random.default_rng(seed)
+        return fit_shaped(front, problem.encoded, targets, n_neurons, rng, goal_nats=goal)
 
     notes: dict[str, Any] = {}
     if hidden_width is not None:
@@ -258,26 +251,20 @@ def _with_shaped_neurons(
     return decoder, found.fit, {**notes, "evaluations": found.evaluations}
 
 
-def _with_random_neurons(
-    front: Decoder,
-    encoded: np.ndarray,
-    hidden_width: int | None,
-    targets: NextTokenTargets,
-    goal: float,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> Regressed:
+def _with_random_neurons(problem: _Problem, goal: float) -> Regressed:
+    front, encoded, targets = problem.front, problem.encoded, problem.targets
+    hidden_width = problem.options.hidden_width
     n_neurons = hidden_width or FIRST_WIDTH
     notes: dict[str, Any] = {}
     while True:
-        hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng)
+        hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, problem.rng)
         features = features_of(
             with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs))), encoded
         )
         if hidden_width is not None:
             fit = regress(features, targets, goal_nats=goal)
             break
-        found = smallest_width(features, targets, goal, progress=progress)
+        found = smallest_width(features, targets, goal, progress=problem.progress)
         if found is not None:
             fit, n_neurons = found.fit, found.n_neurons
             notes = {"tried": [list(row) for row in found.tried], **_narrower(found)}
@@ -300,14 +287,4 @@ def _narrower(found: SmallestWidth) -> dict[str, Any]:
 def _theorem_size(kind: Kind, decoder: Decoder, n_contexts: int) -> TheoremSize:
     size = theorem_5_parameters if kind == "attention" else theorem_7_parameters
     bound = size(n_contexts, decoder.pad, decoder.seq_len, decoder.n_outputs)
-    assert isinstance(bound.value, int)
-    return TheoremSize(
-        name=bound.name,
-        statement=bound.statement,
-        width=n_contexts,
-        depth=2,
-        parameters=bound.value,
-        weight_bits=0,
-        assumptions=bound.assumptions,
-        source=bound.source,
-    )
+    return size_of_bound(bound, width=n_contexts, depth=2)

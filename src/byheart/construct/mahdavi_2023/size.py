@@ -10,8 +10,7 @@ from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.spec import AttentionOnlySpec
-from byheart.network.size import Size
-from byheart.program.float_sizes import full_size
+from byheart.network.size import Size, size_of_spec
 from byheart.reader import within
 
 NAME = "mahdavi-2023"
@@ -57,10 +56,11 @@ def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
     head_dim = options.head_dim or min(n_context, dim)
     n_heads = options.n_heads or heads_for(shape.n_samples, n_context, head_dim)
     heads = (n_heads, head_dim, LABEL_DIM, LABEL_DIM)
-    spec = AttentionOnlySpec(
-        "float64", 0, shape.seq_len, dim, *heads, shape.n_classes, False, False, False, False
+    return size_of_spec(
+        AttentionOnlySpec(
+            "float64", 0, shape.seq_len, dim, *heads, shape.n_classes, False, False, False, False
+        )
     )
-    return full_size(spec)
 
 
 METHOD = Method(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
+from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, MahdaviOptions, capacity, heads_for
 from byheart.data.dataset import Dataset
@@ -17,7 +18,7 @@ from byheart.network.attention_only.module import to_attention_only_module
 from byheart.network.batches import run_in_batches
 from byheart.network.memory import Memory, Progress
 from byheart.program.circle import circle_points
-from byheart.program.construction import Assumption, BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, Construction
 
 SCORE_SPREAD = 3.0
 """Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""
@@ -89,10 +90,8 @@ def plan(
     maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]
     value = maps.reshape(n_heads, dim, LABEL_DIM).transpose(0, 2, 1)
     network = replace(network, value=np.ascontiguousarray(value))
-    if progress is not None:
-        progress(1, 1)
     construction = Construction(
-        memory=Memory(network, data.task, data.label_names, None, True),
+        memory=Memory.of(network, data),
         method=NAME,
         theorem="MLT23 Theorem 1",
         assumptions=(

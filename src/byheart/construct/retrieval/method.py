@@ -9,6 +9,7 @@ from math import ceil
 import numpy as np
 from jaxtyping import Int
 
+from byheart.assumption import Assumption
 from byheart.construct.retrieval import exactness, key_hash, table_solver
 from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.key_hash import KeyHash
@@ -23,7 +24,6 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.memory import Progress
 from byheart.program.blocks import Program, flat_steps
-from byheart.program.construction import Assumption
 from byheart.program.program_plan import ProgramPlan
 
 # What is tried, each with so many draws: whether more reflections stir the tokens, and room for how many times the keys.

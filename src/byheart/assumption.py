@@ -1,0 +1,14 @@
+"""A hypothesis of a theorem, checked on a data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One hypothesis, as it was found when the network was built."""
+
+    statement: str
+    holds: bool
+    detail: str
