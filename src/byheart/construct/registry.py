@@ -91,6 +91,23 @@ def deferred_plan(module: str, function: str = "plan", **fixed: object) -> Calla
     return plan
 
 
+def closed_form(
+    name: str,
+    source: str,
+    size_of: Callable[[DataShape, Any], Size],
+    *,
+    statements: tuple[str, ...],
+    example: Callable[[], Example],
+    options: type = NoOptions,
+    tasks: tuple[Task, ...] = ("next-token",),
+    precisions: tuple[Precision, ...] = ("float64",),
+) -> Method:
+    """A method whose weights are solved for in floats: `plan` stands in the module `theorem` of its room."""
+    plan = deferred_plan(f"byheart.construct.{name.replace('-', '_')}.theorem")
+    page = "closed_forms.md"
+    return Method(name, source, tasks, precisions, size_of, plan, options, example, page, statements)
+
+
 _MODULES = {
     "kajitsuka-sato-2025": "byheart.construct.kajitsuka_sato_2025",
     "kajitsuka-sato-2025-bits": "byheart.construct.kajitsuka_sato_2025.limited_bits",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byheart.construct.registry import Example, Method, NoOptions, deferred_plan
+from byheart.construct.registry import Example, NoOptions, closed_form
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.network.attention_only.spec import AttentionOnlySpec
@@ -27,14 +27,10 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     )
 
 
-METHOD = Method(
-    name=NAME,
-    source="Huben & Morris 2023",
-    tasks=("next-token",),
-    precisions=("float64",),
-    size_of=size_of,
-    plan=deferred_plan("byheart.construct.attention_as_mlp.theorem"),
+METHOD = closed_form(
+    NAME,
+    "Huben & Morris 2023",
+    size_of,
     example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
-    page="closed_forms.md",
     statements=("DPC24-P3",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from byheart.construct.registry import Example, Method, deferred_plan
+from byheart.construct.registry import Example, closed_form
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.network.attention_only.spec import AttentionOnlySpec
@@ -43,15 +43,12 @@ def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
     )
 
 
-METHOD = Method(
-    name=NAME,
-    source="Cabannes, Dohmatob & Bietti 2024",
-    tasks=("next-token",),
+METHOD = closed_form(
+    NAME,
+    "Cabannes, Dohmatob & Bietti 2024",
+    size_of,
     precisions=("float64", "float32"),
-    size_of=size_of,
-    plan=deferred_plan("byheart.construct.linear_memory.theorem"),
     options=LinearMemoryOptions,
     example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
-    page="closed_forms.md",
     statements=("DPC24-S6",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from byheart.construct.registry import Example, Method, deferred_plan
+from byheart.construct.registry import Example, closed_form
 from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
@@ -63,15 +63,11 @@ def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
     )
 
 
-METHOD = Method(
-    name=NAME,
-    source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
-    tasks=("next-token",),
-    precisions=("float64",),
-    size_of=size_of,
-    plan=deferred_plan("byheart.construct.mahdavi_2023.theorem"),
+METHOD = closed_form(
+    NAME,
+    "Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
+    size_of,
     options=MahdaviOptions,
     example=lambda: Example(uniform_vectors(8, 4, 6, 3, seed=0)),
-    page="closed_forms.md",
     statements=("DPC24-S6", "DPC24-P3"),
 )
