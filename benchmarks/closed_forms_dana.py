@@ -62,9 +62,9 @@ def compact(long: bool, n_seeds: int = 5) -> Iterator[Row]:
         fit = fit_compact(
             ids,
             labels,
-            n_tokens,
-            n_tokens,
-            rng,
+            rng=rng,
+            n_vocab=n_tokens,
+            n_outputs=n_tokens,
             dim=dim,
             head_dim=dim,
             n_heads=n_heads,

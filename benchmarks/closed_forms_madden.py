@@ -64,9 +64,9 @@ def stories(long: bool) -> Iterator[Row]:
                 fit, seconds = timed(
                     lambda: solve_by_random_features(front, encoded, targets.logits(margin), rng)  # noqa: B023
                 )
-                found = targets.divergences(fit.decoder.compute_logits(encoded))
+                found = targets.divergences(fit.network.compute_logits(encoded))
                 row |= {f"max_kl_{precision}": float(found.max()), f"seconds_{precision}": round(seconds, 2)}
-                row |= {f"neurons_{precision}": fit.decoder.hidden_width}
+                row |= {f"neurons_{precision}": fit.network.hidden_width}
         yield row
 
 
@@ -185,7 +185,7 @@ def _solve(way: str, targets: NextTokenTargets, vocab: int, n_neurons: int) -> D
                 continue
     front, encoded = _front(targets, vocab, rng)
     if way == "random features":
-        return solve_by_random_features(front, encoded, targets.logits(40.0), rng).decoder
+        return solve_by_random_features(front, encoded, targets.logits(40.0), rng).network
     goal = 0.01 * targets.entropy_nats
     if way == "convex, random neurons":
         hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng)
@@ -284,7 +284,7 @@ def activations(long: bool, n_contexts: int = 5000) -> Iterator[Row]:
             fit, seconds = timed(
                 lambda: solve_by_random_features(front, encoded, targets.logits(40.0), rng)  # noqa: B023
             )
-            found = targets.divergences(fit.decoder.compute_logits(encoded))
+            found = targets.divergences(fit.network.compute_logits(encoded))
             yield {
                 "activation": activation,
                 "kind": kind,
@@ -317,7 +317,7 @@ def _associated(n_contexts: int) -> Row:
         front = draw_mixing("attention", 1000, 3, 16, 1000, rng, precision="float32")
         hidden, bias = draw_neurons(front, mixed_contexts(front, rows), n_neurons, rng)
         features = features_of(with_neurons(front, hidden, bias, np.zeros((n_neurons, 1000))), rows)
-        fit = associate(features, labels, 1000, rng)
+        fit = associate(features, labels, rng, n_outputs=1000)
         return with_neurons(front, hidden, bias, fit.coefficients), fit
 
     (decoder, fit), seconds = timed(store)

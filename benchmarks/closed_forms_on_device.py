@@ -67,7 +67,7 @@ def associations(device: str, small: bool, seconds: float) -> Iterator[Row]:
         start = time.perf_counter()
         features = features_of(neurons, rows)
         drawing = time.perf_counter() - start
-        fit = associate(features, labels, 1000, rng, device=device, max_passes=60)
+        fit = associate(features, labels, rng, n_outputs=1000, device=device, max_passes=60)
         decoder = with_neurons(front, hidden, bias, fit.coefficients)
         right = decoder.compute_logits(rows, device=device).argmax(axis=1) == labels
         yield {
@@ -218,9 +218,9 @@ def compact(device: str, small: bool, seconds: float) -> Iterator[Row]:
         fit = fit_compact(
             ids,
             labels,
-            n_tokens,
-            n_tokens,
-            rng,
+            rng=rng,
+            n_vocab=n_tokens,
+            n_outputs=n_tokens,
             dim=dim,
             head_dim=dim,
             n_heads=n_heads,

@@ -11,7 +11,9 @@ from itertools import count
 from byheart.assumption import Assumption
 from byheart.bounds.bound import Bound
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.data.dataset import Dataset
 from byheart.network.memory import Memory, Progress
+from byheart.network.protocol import Network
 from byheart.network.size import Size, size_of_network
 
 
@@ -60,6 +62,21 @@ class BuiltPlan(Plan):
         if progress is not None:
             progress(1, 1)
         return self.construction
+
+
+def built_plan(
+    network: Network,
+    data: Dataset,
+    method: str,
+    theorem: str,
+    *,
+    assumptions: tuple[Assumption, ...],
+    theorem_size: TheoremSize,
+    notes: Mapping[str, object],
+) -> BuiltPlan:
+    """The plan of a network that was built for `data` by a theorem on sequences."""
+    memory = Memory.of(network, data)
+    return BuiltPlan(Construction(memory, method, theorem, assumptions, theorem_size, notes))
 
 
 def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:

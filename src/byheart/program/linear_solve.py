@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
 import numpy as np
 from jaxtyping import Float
+
+from byheart.network.protocol import Network
+
+N = TypeVar("N", bound=Network)
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedNetwork(Generic[N]):
+    """A network one of whose matrices solves a linear system, and what is known of that system."""
+
+    network: N
+    condition: float  # estimated, in the 1-norm
+    residual: float  # the largest, of the weights as they are kept
+    scale: Mapping[str, float]  # of what was drawn or found, by name
+
+    def to_notes(self) -> dict[str, float]:
+        """As the notes of a construction tell it."""
+        return {"condition": self.condition, "residual": self.residual, **self.scale}
 
 
 def solve_least_norm(

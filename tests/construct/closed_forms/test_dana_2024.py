@@ -177,9 +177,9 @@ def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem(n: int, high: i
         return fit_compact(
             ids,
             labels,
-            n,
-            n,
-            rng,
+            rng=rng,
+            n_vocab=n,
+            n_outputs=n,
             dim=5,
             head_dim=5,
             n_heads=n_heads,

@@ -50,16 +50,16 @@ def test_random_features_reach_every_distribution(
     )
     encoded = targets.contexts.padded(front.pad, front.seq_len)
     fit = solve_by_random_features(front, encoded, targets.logits(margin), rng)
-    assert fit.decoder.precision == precision
+    assert fit.network.precision == precision
     assert np.isfinite(fit.condition)
-    divergence = targets.divergences(fit.decoder.compute_logits(encoded))
+    divergence = targets.divergences(fit.network.compute_logits(encoded))
     assert divergence.max() < most
     # one wrong output weight is seen
-    spoilt = fit.decoder.logits.copy()
+    spoilt = fit.network.logits.copy()
     spoilt[:, 0] += 1
     from dataclasses import replace
 
-    assert targets.divergences(replace(fit.decoder, logits=spoilt).compute_logits(encoded)).max() > 1e-3
+    assert targets.divergences(replace(fit.network, logits=spoilt).compute_logits(encoded)).max() > 1e-3
 
 
 @checks("MFT24-L2")
@@ -247,12 +247,12 @@ def test_associations_are_stored_by_fewer_neurons_and_all_of_them_settle() -> No
     front = draw_mixing("attention", 30, 3, 16, 40, rng, precision="float32")
     hidden, bias = draw_neurons(front, mixed_contexts(front, rows), 300, rng)
     features = features_of(with_neurons(front, hidden, bias, np.zeros((300, 40))), rows)
-    fit = associate(features, labels, 40, rng)
+    fit = associate(features, labels, rng, n_outputs=40)
     assert fit.unsettled == 0
     logits = with_neurons(front, hidden, bias, fit.coefficients).compute_logits(rows)
     assert (logits.argmax(axis=1) == labels).all()
     # ten neurons cannot, and say so
-    few = associate(features[:, :10], labels, 40, rng, max_passes=5.0)
+    few = associate(features[:, :10], labels, rng, n_outputs=40, max_passes=5.0)
     assert few.unsettled > 0
 
 
@@ -309,7 +309,7 @@ def test_a_hundred_stories(shared_data: Path) -> None:
         )
         encoded = targets.contexts.padded(front.pad, 9)
         fit = solve_by_random_features(front, encoded, targets.logits(margin), rng)
-        assert targets.divergences(fit.decoder.compute_logits(encoded)).max() < most
+        assert targets.divergences(fit.network.compute_logits(encoded)).max() < most
 
 
 def test_contexts_too_close_for_the_precision_are_refused() -> None:

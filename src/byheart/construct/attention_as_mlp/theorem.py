@@ -14,10 +14,10 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.memory import Memory, Progress
+from byheart.network.memory import Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
-from byheart.program.construction import BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, built_plan
 from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
@@ -50,10 +50,11 @@ def plan(
             "the rounding of so long a sum.\n  Choose madden-2024, whose steps do not add up.",
             wrong=n_wrong,
         )
-    construction = Construction(
-        memory=Memory.of(network, data),
-        method=NAME,
-        theorem="Huben & Morris 2023",
+    return built_plan(
+        network,
+        data,
+        NAME,
+        "Huben & Morris 2023",
         assumptions=(Assumption("one token a sample", True, f"{n_items} tokens"),),
         theorem_size=TheoremSize(
             name="one head a neuron",
@@ -67,7 +68,6 @@ def plan(
         ),
         notes={"n_contexts": n_items, "n_heads": network.n_heads, "slope": SLOPE},
     )
-    return BuiltPlan(construction)
 
 
 def broken_line(

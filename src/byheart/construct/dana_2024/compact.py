@@ -15,11 +15,6 @@ from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.descent import Descent, with_gradient
 
-ROUND = 50
-HISTORY = 60
-SETTLED = 0.05
-"""Fitting goes on until the mean loss is below this, so that the right logit leads by more than rounding."""
-
 
 @dataclass(frozen=True, eq=False)
 class CompactFit:
@@ -31,16 +26,21 @@ class CompactFit:
     seconds: float
 
 
+ROUND, HISTORY = 50, 60  # evaluations at a time, and how many of them L-BFGS remembers
+# Fitting goes on until the mean loss is below this, so that the right logit leads by more than rounding.
+SETTLED = 0.05
+
+
 def fit_compact(
     encoded: Int[np.ndarray, "n_sequences seq_len"],
     labels: Int[np.ndarray, " n_sequences"],
+    *,
     n_vocab: int,
     n_outputs: int,
-    rng: np.random.Generator,
-    *,
     dim: int,
     head_dim: int,
     n_heads: int,
+    rng: np.random.Generator,
     precision: str = "float64",
     max_evaluations: int = 3000,
     n_starts: int = 3,

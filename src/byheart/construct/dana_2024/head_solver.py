@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,7 +14,7 @@ from byheart.construct.dana_2024.heads import attention_features, draw_heads, se
 from byheart.construct.dana_2024.size import heads_needed
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.linear_solve import solve_least_norm
+from byheart.program.linear_solve import SolvedNetwork, solve_least_norm
 from byheart.theorems import realises
 
 SCORE_SPREADS = (1.0, 10.0, 100.0, 1000.0)
@@ -35,16 +35,6 @@ PROBE = 400
 """Sequences on which scales are compared before the whole system is factored."""
 
 
-@dataclass(frozen=True, eq=False)
-class Interpolant:
-    """A network and what is known of the system behind it."""
-
-    network: AttentionOnly
-    condition: float
-    residual: float
-    score_spread: float
-
-
 @realises("DPC24-T1", "DPC24-C1")
 def interpolate(
     encoded: Int[np.ndarray, "n_sequences seq_len"],
@@ -56,7 +46,7 @@ def interpolate(
     precision: str = "float64",
     score_spreads: Sequence[float] = SCORE_SPREADS,
     ragged: bool = False,
-) -> Interpolant:
+) -> SolvedNetwork[AttentionOnly]:
     """An attention-only Transformer with H·d_h + d >= T whose logits are those of `encoder` on these T sequences.
 
     Source:     DPC24 Theorem 1 with ε = 0 and γ = 0, Corollary 1; proof in Appendix A.2.
@@ -67,7 +57,7 @@ def interpolate(
     """
     dim = encoder.embeddings.shape[1]
     n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))
-    best: Interpolant | None = None
+    best: SolvedNetwork[AttentionOnly] | None = None
     for _ in range(DRAWS):
         found = _draw_and_solve(
             encoded, n_vocab, encoder, rng, head_dim, n_heads, precision, score_spreads, ragged
@@ -90,7 +80,7 @@ def _draw_and_solve(
     precision: str,
     score_spreads: Sequence[float],
     ragged: bool,
-) -> Interpolant:
+) -> SolvedNetwork[AttentionOnly]:
     """One draw of heads and the solve for it."""
     seq_len, dim = encoded.shape[1], encoder.embeddings.shape[1]
     n_outputs = len(encoder.unembedding)
@@ -120,7 +110,7 @@ def _draw_and_solve(
         features = features[:, np.concatenate([np.arange(dim), columns])]
     network, condition = solve_for_outputs(drawn, features, encoder, rng)
     residual = float(np.abs(_logits(network, features) - encoder.logits).max(initial=0.0))
-    return Interpolant(network, condition, residual, spread)
+    return SolvedNetwork(network, condition, residual, {"score_spread": spread})
 
 
 def solve_for_outputs(

@@ -18,8 +18,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.memory import Memory, Progress
-from byheart.program.construction import BuiltPlan, Construction, report_attempts, size_of_bound
+from byheart.network.memory import Progress
+from byheart.program.construction import BuiltPlan, built_plan, report_attempts, size_of_bound
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 
 ATTEMPTS = 4
@@ -52,10 +52,11 @@ def plan(
     shape = AttentionOnlyShape(
         network.n_outputs, network.seq_len, network.dim, int(network.value.shape[1]), network.n_heads
     )
-    construction = Construction(
-        memory=Memory.of(network, data),
-        method=NAME,
-        theorem="DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1",
+    return built_plan(
+        network,
+        data,
+        NAME,
+        "DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1",
         assumptions=(
             Assumption(
                 "distinct sequences", True, f"{n_sequences} sequences of at most {network.seq_len} tokens"
@@ -67,7 +68,6 @@ def plan(
         theorem_size=_theorem_size(data, network, n_sequences),
         notes={**notes, "n_contexts": n_sequences},
     )
-    return BuiltPlan(construction)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +108,7 @@ def _theorem(problem: _Problem) -> tuple[AttentionOnly, dict[str, Any]]:
         else:
             is_right = bool((logits.argmax(axis=1) == targets.next_tokens).all())
         if is_right:
-            notes = {
-                "mode": "theorem",
-                "condition": found.condition,
-                "residual": found.residual,
-                "score_spread": found.score_spread,
-            }
-            return found.network, notes
+            return found.network, {"mode": "theorem", **found.to_notes()}
     raise AssumptionViolated(
         f"heads of dimension {head_dim} in dimension {dim} do not tell these {len(targets)} sequences apart in "
         f"{options.precision} (condition {found.condition:.2g}).\n  Give a larger dim, or float64.",
@@ -152,9 +146,9 @@ def _compact(problem: _Problem, progress: Progress | None) -> tuple[AttentionOnl
         return fit_compact(
             problem.encoded,
             targets.next_tokens,
-            targets.contexts.n_vocab,
-            targets.n_outputs,
-            np.random.default_rng(seed),
+            rng=np.random.default_rng(seed),
+            n_vocab=targets.contexts.n_vocab,
+            n_outputs=targets.n_outputs,
             dim=dim,
             head_dim=head_dim,
             n_heads=n_heads,

@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 
 from byheart.program.descent import Descent
 
+EVALUATIONS = 2000  # of the loss of a regression, at most
+
 
 @dataclass(frozen=True, eq=False)
 class LinearMemory:
@@ -55,8 +57,6 @@ def regression(
     inputs: Float[np.ndarray, "n_inputs dim"],
     outputs: Float[np.ndarray, "n_outputs dim"],
     labels: Int[np.ndarray, " n_inputs"],
-    *,
-    max_evaluations: int = 2000,
 ) -> LinearMemory:
     """W by softmax regression from the Hebbian start, a convex problem: some 7 times as many pairs as Hebb stores."""
     e, u = torch.from_numpy(np.array(inputs)), torch.from_numpy(np.array(outputs))
@@ -72,7 +72,7 @@ def regression(
             return torch.nn.functional.nll_loss(log_q, wanted)
 
     descent = Descent([matrix], evaluate, per_round=50, history=30, least_gradient=1e-7)
-    while descent.spent < max_evaluations:
+    while descent.spent < EVALUATIONS:
         descent.run_round()
         with torch.no_grad():
             if bool(((e @ matrix.T @ u.T).argmax(dim=1) == wanted).all()):

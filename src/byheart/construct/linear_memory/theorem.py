@@ -21,10 +21,10 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.memory import Memory, Progress
+from byheart.network.memory import Progress
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.construction import BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, built_plan
 from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
@@ -60,10 +60,11 @@ def plan(
             f"  Give dim={n_items}, where the pseudo-inverse is exact, or rule=regression.",
             wrong=n_wrong,
         )
-    construction = Construction(
-        memory=Memory.of(network, data),
-        method=NAME,
-        theorem="Cabannes et al. 2024",
+    return built_plan(
+        network,
+        data,
+        NAME,
+        "Cabannes et al. 2024",
         assumptions=(
             Assumption("one token a sample", True, f"{n_items} tokens"),
             Assumption("N <= d", n_items <= dim, f"{n_items} associations, d = {dim}"),
@@ -80,7 +81,6 @@ def plan(
         ),
         notes={"rule": rule, "dim": dim, "n_contexts": n_items},
     )
-    return BuiltPlan(construction)
 
 
 def _network(memory: LinearMemory, dtype: type[np.floating[Any]]) -> AttentionOnly:

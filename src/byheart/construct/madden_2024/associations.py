@@ -10,16 +10,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-BATCH = 250
-RATE = 4.0
-"""Step length in units of 1/|φ|², where φ is a whitened row: the step that brings one context alone to its label is of order 1."""
-
-SETTLED = 0.6
-"""A context is settled when its label has this share: then its logit leads every other by at least log(0.6/0.4)."""
-
-HARD = 0.9
-ROUNDS_ON_HARD = 6
-
 
 @dataclass(frozen=True, eq=False)
 class Associations:
@@ -34,12 +24,23 @@ class Associations:
     seconds: float
 
 
+BATCH = 250
+RATE = 4.0
+"""Step length in units of 1/|φ|², where φ is a whitened row: the step that brings one context alone to its label is of order 1."""
+
+SETTLED = 0.6
+"""A context is settled when its label has this share: then its logit leads every other by at least log(0.6/0.4)."""
+
+HARD = 0.9
+ROUNDS_ON_HARD = 6
+
+
 def associate(
     features: Float[np.ndarray, "n_contexts n_neurons"],
     labels: Int[np.ndarray, " n_contexts"],
-    n_outputs: int,
     rng: np.random.Generator,
     *,
+    n_outputs: int,
     max_passes: float = 100.0,
     device: str = "cpu",
     progress: Callable[[int, int], None] | None = None,

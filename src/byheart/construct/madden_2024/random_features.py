@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -13,7 +11,7 @@ from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import to_decoder_module
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.linear_solve import solve_least_norm
+from byheart.program.linear_solve import SolvedNetwork, solve_least_norm
 from byheart.theorems import realises
 
 SPREAD = 10.0
@@ -21,16 +19,6 @@ SPREAD = 10.0
 the matrix singular in floats; at 10 neurons are nearly steps in random directions."""
 
 REFINEMENTS = 1
-
-
-@dataclass(frozen=True, eq=False)
-class LinearFit:
-    """A decoder whose output matrix solves Φ V = Y, with the estimated condition number of Φ (in the 1-norm)."""
-
-    decoder: Decoder
-    condition: float
-    residual: float
-    largest_output: float
 
 
 def draw_neurons(
@@ -81,7 +69,7 @@ def solve_by_random_features(
     *,
     n_neurons: int | None = None,
     spread: float = SPREAD,
-) -> LinearFit:
+) -> SolvedNetwork[Decoder]:
     """Give every context its row of `logits` by solving for the output matrix.
 
     Source:     MFT24, the algorithm after Theorem 5: sample, scale, solve for V.
@@ -101,4 +89,5 @@ def solve_by_random_features(
     dtype = DTYPES[front.precision]
     residual = float(np.abs(features @ output.astype(dtype).astype(np.float64) - logits).max(initial=0.0))
     decoder = with_neurons(front, hidden, bias, output)
-    return LinearFit(decoder, condition, residual, float(np.abs(output).max(initial=0.0)))
+    largest = float(np.abs(output).max(initial=0.0))
+    return SolvedNetwork(decoder, condition, residual, {"largest_output": largest})

@@ -24,8 +24,8 @@ from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.memory import Memory, Progress
-from byheart.program.construction import BuiltPlan, Construction, report_attempts, size_of_bound
+from byheart.network.memory import Progress
+from byheart.program.construction import BuiltPlan, built_plan, report_attempts, size_of_bound
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 from byheart.theorems import realises
 
@@ -61,10 +61,11 @@ def plan(
     if data.task == "distribution":
         allowed = float("inf") if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
         notes |= {"allowed_divergence": None if np.isinf(allowed) else allowed, "allowed_gap": options.gap}
-    construction = Construction(
-        memory=Memory.of(decoder, data),
-        method=name,
-        theorem={"attention": "MFT24 Theorem 5", "averaging": "MFT24 Theorem 7"}[kind],
+    return built_plan(
+        decoder,
+        data,
+        name,
+        {"attention": "MFT24 Theorem 5", "averaging": "MFT24 Theorem 7"}[kind],
         assumptions=(
             Assumption(
                 "distinct contexts", True, f"{n_contexts} contexts of at most {decoder.seq_len} tokens"
@@ -78,7 +79,6 @@ def plan(
         theorem_size=_theorem_size(kind, decoder, n_contexts),
         notes={**notes, "n_contexts": n_contexts, "margin": margin},
     )
-    return BuiltPlan(construction)
 
 
 def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
@@ -128,12 +128,7 @@ def _solve(
     fit = solve_by_random_features(
         front, encoded, targets.logits(margin), rng, n_neurons=options.hidden_width
     )
-    return fit.decoder, {
-        "solver": "random-features",
-        "condition": fit.condition,
-        "residual": fit.residual,
-        "largest_output": fit.largest_output,
-    }
+    return fit.network, {"solver": "random-features", **fit.to_notes()}
 
 
 def _front(
@@ -189,7 +184,9 @@ def _by_stochastic_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
         hidden, bias = draw_neurons(front, mixed, n_neurons, rng)
         nothing = np.zeros((n_neurons, targets.n_outputs))
         features = features_of(with_neurons(front, hidden, bias, nothing), encoded)
-        found = associate(features, targets.next_tokens, targets.n_outputs, rng, progress=problem.progress)
+        found = associate(
+            features, targets.next_tokens, rng, n_outputs=targets.n_outputs, progress=problem.progress
+        )
         if not found.unsettled:
             notes = {"solver": "stochastic", "passes": found.passes, "seconds": found.seconds}
             return with_neurons(front, hidden, bias, found.coefficients), notes

@@ -16,9 +16,9 @@ from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import to_attention_only_module
 from byheart.network.batches import run_in_batches
-from byheart.network.memory import Memory, Progress
+from byheart.network.memory import Progress
 from byheart.program.circle import circle_points
-from byheart.program.construction import BuiltPlan, Construction
+from byheart.program.construction import BuiltPlan, built_plan
 
 SCORE_SPREAD = 3.0
 """Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""
@@ -90,10 +90,11 @@ def plan(
     maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]
     value = maps.reshape(n_heads, dim, LABEL_DIM).transpose(0, 2, 1)
     network = replace(network, value=np.ascontiguousarray(value))
-    construction = Construction(
-        memory=Memory.of(network, data),
-        method=NAME,
-        theorem="MLT23 Theorem 1",
+    return built_plan(
+        network,
+        data,
+        NAME,
+        "MLT23 Theorem 1",
         assumptions=(
             Assumption("contexts of full rank, n < d", True, f"n = {n_context}, d = {dim}"),
             Assumption(
@@ -114,7 +115,6 @@ def plan(
         ),
         notes={"rank": found.rank, "condition": found.condition, "n_heads": n_heads, "head_dim": head_dim},
     )
-    return BuiltPlan(construction)
 
 
 def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context: int, dim: int) -> None:
