@@ -46,15 +46,6 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Floor:
-    """The largest lower bound on a quantity, and where it comes from."""
-
-    quantity: str
-    value: int
-    source: str
-
-
-@dataclass(frozen=True)
 class Row:
     """One construction on the data.
 
@@ -84,6 +75,15 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The largest lower bound on a quantity, and where it comes from."""
+
+    quantity: str
+    value: int
+    source: str
 
 
 @dataclass(frozen=True)

@@ -73,14 +73,6 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Something in the source: `name` is a module.qualname or a test's node id, `where` is file:line."""
-
-    name: str
-    where: str
-
-
-@dataclass(frozen=True)
 class Entry:
     """A statement with the functions that realise it and the tests that check it."""
 
@@ -107,6 +99,14 @@ class Entry:
             "functions": [{"name": place.name, "where": place.where} for place in self.functions],
             "tests": [{"name": place.name, "where": place.where} for place in self.tests],
         }
+
+
+@dataclass(frozen=True)
+class Place:
+    """Something in the source: `name` is a module.qualname or a test's node id, `where` is file:line."""
+
+    name: str
+    where: str
 
 
 def papers() -> dict[str, str]:

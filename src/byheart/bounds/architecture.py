@@ -18,15 +18,6 @@ Kind = Literal["decoder", "encoder", "encoder-decoder"]
 
 
 @dataclass(frozen=True)
-class Part:
-    """One named share of the parameters, and how many of it take part in one token's computation."""
-
-    name: str
-    parameters: int
-    active: int
-
-
-@dataclass(frozen=True)
 class Architecture:
     """A Transformer by its sizes, with an exact parameter count."""
 
@@ -64,6 +55,15 @@ class Architecture:
             "active_parameters": self.active_parameters,
             "parts": {part.name: part.parameters for part in self.parts},
         }
+
+
+@dataclass(frozen=True)
+class Part:
+    """One named share of the parameters, and how many of it take part in one token's computation."""
+
+    name: str
+    parameters: int
+    active: int
 
 
 def read_architecture(config: object) -> Architecture:

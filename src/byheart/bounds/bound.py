@@ -94,3 +94,27 @@ class NotApplicable:
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return {"name": self.name, "statement": self.statement, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper by what its statements are called here, and by its authors."""
+
+    short: str
+    authors: str
+
+    def bound(
+        self,
+        where: str,
+        statement: str,
+        *,
+        quantity: str,
+        kind: Kind,
+        value: int | Fraction,
+        assumptions: tuple[str, ...],
+        sentence: str,
+        source: str = "",
+    ) -> Bound:
+        """A bound of this paper; `source` says more precisely `where` it stands."""
+        name, source = f"{self.short} {where}", f"{self.authors}, {source or where}"
+        return Bound(name, statement, quantity, kind, value, assumptions, source, sentence)

@@ -10,11 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, spell
-from byheart.bounds.enclosures import DEFAULT_BITS, Interval, Rational, as_fraction, exp2, ln, log2, sqrt
+from byheart.bounds.bound import Bound, Paper, spell
+from byheart.bounds.enclosures import (
+    DEFAULT_BITS,
+    Interval,
+    Rational,
+    Real,
+    as_fraction,
+    exp2,
+    ln,
+    log2,
+    sqrt,
+)
 from byheart.theorems import realises
 
-_PAPER = "Dana, Pydi & Chevaleyre 2024"
+_PAPER = Paper("DPC24", "Dana, Pydi & Chevaleyre 2024")
 REAL = "parameters are real numbers of any precision"
 ATTENTION_ONLY = "one attention layer with positions and a skip connection, no feed-forward part (eqs. 1-2)"
 ONE_LENGTH = "all sequences have the same length"
@@ -65,18 +75,16 @@ def _ending(n_last_tokens: int | None) -> str:
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
     """So many sequences can be given the logits of any sequence encoder of dimension d, up to any γ > 0."""
-    return Bound(
-        name="DPC24 Theorem 1",
-        statement="DPC24-T1",
+    return _PAPER.bound(
+        "Theorem 1",
+        "DPC24-T1",
         quantity="contexts",
         kind="lower",
         value=shape.rank,
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support"),
-        source=f"{_PAPER}, Theorem 1 with ε = 0",
-        sentence=(
-            f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
-            f"{spell(shape.dim)} on any {spell(shape.rank)} sequences."
-        ),
+        sentence=f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
+        f"{spell(shape.dim)} on any {spell(shape.rank)} sequences.",
+        source="Theorem 1 with ε = 0",
     )
 
 
@@ -87,18 +95,16 @@ def theorem_1_parameters(
     """Theorem 1 with heads of size 1: d (S + 2N + 4 (T - min(d, L))) parameters for T sequences with L last tokens."""
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= n_tokens - 1
-    return Bound(
-        name="DPC24 Theorem 1",
-        statement="DPC24-T1",
+    return _PAPER.bound(
+        "Theorem 1",
+        "DPC24-T1",
         quantity="parameters" if exact else f"parameters at embedding dimension {dim}",
         kind="upper",
         value=value,
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0"),
-        source=f"{_PAPER}, Theorem 1 with ε = 0" + (" and Proposition 2" if exact else ""),
-        sentence=(
-            f"{spell(value)} parameters of attention alone reach the best encoder of dimension {spell(dim)} on any "
-            f"{spell(n_contexts)} sequences" + (", which is exact at this dimension." if exact else ".")
-        ),
+        sentence=f"{spell(value)} parameters of attention alone reach the best encoder of dimension {spell(dim)} on any "
+        f"{spell(n_contexts)} sequences" + (", which is exact at this dimension." if exact else "."),
+        source="Theorem 1 with ε = 0" + (" and Proposition 2" if exact else ""),
     )
 
 
@@ -111,14 +117,13 @@ def theorem_3_parameters(
     The excess divergence is printed as O(ε log 1/ε) without a constant, so only the size is a number.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
-    return Bound(
-        name="DPC24 Theorem 3",
-        statement="DPC24-T3",
+    return _PAPER.bound(
+        "Theorem 3",
+        "DPC24-T3",
         quantity=f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)",
         kind="upper",
         value=value,
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)"),
-        source=f"{_PAPER}, Theorem 3",
         sentence=f"{spell(value)} parameters suffice for the {spell(n_contexts)} likeliest sequences, up to O(ε log 1/ε).",
     )
 
@@ -129,14 +134,13 @@ def corollary_1_parameters(
 ) -> Bound:
     """2 (S + 2N + 4 (T₀ - min(2, L))) parameters, in dimension 2, memorise any T₀ associations with L last tokens."""
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
-    return Bound(
-        name="DPC24 Corollary 1",
-        statement="DPC24-C1",
+    return _PAPER.bound(
+        "Corollary 1",
+        "DPC24-C1",
         quantity="parameters",
         kind="upper",
         value=value,
         assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)"),
-        source=f"{_PAPER}, Corollary 1",
         sentence=f"{spell(value)} parameters of attention alone memorise any {spell(n_contexts)} associations"
         f"{_ending(n_last_tokens)}.",
     )
@@ -152,9 +156,9 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     share = min(Fraction(shape.rank, n_contexts), Fraction(1))
     chance = Fraction(1, shape.n_tokens)
     value = chance + (1 - chance) * share
-    return Bound(
-        name="DPC24 Corollary 2",
-        statement="DPC24-C2",
+    return _PAPER.bound(
+        "Corollary 2",
+        "DPC24-C2",
         quantity="accuracy",
         kind="lower",
         value=value,
@@ -165,26 +169,24 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
             _last_tokens(shape),
             "in expectation over random remaining labels",
         ),
-        source=f"{_PAPER}, Corollary 2",
         sentence=f"Some such Transformer is right on a share of {float(value):.4g} of the sequences.",
     )
 
 
 @realises("DPC24-P1")
-def proposition_1(encoder_divergence: Rational | float) -> Bound:
+def proposition_1(encoder_divergence: Real) -> Bound:
     """No Transformer of embedding dimension d diverges less than the best sequence encoder of dimension d.
 
     `encoder_divergence` is a certified lower bound on that best divergence, in nats.
     """
     value = as_fraction(encoder_divergence)
-    return Bound(
-        name="DPC24 Proposition 1",
-        statement="DPC24-P1",
+    return _PAPER.bound(
+        "Proposition 1",
+        "DPC24-P1",
         quantity="divergence in nats",
         kind="lower",
         value=value,
         assumptions=("logits are a fixed matrix times a sequence embedding of dimension d",),
-        source=f"{_PAPER}, Proposition 1",
         sentence=f"No Transformer of this dimension has a divergence below {float(value):.6g} nats.",
     )
 
@@ -192,14 +194,13 @@ def proposition_1(encoder_divergence: Rational | float) -> Bound:
 @realises("DPC24-P2")
 def proposition_2(n_tokens: int) -> Bound:
     """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens."""
-    return Bound(
-        name="DPC24 Proposition 2",
-        statement="DPC24-P2",
+    return _PAPER.bound(
+        "Proposition 2",
+        "DPC24-P2",
         quantity="embedding dimension for every distribution",
         kind="exact",
         value=max(n_tokens - 1, 0),
         assumptions=("logits are a fixed matrix times a sequence embedding",),
-        source=f"{_PAPER}, Proposition 2",
         sentence=f"Every distribution over {spell(n_tokens)} tokens is reachable from dimension {spell(n_tokens - 1)} on.",
     )
 
@@ -207,14 +208,13 @@ def proposition_2(n_tokens: int) -> Bound:
 @realises("DPC24-P3")
 def proposition_3() -> Bound:
     """For associations an embedding of dimension 2 is enough, whatever the vocabulary: points on a circle."""
-    return Bound(
-        name="DPC24 Proposition 3",
-        statement="DPC24-P3",
+    return _PAPER.bound(
+        "Proposition 3",
+        "DPC24-P3",
         quantity="embedding dimension for associations",
         kind="upper",
         value=2,
         assumptions=("each sequence has one next token (Assumption 1)", REAL),
-        source=f"{_PAPER}, Proposition 3",
         sentence="Any association of sequences with single next tokens fits in an embedding of dimension 2.",
     )
 
@@ -229,7 +229,7 @@ def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
 def theorem_2(
     context_weights: Sequence[Rational],
     distributions: Sequence[Sequence[Rational]],
-    coherence: Rational | float,
+    coherence: Real,
 ) -> Bound:
     """An upper bound on the divergence of the best encoder, for distributions that are nearly a lookup table.
 
@@ -251,15 +251,15 @@ def theorem_2(
     for weight, distribution in zip(context_weights, distributions, strict=True):
         total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))
     value = total * (1 + 2 * c) / (1 - 2 * c)
-    return Bound(
-        name="DPC24 Theorem 2 (repaired)",
-        statement="DPC24-T2",
+    return _PAPER.bound(
+        "Theorem 2 (repaired)",
+        "DPC24-T2",
         quantity="divergence in nats",
         kind="upper",
         value=value,
         assumptions=(f"{max(map(len, distributions), default=0)} rows of coherence at most {float(c):.4g}",),
-        source=f"{_PAPER}, Theorem 2 and eq. (6)",
         sentence=f"Some encoder with rows of this coherence diverges by at most {float(value):.6g} nats.",
+        source="Theorem 2 and eq. (6)",
     )
 
 

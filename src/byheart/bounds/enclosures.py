@@ -13,6 +13,7 @@ from functools import cache
 from math import isqrt
 
 Rational = int | Fraction
+Real = int | Fraction | float
 DEFAULT_BITS = 64
 
 
@@ -44,7 +45,7 @@ class Interval:
         return Interval(1 / self.high, 1 / self.low)
 
 
-def as_fraction(value: Rational | float) -> Fraction:
+def as_fraction(value: Real) -> Fraction:
     """The exact value of `value`; a float is the dyadic rational it stores."""
     return Fraction(value)
 

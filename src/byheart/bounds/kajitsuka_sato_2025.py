@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.bounds.bound import Bound, spell
-from byheart.bounds.enclosures import Rational, floor_log2
+from byheart.bounds.enclosures import Real, floor_log2
 from byheart.bounds.lookup import (
     LookupSize,
     Points,
@@ -85,12 +85,7 @@ class TheoremSize:
 
 @realises("KS25-T4.1", "KS25-T B.1")
 def theorem_4_1(
-    n_samples: int,
-    seq_len: int,
-    n_classes: int,
-    dim: int,
-    radius: Rational | float = 1,
-    separation: Rational | float = 1,
+    n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
     """Next-token prediction: the size Theorem 4.1 (B.1 in full) promises, with its constants.
 
@@ -113,12 +108,7 @@ def theorem_4_1(
 
 @realises("KS25-C4.1")
 def corollary_4_1(
-    n_samples: int,
-    seq_len: int,
-    n_classes: int,
-    dim: int,
-    radius: Rational | float = 1,
-    separation: Rational | float = 1,
+    n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
     """Sequence-to-sequence: Theorem 4.1 for the nN sequences that put each token last in turn."""
     n_rows = n_samples * seq_len
@@ -133,8 +123,8 @@ def theorem_f_1(
     seq_len: int,
     n_classes: int,
     dim: int,
-    radius: Rational | float = 1,
-    separation: Rational | float = 1,
+    radius: Real = 1,
+    separation: Real = 1,
     batch_root: int = 1,
 ) -> TheoremSize:
     """Next-token prediction with short weights: Theorem F.1 for B = `batch_root`, in width 15."""
@@ -154,12 +144,7 @@ def theorem_f_1(
 
 @realises("KS25-T D.1")
 def theorem_d_1(
-    n_samples: int,
-    seq_len: int,
-    n_classes: int,
-    dim: int,
-    radius: Rational | float = 1,
-    separation: Rational | float = 1,
+    n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
     """Deep sets: width 12, the depths of φ (with (33), (34)) and of ρ (with R = 80 M N⁵ π, (120)) added.
 
@@ -210,12 +195,7 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
 
 
 def _tokens_and_contexts(
-    n_samples: int,
-    seq_len: int,
-    n_classes: int,
-    dim: int,
-    radius: Rational | float,
-    separation: Rational | float,
+    n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real, separation: Real
 ) -> tuple[Points, Points]:
     """The points each feed-forward part of Theorem B.1 looks up: the tokens, then the contexts (53)."""
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, spell
+from byheart.bounds.bound import Bound, Paper, spell
 from byheart.bounds.enclosures import log2
 from byheart.bounds.vc_dimension import (
     depth_limited_vc_dimension,
@@ -22,10 +22,11 @@ REAL = "parameters are real numbers of any precision, none shared between layers
 CONSTANT = "the inputs may be that many sequences of n equal tokens, and there is no positional encoding"
 HARD = "attention is hardmax or uniform, not softmax"
 _SUMMED_LAYERS = 16
+_PAPER = Paper("KS25", "Kajitsuka & Sato 2025")
 
 
 def _to_hold_every_labelling(
-    name: str,
+    where: str,
     statement: str,
     quantity: str,
     value: int,
@@ -36,30 +37,30 @@ def _to_hold_every_labelling(
 ) -> Bound:
     """What a network that can hold every labelling of some inputs has at least."""
     what = "layers" if quantity.startswith("depth") else "parameters"
-    return Bound(
-        name=name,
-        statement=statement,
+    return _PAPER.bound(
+        where,
+        statement,
         quantity=quantity,
         kind="lower",
         value=value,
         assumptions=assumptions,
-        source=f"Kajitsuka & Sato 2025, {source}",
         sentence=f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}.",
+        source=source,
     )
 
 
 @realises("KS25-R4.3")
 def remark_4_3(dim: int) -> Bound:
     """E_in of eq. (4) is an m x d matrix with m >= 1, so reading d-dimensional tokens takes d parameters."""
-    return Bound(
-        name="KS25 Remark 4.3",
-        statement="KS25-R4.3",
+    return _PAPER.bound(
+        "Remark 4.3",
+        "KS25-R4.3",
         quantity="parameters",
         kind="lower",
         value=dim,
         assumptions=("every entry of the input map is counted, zero or not",),
-        source="Kajitsuka & Sato 2025, Remark 4.3 and eq. (4)",
         sentence=f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters.",
+        source="Remark 4.3 and eq. (4)",
     )
 
 
@@ -77,7 +78,7 @@ def theorem_4_2(n_samples: int) -> Bound:
     """
     value = smallest_relu_parameters(n_samples)
     return _to_hold_every_labelling(
-        "KS25 Theorem 4.2",
+        "Theorem 4.2",
         "KS25-T4.2",
         "parameters",
         value,
@@ -93,7 +94,7 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
     """The same for a stated width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
     return _to_hold_every_labelling(
-        f"KS25 Theorem 4.2 at width {width}",
+        f"Theorem 4.2 at width {width}",
         "KS25-T4.2",
         f"depth at width {width}",
         value,
@@ -116,7 +117,7 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
         enough = smallest(lambda w: depth_limited_vc_dimension(w, n_maps) >= n_samples)
         value = min(n_samples, enough)
     return _to_hold_every_labelling(
-        f"KS25 Theorem 4.2 with {n_maps} maps",
+        f"Theorem 4.2 with {n_maps} maps",
         "KS25-T4.2",
         f"parameters with at most {n_maps} affine maps on a path",
         value,
@@ -152,7 +153,7 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
         logarithm = log2_e_times(48 * seq_len**3 * n_samples).high
         value = min(n_outputs, smallest(lambda w: (w * w + w) * logarithm >= n_outputs))
     return _to_hold_every_labelling(
-        "KS25 Theorem 4.3",
+        "Theorem 4.3",
         "KS25-T4.3",
         "parameters",
         value,
@@ -230,16 +231,14 @@ def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
         return log2_hard_attention_patterns(shape, depth, n_samples, seq_len) >= n_outputs
 
     value = smallest(could)
-    return Bound(
-        name="KS25 Theorem 4.3 for this shape",
-        statement="KS25-T4.3",
+    return _PAPER.bound(
+        "Theorem 4.3 for this shape",
+        "KS25-T4.3",
         quantity="blocks",
         kind="lower",
         value=value,
         assumptions=(SHATTERED, HARD, REAL, "all nN tokens are distinct"),
-        source="Kajitsuka & Sato 2025, Theorem B.3, eq. (90)",
-        sentence=(
-            f"Hard-attention blocks of this shape must be stacked at least {value} deep "
-            f"({shape.parameters(value)} parameters) to hold every labelling of {n_outputs} distinct tokens."
-        ),
+        sentence=f"Hard-attention blocks of this shape must be stacked at least {value} deep "
+        f"({shape.parameters(value)} parameters) to hold every labelling of {n_outputs} distinct tokens.",
+        source="Theorem B.3, eq. (90)",
     )

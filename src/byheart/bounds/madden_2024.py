@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, Kind, spell
+from byheart.bounds.bound import Bound, Kind, Paper, spell
 from byheart.bounds.enclosures import ceil_fraction, ln
 from byheart.theorems import realises
 
-_PAPER = "Madden, Fox & Thrampoulidis 2024"
+_PAPER = Paper("MFT24", "Madden, Fox & Thrampoulidis 2024")
 SMOOTH = "outputs depend on the parameters in a continuously differentiable way (tanh, GELU; not ReLU)"
 DEFINABLE = "the model is definable with exp and restricted analytic functions (tanh, arctan, GELU, softmax)"
 ANALYTIC = "the activation is real analytic at a point and not a polynomial there (tanh, arctan, GELU)"
@@ -24,22 +24,27 @@ REAL = "parameters are real numbers of any precision"
 
 def _by_lemma_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
     reachable = "every distribution of full support must be reachable"
-    return Bound(
-        "MFT24 Lemma 1",
+    return _PAPER.bound(
+        "Lemma 1",
         "MFT24-L1",
-        quantity,
-        kind,
-        value,
-        (SMOOTH, REAL, reachable),
-        f"{_PAPER}, Lemma 1",
-        sentence,
+        quantity=quantity,
+        kind=kind,
+        value=value,
+        assumptions=(SMOOTH, REAL, reachable),
+        sentence=sentence,
     )
 
 
 def _by_theorem_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
     assumptions = (SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy")
-    return Bound(
-        "MFT24 Theorem 1", "MFT24-T1", quantity, kind, value, assumptions, f"{_PAPER}, Theorem 1", sentence
+    return _PAPER.bound(
+        "Theorem 1",
+        "MFT24-T1",
+        quantity=quantity,
+        kind=kind,
+        value=value,
+        assumptions=assumptions,
+        sentence=sentence,
     )
 
 
@@ -127,14 +132,13 @@ class DecoderShape:
 @realises("MFT24-T5")
 def theorem_5(shape: DecoderShape) -> Bound:
     """A one-layer decoder with m neurons interpolates any distributions on any m contexts."""
-    return Bound(
-        name="MFT24 Theorem 5",
-        statement="MFT24-T5",
+    return _PAPER.bound(
+        "Theorem 5",
+        "MFT24-T5",
         quantity="contexts",
         kind="lower",
         value=shape.hidden_width,
         assumptions=(ANALYTIC, REAL, "one layer of eq. (2), no residual connections or normalisation"),
-        source=f"{_PAPER}, Theorem 5",
         sentence=f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron.",
     )
 
@@ -153,14 +157,13 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 def theorem_7(hidden_width: int) -> Bound:
     """The same capacity m with weighted token averaging in place of attention."""
-    return Bound(
-        name="MFT24 Theorem 7",
-        statement="MFT24-T7",
+    return _PAPER.bound(
+        "Theorem 7",
+        "MFT24-T7",
         quantity="contexts",
         kind="lower",
         value=hidden_width,
         assumptions=(ANALYTIC, REAL, "token averaging in place of attention"),
-        source=f"{_PAPER}, Theorem 7",
         sentence=f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts.",
     )
 
@@ -187,14 +190,13 @@ def equation_3(shape: DecoderShape) -> Bound:
         + Fraction(2 * shape.n_heads * (shape.value_dim + shape.key_dim) * shape.dim, scale)
         + Fraction((shape.vocab + shape.seq_len) * shape.dim, scale)
     )
-    return Bound(
-        name="MFT24 eq. (3)",
-        statement="MFT24-eq3",
+    return _PAPER.bound(
+        "eq. (3)",
+        "MFT24-eq3",
         quantity="ratio of upper to lower bound",
         kind="exact",
         value=value,
         assumptions=("the one-layer decoder of eq. (2)",),
-        source=f"{_PAPER}, eq. (3)",
         sentence=f"For this decoder the capacity is known up to a factor of {float(value):.4g}.",
     )
 
@@ -218,27 +220,25 @@ def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> 
         logarithm = ln(count)
         low += weight * (logarithm.low if weight >= 0 else logarithm.high)
     value = max(low, Fraction(0))
-    return Bound(
-        name="MFT24 Lemma 2",
-        statement="MFT24-L2",
+    return _PAPER.bound(
+        "Lemma 2",
+        "MFT24-L2",
         quantity="summed cross-entropy in nats",
         kind="lower",
         value=value,
         assumptions=("any model that predicts the next token from the context",),
-        source=f"{_PAPER}, Lemma 2",
         sentence=f"No model's summed cross-entropy on this corpus is below {float(value):.6g} nats.",
     )
 
 
 def _sufficient(theorem: str, statement: str, n_contexts: int, value: int, form: str) -> Bound:
-    return Bound(
-        name=f"MFT24 {theorem}",
-        statement=statement,
+    return _PAPER.bound(
+        theorem,
+        statement,
         quantity="parameters",
         kind="upper",
         value=value,
         assumptions=(ANALYTIC, REAL, f"{form}, {n_contexts} neurons"),
-        source=f"{_PAPER}, {theorem}",
         sentence=f"By {theorem} of MFT24, {spell(value)} parameters suffice for any {spell(n_contexts)} contexts.",
     )
 

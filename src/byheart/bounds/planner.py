@@ -30,18 +30,6 @@ MOST_FACTS = 10**18
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """What one architecture could memorise: by theory, and by laws measured on trained models."""
-
-    architecture: Architecture
-    bits_per_parameter: int
-    value_bits: int
-    bounds: tuple[Bound, ...]
-    not_applicable: tuple[NotApplicable, ...]
-    trained: tuple[PlanRow, ...]
-
-
-@dataclass(frozen=True)
 class PlanRow:
     """One answer to "how large?": `parameters` (and `bits`, where known) with where the answer comes from.
 
@@ -62,6 +50,18 @@ class PlanRow:
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What one architecture could memorise: by theory, and by laws measured on trained models."""
+
+    architecture: Architecture
+    bits_per_parameter: int
+    value_bits: int
+    bounds: tuple[Bound, ...]
+    not_applicable: tuple[NotApplicable, ...]
+    trained: tuple[PlanRow, ...]
 
 
 @dataclass(frozen=True)

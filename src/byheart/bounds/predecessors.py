@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from byheart.bounds.bound import Bound, spell
-from byheart.bounds.enclosures import Rational, as_fraction, ceil_fraction, floor_log2, log2
+from byheart.bounds.enclosures import Real, as_fraction, ceil_fraction, floor_log2, log2
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalised
 from byheart.bounds.vc_dimension import log2_e_times, smallest
@@ -38,7 +38,7 @@ def sontag_1997(n_samples: int) -> Bound:
     )
 
 
-def siegel_2024(n_samples: int, radius: Rational | float, separation: Rational | float) -> Bound:
+def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     """Parameters needed to memorise any N samples of a ball whose distinct points are δ apart: up to N / 2.
 
     In the manner of Siegel (2024), with constants. Put M = floor(2r/δ) + 1 points on a diameter, δ apart, and
@@ -135,8 +135,8 @@ def vardi_2022_size(
     n_samples: int,
     n_classes: int,
     input_dim: int,
-    radius_square: Rational | float,
-    separation: Rational | float,
+    radius_square: Real,
+    separation: Real,
 ) -> TheoremSize:
     """Õ(√N) parameters of a ReLU network of width 12, with the constants of KS25 Lemma C.1 for V = N.
 
@@ -165,8 +165,8 @@ def vardi_2022(
     n_samples: int,
     n_classes: int,
     input_dim: int,
-    radius_square: Rational | float,
-    separation: Rational | float,
+    radius_square: Real,
+    separation: Real,
 ) -> Bound:
     """The parameters of `vardi_2022_size`, as a bound."""
     return _sufficient_size(vardi_2022_size(n_samples, n_classes, input_dim, radius_square, separation))

@@ -80,15 +80,6 @@ def between(low: float, high: float) -> CutOff:
 
 
 @dataclass(frozen=True)
-class Coefficient:
-    """A fitted number with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Fit:
     """A law fitted to points. `r_squared` is of the means over each x; `aicc` compares laws on the same points."""
 
@@ -101,6 +92,15 @@ class Fit:
     coefficients: Mapping[str, Coefficient]
     r_squared: float
     aicc: float
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """A fitted number with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 def fit(
