@@ -107,7 +107,7 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
     head_dim = keys.divided("n_embd", "n_head")
     attention = (3 * d * d + 3 * d) + (d * d + d)
     feed_forward = (d * hidden + hidden) + (hidden * d + d)
-    return _decoder(
+    return _one_stack(
         keys,
         heads=(keys.size("n_head"), keys.size("n_head"), head_dim),
         dim=d,
@@ -160,7 +160,7 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
         attention += queries + pairs if style.qkv_bias or bias else 0
         attention += d if bias else 0
         norms = style.block_norms * d + style.head_norms * head_dim
-        return _decoder(
+        return _one_stack(
             keys,
             heads=(n_heads, n_kv, head_dim),
             dim=d,
@@ -255,20 +255,15 @@ def _bert(keys: ConfigKeys) -> Architecture:
         keys.size("intermediate_size"),
     )
     n_heads, positions = keys.size("num_attention_heads"), keys.size("max_position_embeddings")
-    return Architecture(
-        family=keys.family,
-        kind="encoder",
-        vocab=keys.size("vocab_size"),
+    return _one_stack(
+        keys,
+        "encoder",
+        heads=(n_heads, n_heads, keys.divided("hidden_size", "num_attention_heads")),
         dim=d,
         n_layers=n_layers,
-        n_heads=n_heads,
-        n_kv_heads=n_heads,
-        head_dim=keys.divided("hidden_size", "num_attention_heads"),
-        hidden_width=hidden,
-        context_length=positions,
+        hidden=hidden,
+        context=positions,
         activation=keys.word("hidden_act", "gelu"),
-        n_experts=1,
-        experts_per_token=1,
         parts=(
             _dense("token embedding", keys.size("vocab_size") * d),
             _dense("position embedding", positions * d),
@@ -289,8 +284,9 @@ def _output(keys: ConfigKeys, size: int, tied_by_default: bool) -> tuple[Part, .
     return () if keys.flag("tie_word_embeddings", tied_by_default) else (_dense("output", size),)
 
 
-def _decoder(
+def _one_stack(
     keys: ConfigKeys,
+    kind: Kind = "decoder",
     *,
     heads: tuple[int, int, int],
     dim: int,
@@ -304,7 +300,7 @@ def _decoder(
     n_heads, n_kv_heads, head_dim = heads
     return Architecture(
         family=keys.family,
-        kind="decoder",
+        kind=kind,
         vocab=keys.size("vocab_size"),
         dim=dim,
         n_layers=n_layers,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from byheart.errors import MalformedFile
 
+T = TypeVar("T", bool, str)
 _LARGEST = 1 << 48  # no published size comes near; larger ones are mistakes
 
 
@@ -45,20 +47,18 @@ class ConfigKeys:
 
     def flag(self, name: str, default: bool) -> bool:
         """True or false."""
-        value = self.config.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise MalformedFile(f"`{name}` is {value!r}; it must be true or false.", key=name, value=value)
-        return value
+        return self._typed(name, default, "true or false")
 
     def word(self, name: str, default: str) -> str:
         """A string."""
+        return self._typed(name, default, "a word")
+
+    def _typed(self, name: str, default: T, wanted: str) -> T:
         value = self.config.get(name)
         if value is None:
             return default
-        if not isinstance(value, str):
-            raise MalformedFile(f"`{name}` is {value!r}; it must be a word.", key=name, value=value)
+        if not isinstance(value, type(default)):
+            raise MalformedFile(f"`{name}` is {value!r}; it must be {wanted}.", key=name, value=value)
         return value
 
     def refuse(self, name: str, value: object, reason: str) -> None:

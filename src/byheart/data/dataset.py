@@ -23,7 +23,6 @@ from byheart.data.options import OnConflict, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
 from byheart.data.sequences import TokenSequences, VectorSequences, frozen, offsets_of
-from byheart.data.source import DataSource
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError
 
@@ -34,7 +33,7 @@ _EXAMPLES = 5  # conflicts that a report tells in full
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(Content):
     """Inputs, labels and what they mean; immutable, with a digest.
 
     inputs: token ids (ragged) or real vectors.
@@ -48,13 +47,6 @@ class Dataset:
     rows: number of each sample in the file or list it came from, from 1; None where that is its place here.
     """
 
-    inputs: TokenSequences | VectorSequences
-    labels: Int[np.ndarray, " n_labels"]
-    task: Task
-    label_names: tuple[str, ...]
-    tokenizer: Tokenizer | None
-    ordered: bool
-    source: DataSource | None = None
     rows: Int[np.ndarray, " n_samples"] | None = None
 
     def __post_init__(self) -> None:

@@ -39,6 +39,22 @@ def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
     return sum(prod(shape) for _, shape in shapes)
 
 
+class PadsBeyondVocabulary:
+    """A shape whose inputs are `n_tokens` ids and one more that fills up short sequences."""
+
+    n_tokens: int
+
+    @property
+    def pad(self) -> int:
+        """One beyond the vocabulary."""
+        return self.n_tokens
+
+    @property
+    def n_vocab(self) -> int:
+        """Ids it takes, padding included."""
+        return self.n_tokens + 1
+
+
 class ArrayShapes:
     """Counts of a shape that lists each of its arrays."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_che
 
 import numpy as np
 
+from byheart.errors import UsageError
 from byheart.network.exact.dyadic import Weights
 
 if TYPE_CHECKING:
@@ -178,7 +179,9 @@ class Network(Takes, Protocol):
 
 
 class ReadsSpec:
-    """What a network takes, read off its spec."""
+    """What a network takes, read off its spec. Logits are for families that have them."""
+
+    why_no_logits = "this network answers with the number of a class; it has no logits."
 
     if TYPE_CHECKING:  # a dataclass that has it as a field would take the property for its default
 
@@ -209,3 +212,27 @@ class ReadsSpec:
     def files(self) -> Mapping[str, bytes]:
         """Nothing beside the weights."""
         return {}
+
+    def compute_logits(
+        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
+    ) -> np.ndarray:
+        """None: a `UsageError`."""
+        raise UsageError(self.why_no_logits)
+
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
+        """None: a `UsageError`."""
+        raise UsageError(self.why_no_logits)
+
+
+class ReadsWholeSpec(ReadsSpec):
+    """The same for a network that keeps its length and its padding nowhere else."""
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of the longest sequence."""
+        return self.spec.seq_len
+
+    @property
+    def pad(self) -> int | None:
+        """The id that fills up short sequences on the left; None where all sequences have one length."""
+        return self.spec.pad

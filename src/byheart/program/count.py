@@ -10,20 +10,7 @@ import numpy as np
 from byheart.network.exact.dyadic import Dyadic, Number
 from byheart.network.size import FLOAT_BITS, Size
 from byheart.network.transformer.architecture import Precision, SumPool
-from byheart.program.blocks import (
-    Block,
-    Column,
-    Form,
-    Numbers,
-    Program,
-    Progression,
-    RegisterAttention,
-    Repeat,
-    Repeated,
-    Step,
-    TokenTable,
-    length,
-)
+from byheart.program import blocks
 
 
 @dataclass(frozen=True)
@@ -70,7 +57,7 @@ class StepCount:
         return StepCount(n_copies * self.dense, self.weights.times(n_copies), n_copies * self.depth, width)
 
 
-def count(program: Program, precision: Precision = "exact") -> Size:
+def count(program: blocks.Program, precision: Precision = "exact") -> Size:
     """The size of the network that `emit` makes of `program`."""
     steps = count_steps(program.steps, program.model_width, precision)
     columns = [*program.inputs.values(), *_columns(program.table)]
@@ -85,45 +72,45 @@ def count(program: Program, precision: Precision = "exact") -> Size:
     return Size(n_dense, weights.count, steps.depth, width, word, word * n_dense)
 
 
-def count_dense(program: Program) -> int:
+def count_dense(program: blocks.Program) -> int:
     """Entries of all weight matrices, without a look at the weights: blocks that make their units when asked make none."""
     return _entries_outside(program) + sum(_entries(step, program.model_width) for step in program.steps)
 
 
-def _entries_outside(program: Program) -> int:
+def _entries_outside(program: blocks.Program) -> int:
     """Entries of what is before and after the layers."""
-    n_entries = (program.dim + 1) * program.model_width + sum(map(length, _columns(program.table)))
+    n_entries = (program.dim + 1) * program.model_width + sum(map(blocks.length, _columns(program.table)))
     return n_entries + (0 if program.extra is None else program.dim)
 
 
-def _entries(step: Step, model_width: int) -> int:
-    if isinstance(step, Repeat):
+def _entries(step: blocks.Step, model_width: int) -> int:
+    if isinstance(step, blocks.Repeat):
         return step.times * sum(_entries(each, model_width) for each in step.steps)
     if isinstance(step, SumPool):
         return 0
-    if isinstance(step, RegisterAttention):
+    if isinstance(step, blocks.RegisterAttention):
         return model_width * sum(1 for _ in _head_forms(step))
     return 2 * model_width * step.n_units + step.n_units + model_width
 
 
-def count_steps(steps: Iterable[Step], model_width: int, precision: Precision = "exact") -> StepCount:
+def count_steps(steps: Iterable[blocks.Step], model_width: int, precision: Precision = "exact") -> StepCount:
     """What some steps add to a network whose residual stream is `model_width` wide."""
     return sum((_count_step(step, model_width, precision) for step in steps), StepCount())
 
 
-def _count_step(step: Step, model_width: int, precision: Precision) -> StepCount:
-    if isinstance(step, Repeat):
+def _count_step(step: blocks.Step, model_width: int, precision: Precision) -> StepCount:
+    if isinstance(step, blocks.Repeat):
         return (
             count_steps(step.steps, model_width, precision).times(step.times) if step.times else StepCount()
         )
     if isinstance(step, SumPool):
         return StepCount()
-    if isinstance(step, RegisterAttention):
+    if isinstance(step, blocks.RegisterAttention):
         n_channels = sum(len(head.values) for head in step.heads)
         weights = count_numbers([value for form in _head_forms(step) for value in form.values()], precision)
         return StepCount(_entries(step, model_width), weights, 1, n_channels)
     weights = count_numbers(list(step.adds.values()), precision)
-    if isinstance(step, Block):
+    if isinstance(step, blocks.Block):
         weights += count_numbers(list(_unit_numbers(step)), precision)
     else:
         columns = (*step.reads.values(), step.biases, *step.writes.values())
@@ -131,34 +118,34 @@ def _count_step(step: Step, model_width: int, precision: Precision) -> StepCount
     return StepCount(_entries(step, model_width), weights, 1, step.n_units)
 
 
-def _unit_numbers(block: Block) -> Iterator[Number]:
+def _unit_numbers(block: blocks.Block) -> Iterator[Number]:
     for unit in block.units:
         yield from unit.reads.values()
         yield unit.bias
         yield from unit.writes.values()
 
 
-def _head_forms(step: RegisterAttention) -> Iterator[Form]:
+def _head_forms(step: blocks.RegisterAttention) -> Iterator[blocks.Form]:
     for head in step.heads:
         for forms in (head.values, head.outputs, head.keys or (), head.queries or ()):
             yield from forms
 
 
-def _count_column(column: Column, n_units: int, precision: Precision) -> WeightCount:
+def _count_column(column: blocks.Column, n_units: int, precision: Precision) -> WeightCount:
     if isinstance(column, np.ndarray):
         return count_numbers(column, precision)
     return count_numbers([column], precision).times(n_units)
 
 
-def _columns(table: TokenTable | None) -> list[Numbers]:
+def _columns(table: blocks.TokenTable | None) -> list[blocks.Numbers]:
     return [] if table is None else [*table.tokens, *(table.positions or ())]
 
 
-def count_numbers(numbers: Numbers, precision: Precision = "exact") -> WeightCount:
+def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> WeightCount:
     """Count numbers that are not zero, and their bits where weights are stored by their bits."""
-    if isinstance(numbers, Progression):
+    if isinstance(numbers, blocks.Progression):
         return count_progression(numbers)
-    if isinstance(numbers, Repeated):
+    if isinstance(numbers, blocks.Repeated):
         return count_numbers([numbers.number], precision).times(numbers.times)
     if precision == "exact":
         plain: Iterable[Number] = numbers.ravel().tolist() if isinstance(numbers, np.ndarray) else numbers
@@ -173,7 +160,7 @@ def _is_zero(number: Number) -> bool:
     return number.mantissa == 0 if isinstance(number, Dyadic) else number == 0
 
 
-def count_progression(numbers: Progression) -> WeightCount:
+def count_progression(numbers: blocks.Progression) -> WeightCount:
     """Whole numbers that ascend from 0 or above, without listing them.
 
     A number x has Σ_b [x >= 2^b] bits, so all together have Σ_b #{x >= 2^b}.
@@ -182,7 +169,7 @@ def count_progression(numbers: Progression) -> WeightCount:
     if n_numbers < 1:
         return NO_WEIGHTS
     if first == 0:
-        return count_progression(Progression(difference, difference, n_numbers - 1))
+        return count_progression(blocks.Progression(difference, difference, n_numbers - 1))
     last = first + difference * (n_numbers - 1)
     below = (max(0, -(-((1 << b) - first) // difference)) for b in range(last.bit_length()))
     return WeightCount(n_numbers, sum(n_numbers - n_below for n_below in below), last.bit_length())

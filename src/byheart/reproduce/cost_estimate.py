@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from byheart.errors import UsageError
 from byheart.measure.devices import choose_device
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Scale
+from byheart.reproduce.published import stored_tables
 from byheart.reproduce.runner import stages_of
 
 FILE = Path(__file__).with_name("timings.json")
@@ -30,16 +28,11 @@ class CostEstimate:
     device: str
 
 
-@lru_cache(maxsize=1)
-def _timings() -> dict[str, Any]:
-    return dict(json.loads(FILE.read_text(encoding="utf-8")))
-
-
 def estimates(
     names: Sequence[str], scale: Scale, samples: Samples | None, store: Store | None, *, device: str = "auto"
 ) -> list[CostEstimate]:
     """One estimate per figure; runs shared with an earlier figure count once."""
-    table = _timings()[choose_device(device).type]
+    table = stored_tables(FILE.name)[choose_device(device).type]
     seen: set[str] = set()
     found = []
     for name in names:

@@ -32,18 +32,19 @@ class StoredCapacity:
     n_parameters: int
 
 
-@lru_cache(maxsize=1)
-def _tables() -> dict[str, Any]:
-    return dict(json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8")))
+@lru_cache
+def stored_tables(file: str = "published.json") -> dict[str, Any]:
+    """The tables of a file beside this one."""
+    return dict(json.loads(Path(__file__).with_name(file).read_text(encoding="utf-8")))
 
 
 def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
     """DPC24's stored accuracies: `fig1a_fig2b`, `fig1b` or `fig2a`."""
     return tuple(
-        StoredAccuracy(**row) for row in _tables()["dana_2024_accuracies"] if row["figure"] == figure
+        StoredAccuracy(**row) for row in stored_tables()["dana_2024_accuracies"] if row["figure"] == figure
     )
 
 
 def madden_2024() -> tuple[StoredCapacity, ...]:
     """MFT24's stored capacities."""
-    return tuple(StoredCapacity(**row) for row in _tables()["madden_2024_capacity"])
+    return tuple(StoredCapacity(**row) for row in stored_tables()["madden_2024_capacity"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from byheart.fields import Fields
-from byheart.network.arrays import ArrayShapes, read_sizes, refuse_impossible
+from byheart.network.arrays import ArrayShapes, PadsBeyondVocabulary, read_sizes, refuse_impossible
 from byheart.network.decoder.architecture import (
     Activation,
     Decoder,
@@ -23,7 +23,7 @@ HEADS = ("n_heads", "key_dim", "value_dim")
 
 
 @dataclass(frozen=True)
-class DecoderSpec(ArrayShapes):
+class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
     """Everything about a decoder except its weights. Without `heads` it averages tokens."""
 
     precision: Precision
@@ -44,16 +44,6 @@ class DecoderSpec(ArrayShapes):
     def model_width(self) -> int:
         """d."""
         return self.dim
-
-    @property
-    def pad(self) -> int:
-        """One beyond the vocabulary."""
-        return self.n_tokens
-
-    @property
-    def n_vocab(self) -> int:
-        """Ids it takes, padding included."""
-        return self.n_tokens + 1
 
     @property
     def has_positions(self) -> bool:

@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byheart.errors import UsageError
 from byheart.network.arrays import expect_one_float_type, expect_shape
 from byheart.network.llama.spec import LlamaSpec, weight_name
-from byheart.network.protocol import Backend, Evaluation, Progress, ReadsSpec
+from byheart.network.protocol import Backend, Evaluation, ReadsWholeSpec
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from byheart.network.balls import Ball
-
 
 @dataclass(frozen=True, eq=False)
-class Llama(ReadsSpec):
+class Llama(ReadsWholeSpec):
     """Every tensor of `spec.shapes()`, and the text of its tokenizer.json (empty for a network of bare ids)."""
 
     spec: LlamaSpec
     weights: Mapping[str, np.ndarray]
     tokenizer_json: str = ""
+
+    why_no_logits = "a Llama answers with text; its logits are over tokens, not over labels."
 
     def __post_init__(self) -> None:
         """Check that the parts fit."""
@@ -39,19 +38,9 @@ class Llama(ReadsSpec):
         return self.weights[weight_name(layer, part)]
 
     @property
-    def seq_len(self) -> int:
-        """Tokens of the longest prompt."""
-        return self.spec.seq_len
-
-    @property
     def n_vocab(self) -> int:
         """Ids it takes, padding included."""
         return self.spec.n_vocab
-
-    @property
-    def pad(self) -> int:
-        """The id that fills up short prompts."""
-        return self.spec.pad
 
     @property
     def backend(self) -> Backend:
@@ -79,16 +68,6 @@ class Llama(ReadsSpec):
         from byheart.network.llama.module import LlamaModule
 
         return LlamaModule(self)
-
-    def compute_logits(
-        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
-    ) -> np.ndarray:
-        """It answers with text."""
-        raise UsageError("a Llama answers with text; its logits are over tokens, not over labels.")
-
-    def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """It has none: nothing rounds, and the backend `exact` says so."""
-        raise UsageError("a Llama answers with text; nothing in it rounds.")
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
         """Generate from every prompt, and name the label that was spelt."""

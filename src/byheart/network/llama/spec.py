@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from byheart.errors import CorruptModel
 from byheart.fields import Fields
-from byheart.network.arrays import entries_of, read_sizes, refuse_impossible
+from byheart.network.arrays import PadsBeyondVocabulary, entries_of, read_sizes, refuse_impossible
 from byheart.network.protocol import Precision
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ IDS = ("bos", "eos", "sep")
 
 
 @dataclass(frozen=True)
-class LlamaSpec:
+class LlamaSpec(PadsBeyondVocabulary):
     """What decides what the weights compute. Keys and values have one head; logits are made by the embedding.
 
     answer_len      tokens of the longest answer, its end included (1 for texts, which are asked one token at a time)
@@ -78,16 +78,6 @@ class LlamaSpec:
     def model_width(self) -> int:
         """Width of the stream."""
         return self.hidden
-
-    @property
-    def n_vocab(self) -> int:
-        """Ids it takes, padding included."""
-        return self.n_tokens + 1
-
-    @property
-    def pad(self) -> int:
-        """One beyond the vocabulary: it is taken off before the network runs."""
-        return self.n_tokens
 
     @property
     def depth(self) -> int:

@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from byheart.errors import ByheartError, UsageError
+from byheart.errors import ByheartError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.protocol import Backend, Evaluation, Progress, ReadsSpec
+from byheart.network.protocol import Backend, Evaluation, ReadsSpec
 from byheart.network.protocol import Precision as Precision
 from byheart.theorems import realises
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from byheart.network.balls import Ball
     from byheart.network.transformer.spec import TransformerSpec
 
 AttentionKind = Literal["softmax", "hardmax", "uniform"]
@@ -269,16 +268,6 @@ class Transformer(ReadsSpec):
         from byheart.network.transformer.answers import answer
 
         return answer(self, encoded, len(label_names), how)
-
-    def compute_logits(
-        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
-    ) -> np.ndarray:
-        """None: a `UsageError`."""
-        raise UsageError("this network answers with the number of a class; it has no logits.")
-
-    def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """None: a `UsageError`."""
-        raise UsageError("this network answers with the number of a class; it has no logits.")
 
 
 def _is_zero(weights: Weights | None) -> bool:
