@@ -18,6 +18,7 @@ from byheart.construct.estimates import require_offer
 from byheart.construct.registry import Method, get, names
 from byheart.data.dataset import Dataset
 from byheart.errors import ByheartError, DoesNotHold, UsageError
+from byheart.json_record import JsonRecord
 from byheart.model import Model
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
@@ -46,7 +47,7 @@ class Formula:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(JsonRecord):
     """One construction on the data.
 
     state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
@@ -72,19 +73,6 @@ class Row:
     seconds_compile: float | None = None
     seconds_verify: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Floor:
-    """The largest lower bound on a quantity, and where it comes from."""
-
-    quantity: str
-    value: int
-    source: str
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -107,6 +95,15 @@ class Comparison:
             "seed": self.seed,
             "rows": [row.to_json() for row in self.rows],
         }
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The largest lower bound on a quantity, and where it comes from."""
+
+    quantity: str
+    value: int
+    source: str
 
 
 @realises("KS25-Tab1", "DPC24-S6")

@@ -6,9 +6,11 @@ another.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
+
+from byheart.json_record import JsonRecord
 
 Kind = Literal["lower", "upper", "exact"]
 
@@ -65,7 +67,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(JsonRecord):
     """What one of our constructions takes; not a bound.
 
     is_planned  whether it was planned for the data themselves, so that the network built has exactly this size; otherwise
@@ -77,10 +79,6 @@ class Estimate:
     parameters: int
     bits: int
     is_planned: bool
-
-    def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -107,12 +105,12 @@ class Paper:
         self,
         where: str,
         statement: str,
-        *,
         quantity: str,
         kind: Kind,
         value: int | Fraction,
         assumptions: tuple[str, ...],
         sentence: str,
+        *,
         source: str = "",
     ) -> Bound:
         """A bound of this paper; `source` says more precisely `where` it stands."""

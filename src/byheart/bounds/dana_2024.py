@@ -75,15 +75,19 @@ def _ending(n_last_tokens: int | None) -> str:
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
     """So many sequences can be given the logits of any sequence encoder of dimension d, up to any γ > 0."""
+    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
+    sentence = (
+        f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
+        f"{spell(shape.dim)} on any {spell(shape.rank)} sequences."
+    )
     return _PAPER.bound(
         "Theorem 1",
         "DPC24-T1",
-        quantity="contexts",
-        kind="lower",
-        value=shape.rank,
-        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support"),
-        sentence=f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
-        f"{spell(shape.dim)} on any {spell(shape.rank)} sequences.",
+        "contexts",
+        "lower",
+        shape.rank,
+        assumptions,
+        sentence,
         source="Theorem 1 with ε = 0",
     )
 
@@ -180,28 +184,26 @@ def proposition_1(encoder_divergence: Real) -> Bound:
     `encoder_divergence` is a certified lower bound on that best divergence, in nats.
     """
     value = as_fraction(encoder_divergence)
+    assumptions = ("logits are a fixed matrix times a sequence embedding of dimension d",)
+    sentence = f"No Transformer of this dimension has a divergence below {float(value):.6g} nats."
     return _PAPER.bound(
-        "Proposition 1",
-        "DPC24-P1",
-        quantity="divergence in nats",
-        kind="lower",
-        value=value,
-        assumptions=("logits are a fixed matrix times a sequence embedding of dimension d",),
-        sentence=f"No Transformer of this dimension has a divergence below {float(value):.6g} nats.",
+        "Proposition 1", "DPC24-P1", "divergence in nats", "lower", value, assumptions, sentence
     )
 
 
 @realises("DPC24-P2")
 def proposition_2(n_tokens: int) -> Bound:
     """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens."""
+    assumptions = ("logits are a fixed matrix times a sequence embedding",)
+    sentence = f"Every distribution over {spell(n_tokens)} tokens is reachable from dimension {spell(n_tokens - 1)} on."
     return _PAPER.bound(
         "Proposition 2",
         "DPC24-P2",
-        quantity="embedding dimension for every distribution",
-        kind="exact",
-        value=max(n_tokens - 1, 0),
-        assumptions=("logits are a fixed matrix times a sequence embedding",),
-        sentence=f"Every distribution over {spell(n_tokens)} tokens is reachable from dimension {spell(n_tokens - 1)} on.",
+        "embedding dimension for every distribution",
+        "exact",
+        max(n_tokens - 1, 0),
+        assumptions,
+        sentence,
     )
 
 

@@ -52,14 +52,18 @@ def _to_hold_every_labelling(
 @realises("KS25-R4.3")
 def remark_4_3(dim: int) -> Bound:
     """E_in of eq. (4) is an m x d matrix with m >= 1, so reading d-dimensional tokens takes d parameters."""
+    assumptions = ("every entry of the input map is counted, zero or not",)
+    sentence = (
+        f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters."
+    )
     return _PAPER.bound(
         "Remark 4.3",
         "KS25-R4.3",
-        quantity="parameters",
-        kind="lower",
-        value=dim,
-        assumptions=("every entry of the input map is counted, zero or not",),
-        sentence=f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters.",
+        "parameters",
+        "lower",
+        dim,
+        assumptions,
+        sentence,
         source="Remark 4.3 and eq. (4)",
     )
 

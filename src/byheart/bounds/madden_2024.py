@@ -24,28 +24,13 @@ REAL = "parameters are real numbers of any precision"
 
 def _by_lemma_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
     reachable = "every distribution of full support must be reachable"
-    return _PAPER.bound(
-        "Lemma 1",
-        "MFT24-L1",
-        quantity=quantity,
-        kind=kind,
-        value=value,
-        assumptions=(SMOOTH, REAL, reachable),
-        sentence=sentence,
-    )
+    assumptions = (SMOOTH, REAL, reachable)
+    return _PAPER.bound("Lemma 1", "MFT24-L1", quantity, kind, value, assumptions, sentence)
 
 
 def _by_theorem_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
     assumptions = (SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy")
-    return _PAPER.bound(
-        "Theorem 1",
-        "MFT24-T1",
-        quantity=quantity,
-        kind=kind,
-        value=value,
-        assumptions=assumptions,
-        sentence=sentence,
-    )
+    return _PAPER.bound("Theorem 1", "MFT24-T1", quantity, kind, value, assumptions, sentence)
 
 
 @realises("MFT24-L1")
@@ -132,15 +117,9 @@ class DecoderShape:
 @realises("MFT24-T5")
 def theorem_5(shape: DecoderShape) -> Bound:
     """A one-layer decoder with m neurons interpolates any distributions on any m contexts."""
-    return _PAPER.bound(
-        "Theorem 5",
-        "MFT24-T5",
-        quantity="contexts",
-        kind="lower",
-        value=shape.hidden_width,
-        assumptions=(ANALYTIC, REAL, "one layer of eq. (2), no residual connections or normalisation"),
-        sentence=f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron.",
-    )
+    form = "one layer of eq. (2), no residual connections or normalisation"
+    sentence = f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron."
+    return _interpolates("Theorem 5", "MFT24-T5", shape.hidden_width, form, sentence)
 
 
 @realises("MFT24-T5")
@@ -157,15 +136,9 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 @realises("MFT24-T7")
 def theorem_7(hidden_width: int) -> Bound:
     """The same capacity m with weighted token averaging in place of attention."""
-    return _PAPER.bound(
-        "Theorem 7",
-        "MFT24-T7",
-        quantity="contexts",
-        kind="lower",
-        value=hidden_width,
-        assumptions=(ANALYTIC, REAL, "token averaging in place of attention"),
-        sentence=f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts.",
-    )
+    form = "token averaging in place of attention"
+    sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
+    return _interpolates("Theorem 7", "MFT24-T7", hidden_width, form, sentence)
 
 
 @realises("MFT24-T7")
@@ -190,14 +163,10 @@ def equation_3(shape: DecoderShape) -> Bound:
         + Fraction(2 * shape.n_heads * (shape.value_dim + shape.key_dim) * shape.dim, scale)
         + Fraction((shape.vocab + shape.seq_len) * shape.dim, scale)
     )
+    assumptions = ("the one-layer decoder of eq. (2)",)
+    sentence = f"For this decoder the capacity is known up to a factor of {float(value):.4g}."
     return _PAPER.bound(
-        "eq. (3)",
-        "MFT24-eq3",
-        quantity="ratio of upper to lower bound",
-        kind="exact",
-        value=value,
-        assumptions=("the one-layer decoder of eq. (2)",),
-        sentence=f"For this decoder the capacity is known up to a factor of {float(value):.4g}.",
+        "eq. (3)", "MFT24-eq3", "ratio of upper to lower bound", "exact", value, assumptions, sentence
     )
 
 
@@ -220,15 +189,16 @@ def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> 
         logarithm = ln(count)
         low += weight * (logarithm.low if weight >= 0 else logarithm.high)
     value = max(low, Fraction(0))
+    assumptions = ("any model that predicts the next token from the context",)
+    sentence = f"No model's summed cross-entropy on this corpus is below {float(value):.6g} nats."
     return _PAPER.bound(
-        "Lemma 2",
-        "MFT24-L2",
-        quantity="summed cross-entropy in nats",
-        kind="lower",
-        value=value,
-        assumptions=("any model that predicts the next token from the context",),
-        sentence=f"No model's summed cross-entropy on this corpus is below {float(value):.6g} nats.",
+        "Lemma 2", "MFT24-L2", "summed cross-entropy in nats", "lower", value, assumptions, sentence
     )
+
+
+def _interpolates(theorem: str, statement: str, n_contexts: int, form: str, sentence: str) -> Bound:
+    assumptions = (ANALYTIC, REAL, form)
+    return _PAPER.bound(theorem, statement, "contexts", "lower", n_contexts, assumptions, sentence)
 
 
 def _sufficient(theorem: str, statement: str, n_contexts: int, value: int, form: str) -> Bound:

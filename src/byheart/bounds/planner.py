@@ -53,18 +53,6 @@ class PlanRow:
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """What one architecture could memorise: by theory, and by laws measured on trained models."""
-
-    architecture: Architecture
-    bits_per_parameter: int
-    value_bits: int
-    bounds: tuple[Bound, ...]
-    not_applicable: tuple[NotApplicable, ...]
-    trained: tuple[PlanRow, ...]
-
-
-@dataclass(frozen=True)
 class SizePlan:
     """Sizes for one number of facts."""
 
@@ -82,6 +70,18 @@ class SizePlan:
             "rows": [row.to_json() for row in self.rows],
             "not_applicable": [entry.to_json() for entry in self.not_applicable],
         }
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What one architecture could memorise: by theory, and by laws measured on trained models."""
+
+    architecture: Architecture
+    bits_per_parameter: int
+    value_bits: int
+    bounds: tuple[Bound, ...]
+    not_applicable: tuple[NotApplicable, ...]
+    trained: tuple[PlanRow, ...]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from byheart.cli.batch import output_kind, read_rows, write_answers
 from byheart.cli.options import model_argument, output_options, text_options, threads_option
 from byheart.cli.output import echo_json, printable
+from byheart.data.tokenizers import parse_ids
 from byheart.errors import MalformedFile, UsageError
 
 if TYPE_CHECKING:
@@ -166,9 +167,7 @@ def _ids(text: str, model: Model) -> list[int]:
             "  Give them with --data FILE, an NPZ file whose array `inputs` has shape (n_samples, "
             f"{model.network.seq_len}, {model.network.dim})."
         )
-    try:
-        return [int(word) for word in text.split()]
-    except ValueError:
-        raise UsageError(
-            f"this model has no tokenizer, so it is asked by token ids with spaces between them, not {text!r}."
-        ) from None
+    asked = (
+        f"this model has no tokenizer, so it is asked by token ids with spaces between them, not {text!r}."
+    )
+    return parse_ids(text, asked)

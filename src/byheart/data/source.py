@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from byheart.data.options import EmptyLabels, OnConflict
+from byheart.json_record import JsonRecord
 
 
 @dataclass(frozen=True)
-class DataSource:
+class DataSource(JsonRecord):
     """What a reader was told, and the name of the file it read.
 
     file        name of the file, without its folder
@@ -37,7 +37,3 @@ class DataSource:
             "delimiter": self.delimiter if kind in ("csv", "tsv") else None,
             "encoding": self.encoding if kind not in ("npz", "parquet") else None,
         }
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
-        return asdict(self)

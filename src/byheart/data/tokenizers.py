@@ -377,3 +377,11 @@ def _unknown(token: str, text: str, tokenizer: Tokenizer) -> UnknownToken:
         token=token,
         text=text,
     )
+
+
+def parse_ids(text: str, refusal: str) -> list[int]:
+    """Token ids with spaces between them; a `UsageError` that says `refusal` where they are not."""
+    try:
+        return [int(word) for word in text.split()]
+    except ValueError:
+        raise UsageError(refusal) from None

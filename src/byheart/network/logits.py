@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Progress, ReadsSpec
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, NetworkSpec, Progress, ReadsSpec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,11 +16,30 @@ if TYPE_CHECKING:
     from byheart.network.balls import Ball
 
 
+class LogitSpec(NetworkSpec, Protocol):
+    """The shape of a network that has logits."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Logits: one for each class."""
+
+
 class AnswersWithLogits(ReadsSpec, ABC):
     """A network of floats that names the class with the largest logit at the last token."""
 
+    if TYPE_CHECKING:
+
+        @property
+        def spec(self) -> LogitSpec:
+            """Its shape."""
+
     backend: Backend = "module"  # as PyTorch runs it
     second_backend: Backend = "equations"  # NumPy, with a bound on rounding
+
+    @property
+    def n_outputs(self) -> int:
+        """Logits: one for each class."""
+        return self.spec.n_outputs
 
     @property
     @abstractmethod

@@ -120,6 +120,14 @@ class Progression:
 Numbers: TypeAlias = "Progression | Repeated | Sequence[Number] | np.ndarray"
 
 
+@dataclass(frozen=True, eq=False)
+class TokenTable:
+    """Columns that turn a token id, and its position where order matters, into the vector that enters."""
+
+    tokens: Sequence[Numbers]
+    positions: Sequence[Numbers] | None = None
+
+
 @dataclass(frozen=True)
 class Repeated:
     """`times` copies of a number that is not zero, and zeros up to `length`, in whatever order: good for counting only."""
@@ -127,14 +135,6 @@ class Repeated:
     number: Number
     times: int
     length: int
-
-
-@dataclass(frozen=True, eq=False)
-class TokenTable:
-    """Columns that turn a token id, and its position where order matters, into the vector that enters."""
-
-    tokens: Sequence[Numbers]
-    positions: Sequence[Numbers] | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import exp, log
-from typing import Any
 
 from byheart.construct.registry import Method, get, names
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import ByheartError
+from byheart.json_record import JsonRecord
 from byheart.pipeline import StageProgress, compile
 
 LARGEST = 10**12
@@ -78,7 +78,7 @@ class Crossover:
 
 
 @dataclass(frozen=True)
-class Growth:
+class Growth(JsonRecord):
     """What the figure shows of data of this shape, whose number of samples is open.
 
     refused  constructions that take no such data, each with its reason
@@ -88,10 +88,6 @@ class Growth:
     curves: tuple[GrowthCurve, ...]
     crossovers: tuple[Crossover, ...]
     refused: tuple[tuple[str, str], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
-        return asdict(self)
 
 
 def growth(

@@ -61,31 +61,34 @@ def stages_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Stage, .
     return tuple(stages)
 
 
+RETRIEVAL_REGISTERS = {
+    "chain": (
+        ("x", "row number, then the sum of the words"),
+        ("J", "copy of the row, then the place of the field"),
+        ("G", "square of the row, then the label"),
+        ("z", "window and plane"),
+    ),
+    "twin": (
+        ("x", "row"),
+        ("G", "square of the row"),
+        ("y", "pattern, then the label"),
+        ("z", "window and plane"),
+        ("role", "1 for the extra token"),
+    ),
+}
+
+
 def channels_of(network: Transformer, record: Mapping[str, Any]) -> list[dict[str, str]]:
     """A name and a meaning for every channel of the residual stream."""
     method, notes = str(record.get("method", "")), record.get("notes") or {}
     width = network.model_width
     if method.startswith("kajitsuka-sato-2025") and width == len(KS25_REGISTERS):
         return [{"name": name, "meaning": meaning} for name, meaning in KS25_REGISTERS]
-    named: list[tuple[str, str]] = []
-    if method == "retrieval" and notes.get("layout") == "chain":
-        named = [
-            ("x", "row number, then the sum of the words"),
-            ("J", "copy of the row, then the place of the field"),
-            ("G", "square of the row, then the label"),
-            ("z", "window and plane"),
-        ]
-    elif method == "retrieval" and notes.get("layout") == "twin":
-        named = [
-            ("x", "row"),
-            ("G", "square of the row"),
-            ("y", "pattern, then the label"),
-            ("z", "window and plane"),
-        ]
-        named += [("role", "1 for the extra token")]
-        named += [
-            (f"d{i + 1}", "digit of the row") for i in range(width - len(named) - int(notes["channels"]))
-        ]
+    layout = str(notes.get("layout")) if method == "retrieval" else ""
+    named = list(RETRIEVAL_REGISTERS.get(layout, ()))
+    if layout == "twin":
+        n_digits = width - len(named) - int(notes["channels"])
+        named += [(f"d{i + 1}", "digit of the row") for i in range(n_digits)]
     if named:
         named += [(f"w{i + 1}", f"word {i + 1} of the row") for i in range(width - len(named))]
     else:

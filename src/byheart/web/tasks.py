@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import UsageError
+from byheart.data.tokenizers import parse_ids
 from byheart.web import damage, examination, overview, weights
 from byheart.web.context import Context, Document, loaded
 from byheart.web.internals import Dataset, compile_data
@@ -67,12 +67,7 @@ def trace_question(context: Context, model: str, text: str) -> Document:
 
 
 def _ids(text: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split()]
-    except ValueError:
-        raise UsageError(
-            f"this model is asked by token ids with spaces between them, not {text!r}."
-        ) from None
+    return parse_ids(text, f"this model is asked by token ids with spaces between them, not {text!r}.")
 
 
 TASKS: dict[str, Callable[..., Document]] = {

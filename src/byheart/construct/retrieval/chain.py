@@ -15,21 +15,13 @@ from math import prod
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from byheart.construct.retrieval import layout as common
 from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, reflect_rows
 from byheart.construct.retrieval.gadgets import HALF, pattern_blocks, window_blocks
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.transformer.architecture import SumPool
-from byheart.program.blocks import (
-    Block,
-    Column,
-    RegisterAttention,
-    RegisterHead,
-    Step,
-    TableBlock,
-    Unit,
-    typical,
-)
+from byheart.program import blocks
 
 COPY, SQUARE = T, LABEL
 """Copy and square of the row, until the reading circuit takes over their registers."""
@@ -127,11 +119,8 @@ class Chain(RetrievalLayout):
         return tuple(field.register for field in self.hashed_fields)
 
     def pool(
-        self,
-        own: Int[np.ndarray, "n_samples seq_len n_fields"],
-        extra: Int[np.ndarray, " n_fields"],
-        last_only: bool,
-    ) -> Int[np.ndarray, "n_samples n_labelled n_fields"]:
+        self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
+    ) -> common.LabelledFields:
         """own + λ·Σ; the sum alone for a set; the token itself if there is but one. There is no extra token."""
         total = own.sum(axis=1, keepdims=True)
         if self.entrance.pooling == "sum":
@@ -139,7 +128,7 @@ class Chain(RetrievalLayout):
         kept = own[:, -1:] if last_only else own
         return np.asarray(kept if self.n_tokens == 1 else kept + self.sum_factor * total)
 
-    def pooling_steps(self) -> Iterator[Step]:
+    def pooling_steps(self) -> Iterator[blocks.Step]:
         """A head whose output weight carries the factor n, so that the mean becomes a sum."""
         if self.entrance.pooling == "sum":
             yield SumPool()
@@ -147,7 +136,7 @@ class Chain(RetrievalLayout):
             factor = self.sum_factor * self.n_tokens
             values = [{register: 1} for register in self.entry_registers]
             outputs = [{register: factor} for register in self.entry_registers]
-            yield RegisterAttention((RegisterHead(values, outputs),))
+            yield blocks.RegisterAttention((blocks.RegisterHead(values, outputs),))
 
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
         """Read rows, pattern and plane off the fields, as the network does. All segments share the pattern."""
@@ -166,7 +155,7 @@ class Chain(RetrievalLayout):
         same = np.repeat(pack_bits(np.asarray(bits))[:, None], self.n_segments, axis=1)
         return Addresses(np.stack(rows, axis=1), same, rest)
 
-    def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
+    def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[blocks.Step]:
         """Mask the channels, then for each table square the row, read the words, and step to the next row."""
         registers = [X] if self.shares_row else [field.register for field in self.hashed_fields[1:-1]]
         mask = WORD_SCALE << (self.word_bits + (self.n_segments - 1).bit_length())
@@ -180,32 +169,41 @@ class Chain(RetrievalLayout):
             for remaining in self.squaring_folds:
                 # the copy takes what x loses; x² - x'² = (x - x')·(x + x') = 2σ·2c with c the centre, so the square gains 4c·σ
                 centre = HALF * (remaining - 1)
-                unit = Unit({X: 1}, -centre, {X: -2, COPY: 2, SQUARE: 4 * centre})
-                yield Block((unit,), {}, "square")
+                unit = blocks.Unit({X: 1}, -centre, {X: -2, COPY: 2, SQUARE: 4 * centre})
+                yield blocks.Block((unit,), {}, "square")
             is_last = segment == self.n_segments - 1
             yield self._table(None if table is None else table[:, segment], is_last)
             if not is_last:
                 yield from window_blocks(weight, self.windows[segment], self.n_rows, {})
                 weight >>= self.windows[segment]
 
-    def _table(self, words: Shaped[np.ndarray, "n_rows n_registers"] | None, is_last: bool) -> TableBlock:
+    def _table(
+        self, words: Shaped[np.ndarray, "n_rows n_registers"] | None, is_last: bool
+    ) -> blocks.TableBlock:
         """Unit a is ReLU(1 - (row - a)²) = [row = a]; it adds row a of the table to the words.
 
         The reflections left e = 0 or 1 in x, copy = row - e and square = row² - e, so (row - a)² = square + e - 2a·(copy + e) + a².
         The unit that fires knows them all: it clears copy and square and gives x the row back, or 1 after the last table.
         """
         if words is None:
-            row, square = typical(self.n_rows.bit_length()), typical(2 * self.n_rows.bit_length())
+            row, square = (
+                blocks.typical(self.n_rows.bit_length()),
+                blocks.typical(2 * self.n_rows.bit_length()),
+            )
             typical_writes = {X: row, COPY: row, SQUARE: square}
-            typical_writes |= dict.fromkeys(self.word_registers, typical(self.word_bits + 2))
-            return TableBlock(
+            typical_writes |= dict.fromkeys(self.word_registers, blocks.typical(self.word_bits + 2))
+            return blocks.TableBlock(
                 self.n_rows, {X: row, COPY: row, SQUARE: -1}, square, typical_writes, {}, "table"
             )
         a = self.widen(np.arange(self.n_rows))
         left = self._left_over(a)
-        writes: dict[str, Column] = {X: (1 if is_last else a) - left, COPY: left - a, SQUARE: left - a * a}
+        writes: dict[str, blocks.Column] = {
+            X: (1 if is_last else a) - left,
+            COPY: left - a,
+            SQUARE: left - a * a,
+        }
         writes |= dict(zip(self.word_registers, WORD_SCALE * self.widen(words).T, strict=True))
-        return TableBlock(
+        return blocks.TableBlock(
             self.n_rows, {X: 2 * a - 1, COPY: 2 * a, SQUARE: -1}, 1 - a * a, writes, {}, "table"
         )
 

@@ -26,6 +26,7 @@ from math import prod
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from byheart.construct.retrieval import layout as common
 from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, reflect_rows
 from byheart.construct.retrieval.gadgets import LazyUnits, pattern_blocks, threshold, window_blocks
 from byheart.construct.retrieval.label_reader import WORD_SCALE
@@ -165,11 +166,8 @@ class DualTable(RetrievalLayout):
         return self.n_rows * self.n_ways * self.n_planes * float(prod(self.choices)) ** 2
 
     def pool(
-        self,
-        own: Int[np.ndarray, "n_samples seq_len n_fields"],
-        extra: Int[np.ndarray, " n_fields"],
-        last_only: bool,
-    ) -> Int[np.ndarray, "n_samples n_labelled n_fields"]:
+        self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
+    ) -> common.LabelledFields:
         """Sums over all tokens; the labelled token's own value is added to the field of its pattern."""
         kept = own[:, -1:] if last_only else own
         total = np.broadcast_to(own.sum(axis=1, keepdims=True) + extra, kept.shape).copy()

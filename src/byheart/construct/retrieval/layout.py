@@ -27,6 +27,9 @@ from byheart.construct.retrieval.addresses import Addresses
 from byheart.program.blocks import Step
 
 EntranceKind = Literal["table", "grid", "real"]
+TokenFields = Int[np.ndarray, "n_samples seq_len n_fields"]
+ExtraFields = Int[np.ndarray, " n_fields"]
+LabelledFields = Int[np.ndarray, "n_samples n_labelled n_fields"]
 
 SLOTS = X, T, LABEL, Z = "x", "t", "label", "z"
 """The first registers of every layout: the row and later the sum of words; the place of the field; the label; and the number that
@@ -136,12 +139,7 @@ class RetrievalLayout:
         """The register each hashed field is in before pooling."""
 
     @abstractmethod
-    def pool(
-        self,
-        own: Int[np.ndarray, "n_samples seq_len n_fields"],
-        extra: Int[np.ndarray, " n_fields"],
-        last_only: bool,
-    ) -> Int[np.ndarray, "n_samples n_labelled n_fields"]:
+    def pool(self, own: TokenFields, extra: ExtraFields, last_only: bool) -> LabelledFields:
         """The fields of every labelled token after pooling, before they are folded."""
 
     @abstractmethod

@@ -96,11 +96,6 @@ class AttentionOnly(AnswersWithLogits):
         return int(self.query.shape[0])
 
     @property
-    def n_outputs(self) -> int:
-        """Logits."""
-        return int(self.unembedding.shape[0])
-
-    @property
     def pad(self) -> int | None:
         """The id that stands for "no token", None where all sequences have one length."""
         return int(self.tokens.shape[0]) if self.ragged else None

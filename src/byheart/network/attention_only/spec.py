@@ -131,7 +131,7 @@ def spec_of(network: AttentionOnly) -> AttentionOnlySpec:
         int(network.query.shape[1]),
         int(network.value.shape[1]),
         int(network.unembedding.shape[1]),
-        network.n_outputs,
+        int(network.unembedding.shape[0]),
         network.skip,
         network.sees_itself,
         network.ragged,

@@ -92,6 +92,13 @@ class Decoder(AnswersWithLogits):
             expect_shape("shares", self.mixing.shares, (self.seq_len,))
         expect_one_float_type(self.parameters())
 
+    @cached_property
+    def spec(self) -> DecoderSpec:
+        """Its shape."""
+        from byheart.network.decoder.spec import spec_of
+
+        return spec_of(self)
+
     @property
     def tokens(self) -> np.ndarray:
         """The token embedding (ω, d)."""
@@ -104,13 +111,6 @@ class Decoder(AnswersWithLogits):
         assert self.embedding.positions is None or isinstance(self.embedding.positions, np.ndarray)
         return self.embedding.positions
 
-    @cached_property
-    def spec(self) -> DecoderSpec:
-        """Its shape."""
-        from byheart.network.decoder.spec import spec_of
-
-        return spec_of(self)
-
     @property
     def seq_len(self) -> int:
         """Tokens of the longest context, T."""
@@ -120,19 +120,14 @@ class Decoder(AnswersWithLogits):
         return int(self.mixing.shares.shape[0])
 
     @property
-    def largest_layer(self) -> int:
-        """Neurons, logits, or the tokens of a context."""
-        return max(self.hidden_width, self.n_outputs, self.seq_len * self.dim)
-
-    @property
     def hidden_width(self) -> int:
         """Neurons, m."""
         return int(self.hidden.shape[1])
 
     @property
-    def n_outputs(self) -> int:
-        """Logits: one for each thing that can follow."""
-        return int(self.logits.shape[1])
+    def largest_layer(self) -> int:
+        """Neurons, logits, or the tokens of a context."""
+        return max(self.hidden_width, self.n_outputs, self.seq_len * self.dim)
 
     @property
     def pad(self) -> int:

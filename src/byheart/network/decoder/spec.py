@@ -153,6 +153,6 @@ def spec_of(network: Decoder) -> DecoderSpec:
         int(network.hidden.shape[0]),
         heads,
         network.hidden_width,
-        network.n_outputs,
+        int(network.logits.shape[1]),
         network.activation,
     )
