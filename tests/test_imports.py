@@ -17,7 +17,7 @@ PACKAGE = Path(byheart.__file__).parent
 # A part may import from the lines above its own. Parts on one line may import one another in one direction.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("theorems", "fields", "reader", "memory_limit", "liveness"),
+    ("theorems", "fields", "reader", "memory_limit", "liveness", "assumption", "json_record"),
     ("data", "network"),
     ("program", "bounds"),
     ("construct",),
