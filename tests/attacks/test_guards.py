@@ -16,7 +16,7 @@ from byheart.measure import cluster
 from byheart.measure.records import Run
 from byheart.measure.store import Store
 from byheart.network.decoder.architecture import Decoder, TokenAveraging
-from byheart.network.protocol import UNKNOWN
+from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Embedding
 from tests.measure.test_sweep import runs_of
 
@@ -36,9 +36,9 @@ def test_logits_that_are_not_finite_answer_nothing(spoilt: float, backend: Any) 
     )
     inputs = np.array([[0, 1], [2, 3]])
     names = ["a", "b", "c"]
-    assert (network.answer(inputs, names, last_only=True, backend=backend) != UNKNOWN).all()
+    assert (network.answer(inputs, names, Evaluation(backend)) != UNKNOWN).all()
     output[0, 2] = spoilt
-    assert (network.answer(inputs, names, last_only=True, backend=backend) == UNKNOWN).all()
+    assert (network.answer(inputs, names, Evaluation(backend)) == UNKNOWN).all()
 
 
 def test_a_record_that_was_stored_survives_a_power_cut(tmp_path: Path) -> None:

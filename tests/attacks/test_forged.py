@@ -1,0 +1,111 @@
+"""Models that were changed after they were certified, or that answer what is not a number."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import byheart as bh
+from byheart.errors import CorruptModel
+from byheart.network.decoder.architecture import Decoder
+from byheart.network.exact.dyadic import SparseMatrix
+from byheart.network.protocol import UNKNOWN, Evaluation
+from byheart.network.transformer.architecture import Transformer
+from byheart.verify.digest import model_digest
+from byheart.verify.verifier import verify_model
+
+FIXTURES = Path(__file__).resolve().parents[1] / "storage" / "fixtures"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model with a certificate of today, which has every digest."""
+    model = bh.load(FIXTURES / "retrieval-float64")
+    data = bh.Dataset.from_csv(FIXTURES / "data" / "short.csv")
+    replace(model, certificate=bh.verify(model, data)).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def exchange_labels(document: dict[str, Any]) -> None:
+    document["labels"][:2] = document["labels"][1::-1]
+
+
+def exchange_tokens(document: dict[str, Any]) -> None:
+    words = document["tokenizer"]["vocabulary"]
+    words[:2] = words[1::-1]
+
+
+def forget_order(document: dict[str, Any]) -> None:
+    document["ordered"] = not document["ordered"]
+
+
+@pytest.mark.parametrize("change", [exchange_labels, exchange_tokens, forget_order])
+def test_a_changed_document_is_refused_under_its_certificate(folder: Path, change: Any) -> None:
+    document = json.loads((folder / "model.json").read_text())
+    change(document)
+    (folder / "model.json").write_text(json.dumps(document))
+    with pytest.raises(CorruptModel, match="labels, tokenizer, task, order or architecture"):
+        bh.load(folder)
+    (folder / "certificate.json").unlink()
+    assert bh.load(folder).certificate is None  # without one, nothing is claimed
+
+
+def test_changed_weights_are_refused(folder: Path) -> None:
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-4] ^= 1
+    (folder / "model.safetensors").write_bytes(bytes(weights))
+    with pytest.raises(CorruptModel, match="weights are not those"):
+        bh.load(folder)
+
+
+@pytest.mark.parametrize("digest", ["0" * 64, "f" * 64])
+def test_another_digest_is_another_model_whichever_is_larger(folder: Path, digest: str) -> None:
+    for field in ("weights_digest", "model_digest"):
+        document = json.loads((folder / "certificate.json").read_text())
+        document[field] = digest
+        (folder / "certificate.json").write_text(json.dumps(document))
+        with pytest.raises(CorruptModel, match="something changed them"):
+            bh.load(folder)
+
+
+def test_verify_compares_the_labels_with_those_that_were_certified(folder: Path) -> None:
+    model = bh.load(folder)
+    assert model.certificate is not None
+    data = bh.Dataset.from_csv(FIXTURES / "data" / "short.csv")
+    assert verify_model(model, data).holds
+    renamed = replace(model.memory, ordered=not model.memory.ordered)
+    assert model_digest(renamed) != model_digest(model.memory)
+    found = verify_model(replace(model, memory=renamed), data)
+    assert not found.holds
+    assert "labels, tokenizer, task, order or architecture" in found.problems[0]
+
+
+def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution() -> None:
+    data = bh.Dataset.from_documents(["a b", "a c", "b a"])
+    model = bh.compile(data, method="madden-2024", precision="float64")
+    network = model.network
+    assert isinstance(network, Decoder)
+    logits = network.logits.copy()
+    logits[:, 0] = np.nan
+    spoilt = replace(model, memory=replace(model.memory, network=replace(network, logits=logits)))
+    found = bh.verify(spoilt, data, rule="contexts")
+    assert not found.holds
+    assert found.wrong == found.checked
+    assert found.distribution is not None
+    assert found.distribution.max_divergence > 1e300
+
+
+def test_an_output_that_is_nearly_whole_names_no_class() -> None:
+    one = SparseMatrix.of((1, 1), {(0, 0): 1})
+    network = Transformer(np.array([[1.0]]), (), np.array([[1.0]]), 1)
+    outputs = np.array([[[1.0]], [[1.0 + 2**-50]], [[2.0]], [[3.0]], [[0.0]], [[np.nextafter(2.0, 1)]]])
+    found = network.answer(outputs, ["a", "b"], Evaluation("module")).reshape(-1)
+    assert found.tolist() == [0, UNKNOWN, 1, UNKNOWN, UNKNOWN, UNKNOWN]
+    exact = Transformer(one, (), one, 1)
+    found = exact.answer(outputs[:4], ["a", "b"], Evaluation("interpreter")).reshape(-1)
+    assert found.tolist() == [0, UNKNOWN, 1, UNKNOWN]
