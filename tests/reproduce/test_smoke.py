@@ -12,7 +12,7 @@ from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure_files import make_record, read_record, recompute, to_json, verdict_text
 from byheart.reproduce.plots import as_svg, draw
 from byheart.reproduce.registry import FIGURES, figure_of
-from byheart.reproduce.runner import Done, stages_of, work
+from byheart.reproduce.runner import stages_of, work
 from tests.reproduce.planted import small_samples
 
 
@@ -22,21 +22,24 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Samples:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, few: Samples) -> Iterator[tuple[Store, list[Done]]]:
-    """A store with every figure's runs at smoke scale, and what became of them."""
-    with Store(tmp_path_factory.mktemp("store") / "runs.sqlite") as store:
-        yield store, work(stages_of(list(FIGURES), "smoke", few), store, device="cpu")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The runs of the figures at smoke scale; what one figure has trained, another that needs it finds."""
+    with Store(tmp_path_factory.mktemp("store") / "runs.sqlite") as opened:
+        yield opened
 
 
-def test_every_stage_is_complete(trained: tuple[Store, list[Done]]) -> None:
-    assert all(part.is_complete for part in trained[1])
+# One figure of every paper, and one of ours; the others take as long again each.
+QUICK = ("dana-2024-fig1a", "madden-2024-fig1-left", "kajitsuka-sato-2025-length", "beyond-bits")
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in FIGURES]
+)
 def test_a_figure_is_made_from_its_runs_and_again_from_its_record(
-    name: str, trained: tuple[Store, list[Done]], few: Samples, tmp_path: Path
+    name: str, store: Store, few: Samples, tmp_path: Path
 ) -> None:
-    store, _ = trained
+    done = work(stages_of([name], "smoke", few), store, device="cpu")
+    assert all(part.is_complete for part in done)
     record = make_record(name, "smoke", few, store)
     assert record.verdict.outcome == "not settled"
     assert record.panels
@@ -54,8 +57,9 @@ def test_a_figure_is_made_from_its_runs_and_again_from_its_record(
     assert as_svg(again) == as_svg(read_record(path))
 
 
-def test_the_same_work_again_trains_nothing(trained: tuple[Store, list[Done]], few: Samples) -> None:
-    done = work(stages_of(["dana-2024-fig1a"], "smoke", few), trained[0], device="cpu")
+def test_the_same_work_again_trains_nothing(store: Store, few: Samples) -> None:
+    first, done = (work(stages_of(["dana-2024-fig1a"], "smoke", few), store, device="cpu") for _ in range(2))
+    assert all(part.is_complete for part in first)
     assert [part.n_trained for part in done] == [0] * len(done)
 
 
