@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from byheart.construct.kajitsuka_sato_2025.context_ids import measure_context_ids
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
 from byheart.data import Dataset, TokenSequences, VectorSequences
-from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
-from byheart.errors import AssumptionViolated, ConflictingLabels, DataError, UsageError
+from byheart.errors import AssumptionViolated, ConflictingLabels, UsageError
 from byheart.network import size_of_network
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.transformer.architecture import Attention
@@ -329,18 +328,6 @@ def test_each_theorem_on_random_data(task: str, kind: str) -> None:
         theorem = "Theorem E.1"
         assert construction.notes["entrance"] == "table"
     assert theorem in construction.theorem
-
-
-@checks("KS25-T4.1", "KS25-C4.1")
-@pytest.mark.parametrize("name", sorted(ADVERSARIAL))
-def test_adversaries_are_memorised_or_refused(name: str) -> None:
-    adversary = ADVERSARIAL[name]
-    data = adversary(0)
-    if adversary.refused:
-        with pytest.raises(DataError, match=r"row 7, position 4|rows 3 and 8"):
-            compiled(data)
-    else:
-        assert (answers(compiled(data), data) == data.labels).all(), adversary.why
 
 
 def test_another_label_is_noticed() -> None:

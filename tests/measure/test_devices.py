@@ -83,6 +83,7 @@ print(chosen.engine, chosen.is_fixed, torch.equal(chosen.flat, plain.flat))
 """
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_compiler_takes_uncompiled_steps(tmp_path: Path) -> None:
     environment = os.environ | {"CXX": "/no/compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     answer = subprocess.run(

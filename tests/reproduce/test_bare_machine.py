@@ -53,6 +53,7 @@ def test_a_bare_machine_can_train_the_figures(project_root: Path, samples: Sampl
     assert (tmp_path / "runs.sqlite").is_file()
 
 
+@pytest.mark.slow
 def test_lanes_share_a_store_and_their_pass_is_noted_packed_and_resumed(
     project_root: Path, tmp_path: Path
 ) -> None:
