@@ -51,7 +51,9 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
         for done in range(1, 13):
             clock.now += 1
             report("verify", done, 12)
-    assert stream.getvalue() == "verify: 16% after 2 s\nverify: 58% after 7 s\nverify: 100% after 12 s\n"
+    assert stream.getvalue() == (
+        "verify: 16% after 2 s\nverify: 58% after 7 s, about 5 s left\nverify: 100% after 12 s, about 0 s left\n"
+    )
 
 
 def test_a_person_sees_a_bar_that_goes_away(clock: Clock) -> None:

@@ -354,3 +354,29 @@ def test_a_large_token_id_takes_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
+
+
+def test_a_sample_is_checked_and_the_certificate_says_so() -> None:
+    data = capitals()
+    memory = lookup(data)
+    certificate = verify(memory, data, sample=2)
+    assert certificate.holds
+    assert (certificate.checked, certificate.sampled, certificate.wrong) == (2, 2, 0)
+    assert str(certificate).startswith(f"holds on a sample of 2 of {data.n_samples}: 2 of 2 samples right")
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    assert verify(memory, data, sample=2) == certificate
+    assert certificate.dataset.digest == data.digest
+    spoilt = verify(memory, data.with_labels(np.roll(data.labels, 1)), sample=3)
+    assert not spoilt.holds
+    assert 0 < spoilt.wrong <= spoilt.checked == 3
+    for size in (0, data.n_samples):
+        with pytest.raises(UsageError, match="fewer than"):
+            verify(memory, data, sample=size)
+
+
+def test_a_certificate_of_fewer_samples_that_names_no_sample_is_refused() -> None:
+    data = capitals()
+    document = verify(lookup(data), data).to_json()
+    assert "sampled" not in document
+    with pytest.raises(CorruptModel, match="checked samples"):
+        Certificate.from_json({**document, "checked": data.n_samples - 1})

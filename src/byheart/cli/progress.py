@@ -63,13 +63,20 @@ class _Lines:
         self.stream = stream
         self.start = time.monotonic()
         self.last = self.start + QUIET_SECONDS - LINE_SECONDS
+        self.begun: dict[
+            str, tuple[float, int]
+        ] = {}  # of each stage, when it was first spoken of, and what was done then
 
     def report(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
         if now - self.last >= LINE_SECONDS:
             self.last = now
             share = 100 * done // max(1, total)
-            self.stream.write(f"{stage}: {share}% after {now - self.start:.0f} s\n")
+            name = stage.partition(",")[0]
+            begun, before = self.begun.setdefault(name, (now, done))
+            left = (total - done) * (now - begun) / (done - before) if done > before else None
+            rest = "" if left is None else f", about {left:.0f} s left"
+            self.stream.write(f"{stage}: {share}% after {now - self.start:.0f} s{rest}\n")
             self.stream.flush()
 
     def close(self) -> None:
@@ -97,13 +104,14 @@ class _Bars:
 
     def _started(self) -> Progress:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         progress = Progress(
             TextColumn("{task.description:<8}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
             console=Console(file=self.stream),
             transient=True,
         )

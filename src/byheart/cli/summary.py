@@ -42,9 +42,8 @@ def describe_check(certificate: Certificate) -> str:
     seconds = {"equations": "NumPy, from the equations", "exact": "exact arithmetic"}
     second = seconds.get(certificate.rechecked_by or "", "the slow interpreter")
     twice = f"; {again} again by {second}" if again else ""
-    return (
-        f"{certificate.checked - certificate.wrong:,} of {certificate.checked:,} {what} right, {how}{twice}"
-    )
+    n_right, sample = certificate.checked - certificate.wrong, certificate.on_sample
+    return f"{n_right:,} of {certificate.checked:,} {what} right{sample}, {how}{twice}"
 
 
 def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     type=click.Choice(["contexts", "total-gap"]),
     help="How distributions are judged: each context by itself, or the loss over all of them (default: as the certificate says).",
 )
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Check K samples only, drawn at random (the same ones each time); the certificate says so.",
+)
 @threads_option
 @output_options
 def command(
@@ -42,6 +48,7 @@ def command(
     data: Path,
     device: str,
     rule: str | None,
+    sample: int | None,
     as_json: bool,
     **reading: str | None,
 ) -> int:
@@ -61,6 +68,7 @@ def command(
             model,
             dataset,
             device=device,
+            sample=sample,
             progress=lambda done, total: progress("verify", done, total),
             **({} if rule is None else {"rule": rule}),
         )
@@ -76,7 +84,7 @@ SAID = "said by the model, not checked"
 
 def _show(certificate: Certificate, folder: Path, data: Path) -> None:
     verdict = "holds" if certificate.holds else "DOES NOT HOLD"
-    click.echo(f"{folder} on {data}: {verdict}\n")
+    click.echo(f"{folder} on {data}: {verdict}{certificate.on_sample}\n")
     show_pairs(
         [
             ("method", f"{certificate.method or 'unknown'} ({SAID})"),

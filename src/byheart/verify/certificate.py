@@ -130,8 +130,9 @@ class Distributional:
 class Certificate:
     """What one run of the verifier found.
 
-    It holds if every sample was checked, none was wrong, the second evaluator agreed wherever it was asked, and the data, weights
-    and model are those an earlier certificate speaks of, if there is one. `problems` says in words what does not hold.
+    It holds if every sample was checked (or every one of a stated number, `sampled`), none was wrong, the second evaluator agreed
+    wherever it was asked, and the data, weights and model are those an earlier certificate speaks of, if there is one.
+    `problems` says in words what does not hold.
     Distributions may be judged by their total gap instead (`distribution.rule`); then wrong contexts are counted all the same.
 
     Four fields are `UNCHECKED`: they repeat what the record of the model says.
@@ -159,6 +160,7 @@ class Certificate:
         None  # of labels, tokenizer, task, order and architecture; None in older certificates
     )
     rechecked_by: str | None = None  # the second evaluator; None if there was none
+    sampled: int | None = None  # samples drawn to be checked; None where all were
 
     @property
     def label_bits(self) -> float:
@@ -183,12 +185,21 @@ class Certificate:
         rule = ""
         if self.distribution is not None and self.distribution.rule == "total-gap":
             rule = " by the total gap alone"
-        first = f"{verdict}{rule}: {n_right:,} of {self.checked:,} {samples} right ({self.backend})"
+        first = f"{verdict}{rule}{self.on_sample}: {n_right:,} of {self.checked:,} {samples} right ({self.backend})"
         return "\n".join([first, *self.problems, *map(str, self.wrong_samples)])
+
+    @property
+    def on_sample(self) -> str:
+        """What is said after the verdict where not all samples were checked."""
+        return (
+            "" if self.sampled is None else f" on a sample of {self.sampled:,} of {self.dataset.n_samples:,}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in certificate.json."""
         values = asdict(self)
+        if self.sampled is None:
+            del values["sampled"]
         return {"schema": values.pop("schema"), **values, "unchecked": list(UNCHECKED)}
 
     @staticmethod
@@ -225,7 +236,14 @@ class Certificate:
             else None,
             model_digest=optional_text(found, "model_digest"),
             rechecked_by=optional_text(found, "rechecked_by"),
+            sampled=found.integer("sampled", 1) if found.has("sampled") else None,
         )
+        said = certificate.dataset.n_samples if certificate.sampled is None else certificate.sampled
+        if certificate.distribution is None and certificate.checked != said:
+            raise corrupt(
+                where,
+                f"the file counts {certificate.checked:,} checked samples of {said:,} that were to be checked",
+            )
         judged = certificate.distribution
         may_be_wrong = judged is not None and judged.rule == "total-gap"
         if certificate.holds and ((certificate.wrong and not may_be_wrong) or certificate.problems):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -35,6 +35,8 @@ MAX_WRONG_SHOWN = 5
 N_RECHECKED = 3
 """Samples that the second evaluator is asked."""
 
+_ANSWERING = 0.95  # of the time of a check, before some samples are asked again
+
 MANY_PRODUCTS = 2**22
 """Tokens times parameters of a sample that takes the second evaluator seconds."""
 
@@ -62,6 +64,7 @@ def verify(
     backend: Backend | None = None,
     device: str = "cpu",
     n_rechecked: int = N_RECHECKED,
+    sample: int | None = None,
     rule: DistributionRule = "contexts",
     allowed_gap: float = ALLOWED_GAP,
     progress: Progress | None = None,
@@ -72,6 +75,7 @@ def verify(
     device: where PyTorch runs float networks.
     n_rechecked: samples asked once more of the family's second evaluator, which shares no code with the first one. They are
         drawn with a fixed seed. A disagreement is a problem of the certificate.
+    sample: ask so many samples only, drawn with a fixed seed. The certificate says so, and speaks of no other sample.
     rule, allowed_gap: how distributions are judged, see `check_distributions`. Never taken from the model.
     record: how the model came about: `method`, `theorem`, `theorem_size`, `assumptions` and the `dataset`
         these were found on. The certificate repeats it and vouches for none of it.
@@ -90,10 +94,18 @@ def verify(
     start = time.perf_counter()
     backend = backend or memory.network.backend
     _check_device(backend, device)
+    if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
+        most = f"fewer than the {dataset.n_samples:,} samples there are, and at least 1"
+        wanted = (
+            "left out for distributions, all contexts of which are checked"
+            if dataset.task == "distribution"
+            else most
+        )
+        raise UsageError(f"the sample of {sample:,} samples must be {wanted}.", sample=sample)
     if dataset.task == "distribution":
         found = _check_contexts(memory, dataset, rule, allowed_gap, device, progress)
     else:
-        found = _check_labels(memory, dataset, backend, device, n_rechecked, progress)
+        found = _check_labels(memory, dataset, backend, device, n_rechecked, sample, progress)
     digests = {
         "dataset": dataset.digest,
         "weights": weights_digest(memory.network),
@@ -121,6 +133,7 @@ def verify(
         distribution=found.distribution,
         model_digest=digests["model"],
         rechecked_by=memory.network.second_backend if found.n_rechecked else None,
+        sampled=sample,
     )
 
 
@@ -176,25 +189,37 @@ def _check_labels(
     backend: Backend,
     device: str,
     n_rechecked: int,
+    sample: int | None,
     progress: Progress | None,
 ) -> _Findings:
     """One label for each sample, or for each token."""
     asked = encode_inputs(memory, dataset.inputs, dataset.tokenizer)
-    answers = memory.answer(asked.encoded, backend=backend, device=device, progress=_part(progress, 0, 2))
+    is_drawn = np.ones(dataset.n_samples, dtype=bool)
+    if sample is not None:
+        is_drawn[:] = False
+        is_drawn[draw_samples(dataset.n_samples, sample)] = True
+        kept = is_drawn[asked.asked]
+        asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
+    answers = memory.answer(
+        asked.encoded, backend=backend, device=device, progress=_part(progress, 0.0, _ANSWERING)
+    )
     rechecked = draw_samples(len(asked.asked), _affordable(memory.network, n_rechecked, len(asked.asked)))
-    problems = _disagreements(memory, dataset, asked, answers, rechecked, backend, _part(progress, 1, 2))
+    problems = _disagreements(
+        memory, dataset, asked, answers, rechecked, backend, _part(progress, _ANSWERING, 1.0)
+    )
     got = _flat_answers(memory, dataset, asked, answers)
     expected = memory.expected(dataset)
-    wrong_labels = np.flatnonzero((got != expected) | (expected == UNKNOWN))
     owners = _owners(dataset)
+    wrong_labels = np.flatnonzero(((got != expected) | (expected == UNKNOWN)) & is_drawn[owners])
     wrong_samples, first = np.unique(owners[wrong_labels], return_index=True)
+    n_checked = dataset.n_samples if sample is None else sample
     if len(wrong_samples):
-        problems.append(f"{len(wrong_samples):,} of {dataset.n_samples:,} samples are answered wrongly.")
+        problems.append(f"{len(wrong_samples):,} of {n_checked:,} samples are answered wrongly.")
     shown = [
         _wrong_sample(memory, dataset, asked, int(wrong_labels[at]), int(got[wrong_labels[at]]), owners)
         for at in first[:MAX_WRONG_SHOWN]
     ]
-    return _Findings(dataset.n_samples, len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
+    return _Findings(n_checked, len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
 
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
@@ -266,11 +291,11 @@ def dataset_json(dataset: Dataset) -> dict[str, Any]:
     return asdict(dataset_numbers(dataset))
 
 
-def _part(progress: Progress | None, part: int, n_parts: int) -> Progress | None:
-    """Progress of one of several parts of equal weight, told as progress of the whole."""
+def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:
+    """Progress of one part, which takes this stretch of the time of the whole, told as progress of the whole."""
     if progress is None:
         return None
-    return lambda done, total: progress(part * total + done, n_parts * total)
+    return lambda done, total: progress(round(1000 * (start + (stop - start) * done / max(1, total))), 1000)
 
 
 def _check_device(backend: Backend, device: str) -> None:
