@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -269,6 +270,13 @@ def test_inspect_shows_architecture_size_certificate_and_record(byheart: Byheart
     assert found["record"]["method"] == METHOD
     assert found["architecture"]["layers"][0]["kind"] == "feed-forward"
     assert set(found["size"]) == SIZES
+
+
+def test_inspect_vouches_for_nothing_that_the_model_says(byheart: Byheart, folder: Path) -> None:
+    words = " ".join(byheart("inspect", folder).out.split())
+    said = r"\(said by the model, not checked\)"
+    assert re.search(rf"theorem KS25 [^()]*(\([^()]*\))?[^()]* {said}", words)
+    assert re.search(rf"this model theorem {said}", words)  # the sizes that the theorem promises
 
 
 def test_inspect_says_when_nothing_was_checked(byheart: Byheart, folder: Path) -> None:

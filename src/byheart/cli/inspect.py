@@ -50,7 +50,8 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
     click.echo()
     show_table(("layers", "kind", "sizes"), spec.sections())
     click.echo()
-    show_sizes(model.size, model.certificate.theorem_size if model.certificate else None, None)
+    said = model.certificate.theorem_size if model.certificate else None
+    show_sizes(model.size, said, None, is_said=said is not None)
     click.echo()
     show_pairs(_origin(model))
     click.echo()
@@ -103,7 +104,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
             ("refused", f"{name}: {one_line(reason)}")
             for name, reason in (record.get("refused") or {}).items()
         ],
-        ("theorem", str(record.get("theorem", "none"))),
+        ("theorem", f"{record.get('theorem', 'none')} (said by the model, not checked)"),
         ("seed", str(record.get("seed", "unknown"))),
         *[("option", f"{name} = {value}") for name, value in (record.get("options") or {}).items()],
         ("made with", ", ".join(f"{name} {version}" for name, version in versions.items())),

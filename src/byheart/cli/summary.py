@@ -51,8 +51,13 @@ def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:
     return [] if certificate.distribution is None else [("distributions", str(certificate.distribution))]
 
 
-def show_sizes(size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None) -> None:
-    """The true size beside what the theorem promises and what no model can go below."""
+def show_sizes(
+    size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None, *, is_said: bool = False
+) -> None:
+    """The true size beside what the theorem promises and what no model can go below.
+
+    is_said: the theorem's numbers were read from a model's folder, not computed now.
+    """
     promised = dict(theorem or {})
     if {"parameters", "weight_bits"} <= set(promised):
         promised["total_bits"] = promised["parameters"] * promised["weight_bits"]
@@ -68,7 +73,13 @@ def show_sizes(size: Size, theorem: Mapping[str, int] | None, theory: BoundTable
         (name, count(value), count(promised[key]) if key in promised else "", *_floor(theory, quantity))
         for name, value, key, quantity in rows
     ]
-    headers = ("", "this model", "theorem", "at least", "by")
+    headers = (
+        "",
+        "this model",
+        "theorem (said by the model, not checked)" if is_said else "theorem",
+        "at least",
+        "by",
+    )
     n_columns = len(headers) if theory is not None else 3
     show_table(headers[:n_columns], [row[:n_columns] for row in table], numbers=(1, 2, 3))
 
