@@ -27,6 +27,7 @@ WORDS = {
 
 def write_all(folder: Path) -> None:
     """Write every generated part and picture into `folder`."""
+    import gaps
     import pictures
     import reproduced
     import retrieval_parts
@@ -42,6 +43,10 @@ def write_all(folder: Path) -> None:
         "errors.md": error_table,
         "sizes.md": size_table,
         "constructions.md": construction_table,
+        "gaps-next-token.md": lambda: gaps.gap_table("next-token"),
+        "gaps-seq-to-seq.md": lambda: gaps.gap_table("seq-to-seq"),
+        "orders.md": gaps.order_table,
+        "sharing.md": gaps.sharing_table,
     }.items():
         (folder / name).write_text(make(), encoding="utf-8")
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from byheart.bounds import empirical, orders, predecessors
 from byheart.bounds.empirical import ALLEN_ZHU_2024, MORRIS_2025, EmpiricalLaw, law_from_runs
+from byheart.bounds.kajitsuka_sato_2025_lower import feed_forward_input
 from byheart.theorems import checks
 from tests.examples import examples
 
@@ -109,6 +110,39 @@ def test_table_1_by_hand() -> None:
         ("KS25", "seq-to-seq", "upper"): 400,
         ("KS25", "seq-to-seq", "lower"): 97,
     }
+
+
+def test_fixed_precision_and_robust_memorisation_by_hand() -> None:
+    assert [(row.side, row.value) for row in orders.fixed_precision(10**6)] == [
+        ("upper", 10**6),
+        ("lower", 10**6),
+    ]
+    # ρ = 3/5: (9/25·min(10^4, 100) + 1)·100 = 3,700; 1/(1 - 9/25) = 25/16 -> √(15,625) = 125
+    needed, enough = orders.robust_memorisation(10**4, 100, Fraction(3, 5))
+    assert (needed.side, needed.value) == ("lower", 3_825)
+    assert (enough.side, enough.value) == ("upper", 10**8)
+    # near ρ = 1 the second term is √(dN): 1/(1 - ρ²) = 50.25 > 4
+    assert orders.robust_memorisation(10**4, 4, Fraction(99, 100))[0].value == 19 + 200
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        orders.robust_memorisation(10, 2, Fraction(1))
+
+
+@checks("DPC24-S6")
+def test_section_6_by_hand() -> None:
+    # T₀ = 1024, N = 100, S = 3, d = 8: √(1024·10) = 101
+    found = {row.name: row.value for row in orders.section_6(1024, 100, 3, 8)}
+    assert found == {"DPC24": 8_598, "KKM23": 204, "HM23": 12_397, "MLT23": 8_192, "CDB24": 64}
+
+
+def test_footnote_2_by_hand() -> None:
+    # N = 2^20, n = 2^10: √(20·2^20)·10 = 4,579·10 and √(30·2^20) = 5,608
+    printed, sharpened = orders.footnote_2(2**20, 2**10)
+    assert (printed.value, sharpened.value) == (45_790, 5_608)
+
+
+def test_a_feed_forward_network_has_a_weight_for_every_coordinate() -> None:
+    bound = feed_forward_input(64, 256)
+    assert (bound.kind, bound.value) == ("lower", 16_384)
 
 
 def test_park_2021_by_hand() -> None:

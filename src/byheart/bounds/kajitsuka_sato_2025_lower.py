@@ -68,6 +68,26 @@ def remark_4_3(dim: int) -> Bound:
     )
 
 
+def feed_forward_input(seq_len: int, dim: int) -> Bound:
+    """A feed-forward network that reads the whole sequence as one vector has d·n weights in its first layer, at least."""
+    value = seq_len * dim
+    return Bound(
+        name="KS25 section 4.2.1",
+        statement="KS25-R4.3",
+        quantity="parameters of a feed-forward network",
+        kind="lower",
+        value=value,
+        assumptions=(
+            "it reads the sequence as one vector; every entry of the first layer is counted, zero or not",
+        ),
+        source="Kajitsuka & Sato 2025, section 4.2.1, after Remark 4.3",
+        sentence=(
+            f"A feed-forward network that reads {spell(seq_len)} tokens of dimension {spell(dim)} as one vector has at least "
+            f"{spell(value)} parameters; a Transformer shares them among the tokens."
+        ),
+    )
+
+
 @realises("KS25-T4.2", "KS25-T B.2")
 def theorem_4_2(n_samples: int) -> Bound:
     """Ω(√N) parameters for next-token prediction, with its constant.

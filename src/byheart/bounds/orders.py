@@ -63,3 +63,83 @@ def _cube_root(value: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if middle**3 <= value else (low, middle)
     return low
+
+
+def fixed_precision(n_samples: int) -> tuple[Order, Order]:
+    """Yu, Gao & Zhang 2025: Θ(N) parameters up to logarithms, where every weight has a fixed number of bits, with or without CoT.
+
+    Their constants are not public in a form that could be evaluated. With them left out, `pigeonhole.parameter_floor` has the lower
+    half with its constant, N·log2(C) bits over the bits of a weight, and `retrieval` is built near it.
+    """
+    source = "Yu, Gao & Zhang 2025, Analyzing the power of chain of thought through memorization capabilities"
+    shared = ("YGZ25", "autoregressive, fixed precision", "not said", "N up to logarithms", n_samples, source)
+    name, setting, n_layers, expression, value, source = shared
+    return (
+        Order(name, setting, n_layers, "upper", expression, value, source),
+        Order(name, setting, n_layers, "lower", expression, value, source),
+    )
+
+
+def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Order, Order]:
+    """Kim, Moon & Yun 2025: a ReLU network that is right in a ball around each sample, `ratio` ρ of half the separation.
+
+    Needed are Ω((ρ² min(N, d) + 1) d + min(1/√(1 - ρ²), √d) √N) parameters (Theorem 3.1); Õ(N d²) suffice for every ρ < 1. For
+    small ρ the plain Õ(√N) is enough; up to which ρ depends on constants that are left out here, so it is not evaluated.
+    """
+    if not 0 < ratio < 1:
+        raise ValueError(
+            f"ratio {ratio} must lie between 0 and 1: balls of differently labelled samples must not meet"
+        )
+    source = "Kim, Moon & Yun 2025, The cost of robustness"
+    setting = f"one vector per sample, balls of ratio ρ = {float(ratio):g}"
+    inner = (ratio**2 * min(n_samples, dim) + 1) * dim
+    # min(1/√(1 - ρ²), √d)·√N = √(min(1/(1 - ρ²), d)·N), rounded down
+    root = isqrt((min(1 / (1 - ratio**2), Fraction(dim)) * n_samples).__floor__())
+    needed = "(ρ² min(N, d) + 1) d + min(1/√(1 - ρ²), √d) √N"
+    return (
+        Order("KMY25", setting, "not said", "lower", needed, inner.__floor__() + root, source),
+        Order("KMY25", setting, "not said", "upper", "N d²", n_samples * dim * dim, source),
+    )
+
+
+def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
+    """KS25 Theorem B.1 as printed and as its footnote 2 sharpens it: √(N log N)·log n, and √(N log(nN)).
+
+    Built networks follow the footnote: group sizes that balance N/k blocks of lookup against k·bits of extraction give about
+    2√(N·bits) blocks, with bits about log(nN).
+    """
+    log_n_samples = max(1, floor_log2(max(n_samples, 2)))
+    log_seq_len = max(1, floor_log2(max(seq_len, 2)))
+    log_both = max(1, floor_log2(max(n_samples * seq_len, 2)))
+    source = "Kajitsuka & Sato 2025, Theorem B.1"
+    printed = isqrt(n_samples * log_n_samples) * log_seq_len
+    return (
+        Order("KS25", "next-token", "√N", "upper", "√(N log N)·log n", printed, source),
+        Order(
+            "KS25",
+            "next-token",
+            "√N",
+            "upper",
+            "√(N log(nN))",
+            isqrt(n_samples * log_both),
+            f"{source}, footnote 2",
+        ),
+    )
+
+
+@realises("DPC24-S6")
+def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[Order, ...]:
+    """DPC24 section 6: parameters for T₀ associations of S tokens from a dictionary of N, by each of the constructions compared.
+
+    Corollary 1 is 2S + 4N + 8T₀ up to a constant; the others are orders.
+    """
+    t, n, s, d = n_sequences, n_tokens, seq_len, dim
+    deep = s + n + isqrt(t * max(1, floor_log2(max(t, 2))))
+    rows = (
+        ("DPC24", "attention only, d = 2", "1", "upper", "2S + 4N + 8T₀", 2 * s + 4 * n + 8 * t, "Corollary 1"),
+        ("KKM23", "deep, with MLPs", "√(T₀ log T₀)", "upper", "S + N + √(T₀ log T₀)", deep, "Kim et al. 2023"),
+        ("HM23", "heads as neurons", "1", "upper", "(d + S)(S + N + T₀)", (d + s) * (s + n + t), "Huben & Morris 2023"),
+        ("MLT23", "S <= d", "1", "upper", "d T₀", d * t, "Mahdavi et al. 2023: H(d_h - 1) + 1 sequences"),
+        ("CDB24", "one token, d = T₀", "1", "upper", "d²", d * d, "Cabannes et al. 2024: d associations by d² entries"),
+    )  # fmt: skip
+    return tuple(Order(*row) for row in rows)

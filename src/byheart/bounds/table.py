@@ -259,6 +259,8 @@ def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
         return
     n_samples, input_dim = shape.n_samples, shape.seq_len * (shape.dim or 1)
     yield predecessors.two_layer_relu(n_samples, input_dim)
+    if shape.dim is not None:
+        yield lower.feed_forward_input(shape.seq_len, shape.dim)
     yield from _in_general_position(shape, checks)
     vectors = tokens_as_vectors(shape)
     if vectors is None:

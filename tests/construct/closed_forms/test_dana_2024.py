@@ -93,6 +93,22 @@ def test_any_logits_of_rank_d_on_sequences_longer_than_d(seq_len: int) -> None:
     assert found.residual < 1e-7
 
 
+@checks("DPC24-L2", "DPC24-C1")
+@pytest.mark.parametrize("seq_len", [2, 3])
+def test_heads_of_rank_one_are_enough(seq_len: int) -> None:
+    """The proof of Lemma 2 takes W_QK of rank 1; a third fewer parameters a head at d_h = 2, the same sequences."""
+    ids = np.unique(np.random.default_rng(0).integers(0, 6, (40, seq_len)), axis=0)
+    labels = np.random.default_rng(1).integers(0, 6, len(ids))
+    data = bh.Dataset.from_arrays(ids, labels)
+    full, thin = (bh.compile(data, method="dana-2024", head_dim=2, key_dim=key_dim) for key_dim in (2, 1))
+    assert thin.certificate.holds  # type: ignore[union-attr]
+    assert thin.memory.network.n_heads == full.memory.network.n_heads
+    assert thin.memory.network.query.shape[1:] == (1, 2)
+    saved = full.size.parameters_dense - thin.size.parameters_dense
+    assert saved == thin.memory.network.n_heads * 2 * 2  # one row of W_Q and of W_K, d = 2 entries each
+    assert get("dana-2024").estimate(DataShape.of(data), {"head_dim": 2, "key_dim": 1}) == thin.size
+
+
 def test_heads_needed() -> None:
     assert heads_needed(2500, 10, 10) == 249
     assert heads_needed(2500, 2, 1) == 2498

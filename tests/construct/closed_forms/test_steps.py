@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -75,6 +76,20 @@ def test_for_all_contexts_of_three_tokens_it_is_proved_and_so_for_almost_all_emb
     wide = draw_mixing(kind, 3, 4, 2, 2, np.random.default_rng(0))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="dimension 2"):
         certify_injectivity(wide, encoded)
+
+
+@checks("MFT24-T4")
+@pytest.mark.parametrize(("has_skip", "base"), [(True, None), (False, Fraction(2)), (True, Fraction(1, 3))])
+def test_skip_connections_and_other_bases_of_softmax_change_nothing(
+    has_skip: bool, base: Fraction | None
+) -> None:
+    pytest.importorskip("flint", reason="needs python-flint; runs where the extra `ranks` is installed")
+    every = [np.stack(np.meshgrid(*[range(3)] * n, indexing="ij"), -1).reshape(-1, n) for n in range(1, 4)]
+    encoded = np.concatenate([sequences_from_rows(rows, 3).padded(3, 4) for rows in every])
+    front = draw_mixing("attention", 3, 4, 1, 2, np.random.default_rng(0))
+    assert certify_injectivity(front, encoded, has_skip=has_skip, base=base).holds
+    # base 1 weighs all tokens alike: then the order of tokens is seen through positions alone, and "ab" may meet "ba"
+    assert not certify_injectivity(front, encoded, base=Fraction(1)).holds
 
 
 @checks("MFT24-T4", "MFT24-T6")

@@ -46,6 +46,7 @@ def interpolate(
     precision: str = "float64",
     score_spreads: Sequence[float] = SCORE_SPREADS,
     ragged: bool = False,
+    key_dim: int | None = None,
 ) -> SolvedNetwork[AttentionOnly]:
     """An attention-only Transformer with H·d_h + d >= T whose logits are those of `encoder` on these T sequences.
 
@@ -60,7 +61,7 @@ def interpolate(
     best: SolvedNetwork[AttentionOnly] | None = None
     for _ in range(DRAWS):
         found = _draw_and_solve(
-            encoded, n_vocab, encoder, rng, head_dim, n_heads, precision, score_spreads, ragged
+            encoded, n_vocab, encoder, rng, head_dim, n_heads, precision, score_spreads, ragged, key_dim
         )
         if best is None or found.condition < best.condition:
             best = found
@@ -80,16 +81,17 @@ def _draw_and_solve(
     precision: str,
     score_spreads: Sequence[float],
     ragged: bool,
+    key_dim: int | None,
 ) -> SolvedNetwork[AttentionOnly]:
     """One draw of heads and the solve for it."""
     seq_len, dim = encoded.shape[1], encoder.embeddings.shape[1]
     n_outputs = len(encoder.unembedding)
     n_pool = int(np.ceil(POOL[precision] * n_heads)) if n_heads > 1 else n_heads
-    if (seq_len, dim, head_dim) == (2, 2, 2) and n_heads > 1 and not ragged:
+    if (seq_len, dim, head_dim, key_dim or 2) == (2, 2, 2, 2) and n_heads > 1 and not ragged:
         spread, n_pool = SHARPNESS, n_heads
         drawn = bigram_heads(encoded, n_vocab, n_outputs, rng, precision=precision)
     else:
-        spread = _best_spread(encoded, n_vocab, dim, head_dim, score_spreads, rng, ragged)
+        spread = _best_spread(encoded, n_vocab, dim, head_dim, score_spreads, rng, ragged, key_dim)
         drawn = draw_heads(
             n_vocab,
             seq_len,
@@ -101,6 +103,7 @@ def _draw_and_solve(
             rng,
             precision=precision,
             ragged=ragged,
+            key_dim=key_dim,
         )
     features = attention_features(drawn, encoded)
     if n_pool > n_heads:
@@ -133,6 +136,7 @@ def _best_spread(
     spreads: Sequence[float],
     rng: np.random.Generator,
     ragged: bool,
+    key_dim: int | None,
 ) -> float:
     """The scale whose heads are least dependent on a sample of the sequences."""
     if len(spreads) == 1:
@@ -141,7 +145,9 @@ def _best_spread(
     n_heads = heads_needed(len(sample), dim, head_dim, len(np.unique(sample[:, -1])))
     found = []
     for spread in spreads:
-        drawn = draw_heads(n_vocab, encoded.shape[1], dim, head_dim, n_heads, 1, spread, rng, ragged=ragged)
+        drawn = draw_heads(
+            n_vocab, encoded.shape[1], dim, head_dim, n_heads, 1, spread, rng, ragged=ragged, key_dim=key_dim
+        )
         sizes = np.linalg.svd(attention_features(drawn, sample), compute_uv=False)
         found.append(sizes[-1] / sizes[0])
     return spreads[int(np.argmax(found))]

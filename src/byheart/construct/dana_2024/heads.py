@@ -28,8 +28,11 @@ def draw_heads(
     *,
     precision: str = "float64",
     ragged: bool = False,
+    key_dim: int | None = None,
 ) -> AttentionOnly:
     """A network of generic embeddings and heads, with outputs still zero.
+
+    `key_dim` is the rank of W_QK, as large as `head_dim` unless given: the proof of Lemma 2 takes 1.
 
     Lemma 3 asks for numbers that solve no integer polynomial; Gaussian ones are such with probability 1. Scores have
     standard deviation about `score_spread`, spread over a factor e² from head to head: alike heads are nearly
@@ -42,12 +45,13 @@ def draw_heads(
 
     size = score_spread * np.exp(rng.uniform(-1, 1, (n_heads, 1, 1)))
     # a score is a sum of d² products of embeddings (variance 2) and W_Qᵀ W_K, itself a sum of d_h products
-    size = np.sqrt(size / (2 * dim * np.sqrt(head_dim)))
+    key_dim = key_dim or head_dim
+    size = np.sqrt(size / (2 * dim * np.sqrt(key_dim)))
     value = np.linalg.qr(gaussian(n_heads, dim, head_dim))[0].transpose(0, 2, 1)
     return AttentionOnly(
         Embedding(gaussian(n_vocab, dim).astype(dtype), gaussian(seq_len, dim).astype(dtype)),
-        (gaussian(n_heads, head_dim, dim) * size).astype(dtype),
-        (gaussian(n_heads, head_dim, dim) * size).astype(dtype),
+        (gaussian(n_heads, key_dim, dim) * size).astype(dtype),
+        (gaussian(n_heads, key_dim, dim) * size).astype(dtype),
         value.astype(dtype),
         np.zeros((n_heads, dim, head_dim), dtype),
         np.zeros((n_outputs, dim), dtype),

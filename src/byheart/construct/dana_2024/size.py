@@ -40,6 +40,7 @@ class DanaOptions:
     mode      `theorem`: H·d_h + d >= T, one solve; `compact`: the whole model fitted, the fewest heads by bisection
     dim       d; by default 2 for associations (Corollary 1) and N - 1 for distributions (Proposition 2), 10 for compact
     head_dim  d_h; by default d up to 4, and d for compact
+    key_dim   theorem: the rank of W_QK, d_h unless given; 1 is enough for Lemma 2 and takes the fewest parameters
     n_heads   compact: heads to fit; None for the fewest found
     """
 
@@ -47,6 +48,7 @@ class DanaOptions:
     mode: Literal["theorem", "compact"] = "theorem"
     dim: Annotated[int, within(1, 1 << 31)] | None = None
     head_dim: Annotated[int, within(1, 1 << 31)] | None = None
+    key_dim: Annotated[int, within(1, 1 << 31)] | None = None
     n_heads: Annotated[int, within(1, 1 << 31)] | None = None
 
     def sizes(self, task: str, n_outputs: int) -> tuple[int, int]:
@@ -66,7 +68,8 @@ def size_of(shape: DataShape, options: DanaOptions) -> Size:
     n_heads = heads_needed(shape.context_count, dim, head_dim, shape.n_last_tokens)
     if options.mode == "compact":
         n_heads = options.n_heads or max(1, n_heads)
-    heads = (n_heads, head_dim, head_dim, dim)
+    key_dim = head_dim if options.mode == "compact" else options.key_dim or head_dim
+    heads = (n_heads, key_dim, head_dim, dim)
     return size_of_spec(
         AttentionOnlySpec(
             options.precision,

@@ -101,6 +101,7 @@ def _theorem(problem: _Problem) -> tuple[AttentionOnly, dict[str, Any]]:
             head_dim=head_dim,
             precision=options.precision,
             ragged=problem.ragged,
+            key_dim=options.key_dim,
         )
         logits = found.network.compute_logits(encoded)
         if data.task == "distribution":

@@ -30,12 +30,18 @@ class CertifiedInjectivity:
 
 @realises("MFT24-T4", "MFT24-T6")
 def certify_injectivity(
-    front: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
+    front: Decoder,
+    encoded: Int[np.ndarray, "n_contexts seq_len"],
+    *,
+    has_skip: bool = False,
+    base: Fraction | None = None,
 ) -> CertifiedInjectivity:
     """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the real numbers that the weights of `front` are.
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
-    Assumes:    dimension 1, as in the theorems. Contexts are filled up on the left with `front.pad`.
+    Assumes:    dimension 1, as in the theorems. Contexts are filled up on the left with `front.pad`. For attention, `has_skip` adds
+                the last token itself, the variant of which the paper says that the proof is almost the same; `base` a takes
+                powers of a > 0 in softmax instead of e, which is the same as scores times ln a.
     Guarantee:  averaging is decided in rational numbers; for attention, images are enclosed in balls (Arb) of doubling precision
                 until all are apart. "Holds" is a proof. For all contexts of ω tokens up to length T it proves the theorem for
                 that ω and T: the difference of two images is analytic in (z, u), and what is not zero at one place is zero
@@ -59,7 +65,8 @@ def certify_injectivity(
     while True:
         with working_precision(flint, bits):
             images = sorted(
-                (_attend(context, z, u, flint) for context in contexts), key=lambda ball: float(ball.mid())
+                (_attend(context, z, u, flint, has_skip, base) for context in contexts),
+                key=lambda ball: float(ball.mid()),
             )
             # comparisons of balls hold only where they hold for all their numbers
             holds = all(bool(a < b) for a, b in pairwise(images)) and not any(
@@ -70,11 +77,20 @@ def certify_injectivity(
         bits *= 2
 
 
-def _attend(context: list[int], z: list[Fraction], u: list[Fraction], flint: Any) -> Any:
-    """⟨x, softmax(x x_t)⟩ with x = z + u: a ball that holds it."""
+def _attend(
+    context: list[int],
+    z: list[Fraction],
+    u: list[Fraction],
+    flint: Any,
+    has_skip: bool,
+    base: Fraction | None,
+) -> Any:
+    """⟨x, softmax(x x_t)⟩ with x = z + u, and x_t with a skip connection: a ball that holds it."""
     sums = [z[token] + position for token, position in zip(context, u, strict=False)]
     x = [flint.fmpq(number.numerator, number.denominator) for number in sums]
-    powers = [flint.arb(each * x[-1]).exp() for each in x]
+    log = flint.arb(1) if base is None else flint.arb(flint.fmpq(base.numerator, base.denominator)).log()
+    powers = [(log * flint.arb(each * x[-1])).exp() for each in x]
     total = sum(powers[1:], powers[0])
     weighted = [flint.arb(each) * power for each, power in zip(x, powers, strict=True)]
-    return sum(weighted[1:], weighted[0]) / total
+    mean = sum(weighted[1:], weighted[0]) / total
+    return mean + flint.arb(x[-1]) if has_skip else mean
