@@ -6,20 +6,23 @@
     python benchmarks/llama.py unknown DIR facts.csv         # prompts that are no keys, near and far: how many are answered
     python benchmarks/llama.py lens DIR                      # TransformerLens against transformers
     python benchmarks/llama.py random 100000                 # compile random texts (or facts), verify all contexts; size and time
+    python benchmarks/llama.py sizes facts.csv               # beside `retrieval` and the entropy; also FILE texts, 1e5 random
 
-The first two import nothing of byheart. Every line printed is one JSON document.
+The first three import nothing of byheart. Every line printed is one JSON document.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import platform
 import random
 import resource
 import sys
 import time
+from collections import Counter
 from importlib.metadata import version
 from itertools import count, pairwise
 from pathlib import Path
@@ -216,31 +219,39 @@ def lens(folder: str) -> None:
     )
 
 
-def random_texts(n: str, kind: str = "texts") -> None:
-    """About n contexts of random tokens, vocabulary 1,000, compiled at 16 reject bits and verified, all of them, by transformers.
+def random_data(n: int, kind: str) -> Any:
+    """About n contexts of random tokens, vocabulary 1,000.
 
     texts: documents of 120 tokens to recite. facts: keys of 8 tokens with a value of one, each generated from its key alone.
     """
     import numpy as np
 
     import byheart as bh
-    from byheart.network.llama.architecture import Llama
     from byheart.pipeline import read_recitation
-    from byheart.verify import verify_model
 
     rng = np.random.default_rng(0)
     if kind == "facts":
-        keys = np.unique(rng.integers(0, 1000, (int(float(n)), 8)), axis=0)
+        keys = np.unique(rng.integers(0, 1000, (n, 8)), axis=0)
         values = rng.integers(0, 1000, len(keys))
         pairs = [(" ".join(map(str, key)), str(value)) for key, value in zip(keys, values, strict=True)]
-        data = bh.Dataset.from_pairs(pairs, tokenizer="word")
-    else:
-        documents = rng.integers(0, 1000, (-(-int(float(n)) // 119), 120))
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "random.txt"
-            path.write_text("\n".join(" ".join(map(str, row)) for row in documents))
-            data = read_recitation(path, tokenizer="word")
-    start = time.perf_counter()
+        return bh.Dataset.from_pairs(pairs, tokenizer="word")
+    documents = rng.integers(0, 1000, (-(-n // 119), 120))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "random.txt"
+        path.write_text("\n".join(" ".join(map(str, row)) for row in documents))
+        return read_recitation(path, tokenizer="word")
+
+
+def random_texts(n: str, kind: str = "texts") -> None:
+    """Compile random texts at 16 reject bits, and verify every context in transformers."""
+    import numpy as np
+
+    import byheart as bh
+    from byheart.network.llama.architecture import Llama
+    from byheart.verify import verify_model
+
+    data = random_data(int(float(n)), kind)
+    start, cpu = time.perf_counter(), time.process_time()
     model = bh.compile(
         data, method="llama", check=False, **({"max_positions": 128} if kind == "texts" else {})
     )
@@ -262,8 +273,9 @@ def random_texts(n: str, kind: str = "texts") -> None:
         label_bits_per_parameter=round(bits / spec.parameters_dense, 3),
         megabytes=round(4e-6 * spec.parameters_dense, 1),
         compile_seconds=seconds,
+        compile_cpu_seconds=round(time.process_time() - cpu, 1),
     )
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     certificate = verify_model(model, data)
     report(
         checked=certificate.checked,
@@ -273,11 +285,60 @@ def random_texts(n: str, kind: str = "texts") -> None:
         versions=dict(certificate.versions),
         threads=os.environ.get("OMP_NUM_THREADS"),
         verify_seconds=round(time.perf_counter() - start, 1),
+        verify_cpu_seconds=round(time.process_time() - cpu, 1),
         largest_memory_megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     )
 
 
+def sizes(data: str, kind: str = "facts") -> None:
+    """Parameters and files of `llama` and of `retrieval`, both at 16 reject bits, beside the entropy of the text they hold.
+
+    kind: facts (a table), texts (a JSON-lines file to recite by characters), or random (`data` contexts of random texts).
+    """
+    import byheart as bh
+    from byheart.pipeline import read_recitation
+
+    dataset = (
+        random_data(int(float(data)), "texts")
+        if kind == "random"
+        else read_recitation(data, tokenizer="char")
+        if kind == "texts"
+        else bh.Dataset.read(data)
+    )
+    for method in ("llama", "retrieval"):
+        start = time.perf_counter()
+        model = bh.compile(dataset, method=method, check=False, reject_bits=16)
+        seconds = round(time.perf_counter() - start, 1)
+        parts = dict(model.network.parameters())
+        embedding = sum(array.size for name, array in parts.items() if "embed" in name)
+        with TemporaryDirectory() as folder:
+            model.save(Path(folder) / "model")
+            files = {path.name: path.stat().st_size for path in (Path(folder) / "model").iterdir()}
+        report(
+            data=Path(data).name if kind != "random" else f"{kind} {data}",
+            method=method,
+            precision=model.network.precision,
+            contexts=dataset.n_samples,
+            text_bits=round(text_bits(dataset, kind)),
+            parameters=model.network.spec.parameters_dense,
+            without_embedding=model.network.spec.parameters_dense - embedding,
+            weights_bytes=files["model.safetensors"],
+            other_bytes=sum(files.values()) - files["model.safetensors"],
+            compile_seconds=seconds,
+        )
+
+
+def text_bits(dataset: Any, kind: str) -> float:
+    """Order-0 entropy of what is generated, its ends included: the values' characters, or the tokens that follow."""
+    tokens: Any = dataset.labels.tolist()
+    if kind == "facts":
+        tokens = [letter for label in tokens for letter in (*dataset.label_names[label], None)]
+    counts = Counter(tokens).values()
+    return sum(-n * math.log2(n / len(tokens)) for n in counts)
+
+
 COMMANDS = {
+    "sizes": sizes,
     "transformers": in_transformers,
     "llamacpp": in_llama_cpp,
     "stories": stories,

@@ -114,6 +114,6 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 
 def test_limbs_survive_a_float16_cache() -> None:
     drawn = draw_hash(30, 20, 4, 96, [LIMB] * 5, np.random.default_rng(0))
-    limbs = drawn.limbs(np.arange(30), np.zeros(30, dtype=np.int64))
+    limbs = drawn.limbs(np.arange(30), np.zeros(30, dtype=np.int64), np.ones(30, dtype=bool))
     assert limbs.min() >= 0
     assert limbs.max() <= 2048

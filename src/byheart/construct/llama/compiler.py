@@ -124,7 +124,7 @@ def _draw(
     window_hash = draw_hash(
         texts.n_vocab, layout.shape.window, layout.n_heads, layout.inner, layout.last_folds, rng
     )
-    limbs = window_hash.limbs(texts.ids, texts.starts)[texts.asked]
+    limbs = window_hash.limbs(texts.ids, texts.starts, texts.asked)
     key = (limbs * (LIMB + 1) ** np.arange(N_LIMBS)).sum(1)
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     if (texts.following[first][group] != texts.following).any():

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 LIMB = 2047
 """Largest limb: whole numbers up to 2^11 survive a float16 cache."""
@@ -34,17 +34,28 @@ class WindowHash:
     folds: tuple[tuple[int, ...], ...]
 
     def limbs(
-        self, ids: Int[np.ndarray, " n_tokens"], starts: Int[np.ndarray, " n_tokens"]
-    ) -> Int[np.ndarray, "n_tokens n_limbs"]:
-        """The limbs at every token of texts laid end to end; `starts` says where the text of each token begins."""
-        state: np.ndarray = self.codes[ids]
+        self,
+        ids: Int[np.ndarray, " n_tokens"],
+        starts: Int[np.ndarray, " n_tokens"],
+        asked: Bool[np.ndarray, " n_tokens"],
+    ) -> Int[np.ndarray, "n_asked n_limbs"]:
+        """The limbs at the asked tokens of texts laid end to end; `starts` says where the text of each token begins.
+
+        Sums are whole numbers below 2^24, as the network's must be: float32 adds them exactly, and fast.
+        """
+        state: np.ndarray = self.codes[ids].astype(np.float32)
         here = np.arange(len(ids))
-        for offsets, coefficients, folds in zip(self.offsets, self.coefficients, self.folds, strict=True):
-            total = state.copy()
-            for back, by_limb in zip(offsets, coefficients.transpose(1, 0, 2), strict=True):
-                total += state[np.maximum(here - back, starts)] @ by_limb.T
-            state = np.stack([mirror(total[:, i], m) for i, m in enumerate(folds)], 1)
-        return state
+        for level, (offsets, coefficients, folds) in enumerate(
+            zip(self.offsets, self.coefficients, self.folds, strict=True)
+        ):
+            if level == len(self.offsets) - 1:
+                here = np.flatnonzero(asked)
+            total = state[here]
+            for back, by_limb in zip(offsets, coefficients.transpose(1, 2, 0), strict=True):
+                total += state[np.maximum(here - back, starts[here])] @ by_limb.astype(np.float32)
+            whole = total.astype(np.int32)
+            state = np.stack([mirror(whole[:, i], m) for i, m in enumerate(folds)], 1).astype(np.float32)
+        return state.astype(np.int64)
 
     def largest(self, level: int) -> list[int]:
         """The largest sum that each limb of a level can reach."""

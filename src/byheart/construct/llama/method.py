@@ -28,7 +28,7 @@ from byheart.program.construction import BuiltPlan, Construction, Plan
 NAME = "llama"
 TOKENS_CHECKED = 60_000
 """Tokens at most whose every sum is checked when compiling."""
-PRODUCTS_CHECKED, LEAST_CHECKED = 10**10, 4096
+PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
 """The same in contexts times parameters (some seconds of exact arithmetic), but never fewer contexts than that."""
 TEXT_POSITIONS = 2048
 MOST_POSITIONS = 1 << 15

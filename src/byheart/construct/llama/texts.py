@@ -85,16 +85,16 @@ def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None
     """A key must be the same prompt in every tokenizer."""
     assert data.tokenizer is not None
     keys = data.inputs
-    for sample in range(data.n_samples):
-        ids = keys[sample].tolist()
-        text = data.tokenizer.decode(ids)
+    rows = [keys[sample].tolist() for sample in range(data.n_samples)]
+    texts = [data.tokenizer.decode(ids) for ids in rows]
+    for sample, (ids, text, found) in enumerate(zip(rows, texts, backend.encode_batch(texts), strict=True)):
         if any(name in text for name in vocabulary.names):
             raise AssumptionViolated(
                 f"row {data.row(sample)} has a key that contains the text of a special token: {text!r}.\n"
                 "  Rename it in the data.",
                 row=data.row(sample),
             )
-        if backend.encode(text).ids != [vocabulary.bos, *ids, vocabulary.sep]:
+        if found.ids != [vocabulary.bos, *ids, vocabulary.sep]:
             raise AssumptionViolated(
                 f"row {data.row(sample)}: the key {text!r} gets other ids from transformers' tokenizer.\n"
                 "  Compile with --tokenizer char or bytes.",
