@@ -49,14 +49,3 @@ _.verbosity
 _.allow_tf32
 _.model_config
 to_restructured_text
-
-# On their way out with the last callers of the old contract
-ceil_log2
-require_known
-deferred
-deferred_plan
-TokenizerName
-statistics_of
-refuse_options
-Whole
-Amount

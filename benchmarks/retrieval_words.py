@@ -18,7 +18,7 @@ import numpy as np
 from byheart.construct.registry import get
 from byheart.data.generators import grid_vectors
 from byheart.network.size import size_of_network
-from byheart.report.word_length import Point, planned, write_points
+from byheart.report.word_length import Point, planned_parameters, write_points
 
 
 def measure(n_samples: int, word_bits: int | None, n_checked: int, seed: int) -> Point:
@@ -56,7 +56,7 @@ def main() -> int:
             points.append(point)
             sys.stdout.write(
                 f"N {n_samples:>9,}  word {word or 'any':>5}  longest weight {point.longest:>4} bits  "
-                f"parameters {point.parameters:>8,} (planned {planned(n_samples, word or None):>8,})  "
+                f"parameters {point.parameters:>8,} (planned {planned_parameters(n_samples, word or None):>8,})  "
                 f"bits per parameter {point.bits_per_parameter:6.2f}  checked {point.checked:,} wrong {point.wrong}  "
                 f"{time.perf_counter() - start:.1f} s\n"
             )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from byheart.errors import MalformedFile, UsageError
-from byheart.reader import MAX_CONTAINERS, MAX_DEPTH, Whole, parse_json, read_json, read_values, within
+from byheart.reader import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json, read_values, within
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Outer:
     dim: int | None = None
     parts: tuple[Inner, ...] = ()
     sizes: dict[str, Inner] | None = None
-    count: Whole = 3
+    count: Annotated[int, within(0, 2**53)] = 3
     reject_bits: Annotated[int, within(0, 24)] = 0
 
     def __post_init__(self) -> None:

@@ -165,7 +165,7 @@ def _row(
         row,
         state="memorised",
         size=model.size,
-        formula=_promised(model) or row.formula,
+        formula=_theorem_formula(model) or row.formula,
         bits_per_parameter=model.bits_per_parameter,
         bits_per_stored_bit=model.bits_per_stored_bit,
         checked=certificate.checked,
@@ -183,7 +183,7 @@ def _require_room(planned: Size | None, most_parameters: int) -> None:
         )
 
 
-def _promised(model: Model) -> Formula | None:
+def _theorem_formula(model: Model) -> Formula | None:
     """The theorem's own formula with its constants, where the paper gives them."""
     sizes = model.record.get("theorem_size")
     if not sizes:

@@ -58,7 +58,7 @@ class Fields:
         self.where = where
         self.trail = trail
         if not isinstance(values, dict):
-            raise corrupt(where, f"{trail or 'the document'} must be an object, not {_shown(values)}")
+            raise corrupt(where, f"{trail or 'the document'} must be an object, not {_show(values)}")
         self.values: dict[str, Any] = values
 
     def _at(self, name: str) -> str:
@@ -68,7 +68,7 @@ class Fields:
         """The exception for the field `name`, which is not what is `wanted`."""
         if name not in self.values:
             return corrupt(self.where, f"the field {self._at(name)} is missing; it must be {wanted}")
-        return corrupt(self.where, f"{self._at(name)} must be {wanted}, not {_shown(self.values[name])}")
+        return corrupt(self.where, f"{self._at(name)} must be {wanted}, not {_show(self.values[name])}")
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
@@ -135,7 +135,7 @@ class Fields:
             yield Fields(item, self.where, f"{self._at(name)}[{number}]")
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,} items"
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:

@@ -4,7 +4,7 @@ A document becomes a dataclass. Its types and ranges are checked by msgspec, whi
 where the document stands, the path of the field, the value it has and what was expected. A JSON file may be hostile: its
 size, depth and number of containers are checked before it costs memory.
 
-    Whole, Amount, within(least, most)  types of fields: whole numbers, numbers that are not negative, and a range
+    within(least, most)                 the type of a field: whole numbers in a range
     read_values(values, kind, where)    a mapping as the dataclass `kind`
     read_json(path), parse_json(raw)    a JSON document, guarded
 """
@@ -47,9 +47,6 @@ MAX_DEPTH = 32
 
 MAX_CONTAINERS = 2**20
 """Objects and lists allowed: each takes some 64 bytes, though `[]` is written in two."""
-
-Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Amount = Annotated[float, msgspec.Meta(ge=0, le=2.0**1000)]
 
 
 def within(least: int, most: int) -> msgspec.Meta:

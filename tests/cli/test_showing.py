@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_quick_work_says_nothing(clock: Clock) -> None:
     for stream in (io.StringIO(), Terminal()):
-        with progress.watched(stream) as report:
+        with progress.watch(stream) as report:
             clock.now += 1.9
             report("compile", 1, 2)
         assert stream.getvalue() == ""
@@ -47,7 +47,7 @@ def test_quick_work_says_nothing(clock: Clock) -> None:
 
 def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
     stream = io.StringIO()
-    with progress.watched(stream) as report:
+    with progress.watch(stream) as report:
         for done in range(1, 13):
             clock.now += 1
             report("verify", done, 12)
@@ -58,7 +58,7 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
 
 def test_a_person_sees_a_bar_that_goes_away(clock: Clock) -> None:
     stream = Terminal()
-    with progress.watched(stream) as report:
+    with progress.watch(stream) as report:
         clock.now += 3
         report("compile", 1, 4)
         report("verify", 2, 4)

@@ -32,7 +32,7 @@ def test_fewer_tokens_than_multisets_tell_them_apart(rows: list[Multiset[int]]) 
     tokens = distinguishing_tokens(rows)
     assert len(tokens) <= max(0, len(rows) - 1)
     assert len(set(tokens)) == len(tokens)
-    assert len({row.restricted(set(tokens)) for row in rows}) == len(rows)
+    assert len({row.restrict(set(tokens)) for row in rows}) == len(rows)
 
 
 @checks("KS25-L B.2", "KS25-D A.1")

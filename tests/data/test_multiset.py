@@ -21,7 +21,7 @@ def test_multisets_count(elements: list[int], others: list[int], subset: set[int
     assert all(multiset[x] == elements.count(x) for x in range(5))
     assert multiset.support == set(elements)
     assert len(multiset) == len(elements)
-    restricted = multiset.restricted(subset)
+    restricted = multiset.restrict(subset)
     assert all(restricted[x] == (elements.count(x) if x in subset else 0) for x in range(5))
     assert (multiset == Multiset.of(others)) == (Counter(elements) == Counter(others))
     assert hash(multiset) == hash(Multiset.of(reversed(elements)))

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from byheart.cli.measure import Interrupted
 from byheart.cli.measure import command as measure
-from byheart.cli.progress import watched
+from byheart.cli.progress import watch
 from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
 from byheart.measure.progress import cells, duration, report_to, seconds_left
@@ -185,7 +185,7 @@ def test_progress_for_people_and_for_logs(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("byheart.cli.progress.QUIET_SECONDS", 0.0)
     piped, terminal = _Terminal(False), _Terminal(True)
     for stream in (piped, terminal):
-        with watched(stream) as show:  # type: ignore[arg-type]
+        with watch(stream) as show:  # type: ignore[arg-type]
             report = report_to(show)
             report(progress(2, 0, 0.0))
             report(progress(2, 50, 10.0))

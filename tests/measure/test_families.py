@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from byheart.errors import UsageError
 from byheart.measure.families import FAMILIES, ModelConfig, complete_model, family_of
-from byheart.measure.objective import answers, batch_losses, measured, total_losses
+from byheart.measure.objective import answers, batch_losses, measure, total_losses
 from byheart.measure.stack import Stack, make_stack
 from byheart.measure.training_set import training_set_of_documents
 from tests.examples import examples
@@ -206,7 +206,7 @@ def test_measurements_by_hand() -> None:
     flat = stack.initial()
     logs = torch.log_softmax(answers(stack, flat, None)[0], dim=1).numpy()
     chosen = logs[training_set.rows, training_set.classes]
-    found = {name: float(value) for name, value in measured(stack, flat).items()}
+    found = {name: float(value) for name, value in measure(stack, flat).items()}
     total = -(training_set.weights * chosen).sum()
     right = training_set.weights[logs.argmax(axis=1)[training_set.rows] == training_set.classes].sum()
     assert found["loss"] == pytest.approx(total / training_set.n_samples, rel=1e-12)

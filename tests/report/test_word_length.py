@@ -9,13 +9,20 @@ import pytest
 
 from byheart.errors import UsageError
 from byheart.report import word_length
-from byheart.report.word_length import Point, draw_words, growth, planned, read_points, write_points
+from byheart.report.word_length import (
+    Point,
+    draw_words,
+    growth,
+    planned_parameters,
+    read_points,
+    write_points,
+)
 
 POINT = Point(1000, 53, 4000, 4000.0, 52, 1000, 0)
 
 
 def test_longer_words_never_need_more_parameters() -> None:
-    sizes = [planned(10**5, word_bits) for word_bits in (24, 53, 128, 256, None)]
+    sizes = [planned_parameters(10**5, word_bits) for word_bits in (24, 53, 128, 256, None)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 3 * sizes[-1]
 

@@ -23,10 +23,10 @@ DYADIC = st.builds(
 
 @given(DYADIC, st.integers(-100, 100))
 def test_turning_a_bit_over_twice_changes_nothing(value: Fraction, power: int) -> None:
-    once = edits.flipped(value, power)
+    once = edits.flip(value, power)
     assert abs(abs(once) - abs(value)) == Fraction(2) ** power
     if value and once:
-        assert edits.flipped(once, power) == value
+        assert edits.flip(once, power) == value
 
 
 @given(DYADIC)
@@ -50,7 +50,7 @@ def test_every_matrix_can_be_changed_and_only_there(model: Model) -> None:
         if n_rows * n_columns == 0:
             continue
         where = {"matrix": name, "row": n_rows - 1, "column": n_columns - 1}
-        other, done = edits.edited(model, [{**where, "value": "12345"}])
+        other, done = edits.edit(model, [{**where, "value": "12345"}])
         assert done[0]["after"] == "12,345"
         found = edits.differences(model, other, 10)
         assert (found["n_changed"], found["changes"][0]["matrix"]) == (1, name)
@@ -61,7 +61,7 @@ def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
     (name, weights), *_ = edits.matrices_of(model)
     before = edits.value_at(weights, 0, 0)
     where = {"matrix": name, "row": 0, "column": 0}
-    other, _ = edits.edited(model, [{**where, "value": "0.5"}, {**where, "power": -2}, {**where, "power": 3}])
+    other, _ = edits.edit(model, [{**where, "value": "0.5"}, {**where, "power": -2}, {**where, "power": 3}])
     assert edits.value_at(edits.find_matrix(other, name), 0, 0) == Fraction(35, 4)
     assert edits.value_at(edits.find_matrix(model, name), 0, 0) == before
 
@@ -79,7 +79,7 @@ def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
 def test_what_cannot_be_changed_is_refused(model: Model, change: dict[str, object], words: str) -> None:
     (first, _), *_ = edits.matrices_of(model)
     with pytest.raises(UsageError, match=words):
-        edits.edited(model, [{"matrix": first, **change}])
+        edits.edit(model, [{"matrix": first, **change}])
 
 
 def test_a_float_that_cannot_hold_the_change_is_refused() -> None:
@@ -92,4 +92,4 @@ def test_a_float_that_cannot_hold_the_change_is_refused() -> None:
     row, column = (int(at[0]) for at in np.nonzero(weights.reshape(edits.shape_of(weights))))
     for power, words in ((-2000, "cannot hold that change"), (2000, "too large")):
         with pytest.raises(UsageError, match=words):
-            edits.edited(model, [{"matrix": name, "row": row, "column": column, "power": power}])
+            edits.edit(model, [{"matrix": name, "row": row, "column": column, "power": power}])

@@ -104,7 +104,7 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
     keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
     d, n_layers = keys.size("n_embd"), keys.size("n_layer")
     hidden = keys.size("n_inner", 4 * d)
-    head_dim = keys.divided("n_embd", "n_head")
+    head_dim = keys.quotient("n_embd", "n_head")
     attention = (3 * d * d + 3 * d) + (d * d + d)
     feed_forward = (d * hidden + hidden) + (hidden * d + d)
     return _one_stack(
@@ -153,7 +153,7 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
         n_kv = keys.size("num_key_value_heads", n_heads)
         keys.must_divide("num_key_value_heads", n_kv, "num_attention_heads", n_heads)
         given = keys.size("head_dim", style.head_dim or 0)
-        head_dim = given or keys.divided("hidden_size", "num_attention_heads")
+        head_dim = given or keys.quotient("hidden_size", "num_attention_heads")
         bias = keys.flag("attention_bias", False)
         queries, pairs = n_heads * head_dim, 2 * n_kv * head_dim
         attention = 2 * d * queries + d * pairs
@@ -258,7 +258,7 @@ def _bert(keys: ConfigKeys) -> Architecture:
     return _one_stack(
         keys,
         "encoder",
-        heads=(n_heads, n_heads, keys.divided("hidden_size", "num_attention_heads")),
+        heads=(n_heads, n_heads, keys.quotient("hidden_size", "num_attention_heads")),
         dim=d,
         n_layers=n_layers,
         hidden=hidden,

@@ -47,13 +47,13 @@ class ConfigKeys:
 
     def flag(self, name: str, default: bool) -> bool:
         """True or false."""
-        return self._typed(name, default, "true or false")
+        return self._read(name, default, "true or false")
 
     def word(self, name: str, default: str) -> str:
         """A string."""
-        return self._typed(name, default, "a word")
+        return self._read(name, default, "a word")
 
-    def _typed(self, name: str, default: T, wanted: str) -> T:
+    def _read(self, name: str, default: T, wanted: str) -> T:
         value = self.config.get(name)
         if value is None:
             return default
@@ -72,7 +72,7 @@ class ConfigKeys:
         if given is not None and given != value:
             raise MalformedFile(f"`{name}` is {given!r}, not {value!r}: {reason}.", key=name, value=given)
 
-    def divided(self, whole: str, part: str) -> int:
+    def quotient(self, whole: str, part: str) -> int:
         """The size of one part, where the parts must make up the whole exactly."""
         return self.must_divide(part, self.size(part), whole, self.size(whole))
 

@@ -66,11 +66,6 @@ def floor_log2(value: Rational) -> int:
     return k if _at_least_power_of_two(value, k) else k - 1
 
 
-def ceil_log2(value: Rational) -> int:
-    """Smallest integer k with value <= 2**k, for a positive rational, exactly."""
-    return -floor_log2(1 / Fraction(value))
-
-
 def _at_least_power_of_two(value: Fraction, k: int) -> bool:
     if k >= 0:
         return value.numerator >= value.denominator << k

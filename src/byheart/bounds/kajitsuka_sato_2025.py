@@ -25,7 +25,6 @@ from byheart.bounds.lookup import (
     batched_lookup_size,
     dense_parameters,
     lookup_size,
-    normalised,
 )
 from byheart.theorems import realises
 
@@ -152,7 +151,7 @@ def theorem_d_1(
     networks, with their input maps and output rows.
     """
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
-    r, delta = normalised(radius, separation)
+    r, delta = normalise(radius, separation)
     elements = Points(n_samples * seq_len, dim, r**2, 0, delta)
     sums = Points(n_samples, 1, Fraction(16 * seq_len**2 * n_samples**6), 1, Fraction(1))
     first = lookup_size(elements, n_samples, _id_count(n_samples))
@@ -199,7 +198,7 @@ def _tokens_and_contexts(
 ) -> tuple[Points, Points]:
     """The points each feed-forward part of Theorem B.1 looks up: the tokens, then the contexts (53)."""
     _check(n_samples=n_samples, seq_len=seq_len, n_classes=n_classes, dim=dim)
-    r, delta = normalised(radius, separation)
+    r, delta = normalise(radius, separation)
     tokens = Points(n_samples * seq_len, dim, r**2, 0, delta)
     # (56): contexts have norm at most 20 r n² N³ δ⁻¹ √(πd); (55): they differ by at least 1/n
     square = 400 * r**2 * seq_len**4 * n_samples**6 * dim / delta**2

@@ -135,7 +135,7 @@ def _size(points: Points, n_stored: int, n_values: int, batch: int) -> LookupSiz
     return LookupSize(2 + n_batches * one_batch, bits)
 
 
-def normalised(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
+def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
     """Exact r >= 1 and δ <= 1, as the theorems ask: 1 replaces a smaller r or a larger δ."""
     r, delta = as_fraction(radius), as_fraction(separation)
     if r < 0 or delta <= 0:

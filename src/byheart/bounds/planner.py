@@ -118,9 +118,9 @@ def plan(
     bits = label_bits(n_facts, shape.n_classes)
     found = () if estimates is None else tuple(estimates(shape))
     rows = (
-        *(_estimated(entry, n_facts, bits) for entry in found if isinstance(entry, Estimate)),
-        *_promised(shape, bits),
-        *_trained(n_facts, bits, laws),
+        *(_estimate_row(entry, n_facts, bits) for entry in found if isinstance(entry, Estimate)),
+        *_theorem_rows(shape, bits),
+        *_trained_rows(n_facts, bits, laws),
         *_floors(shape, bits),
     )
     refused = tuple(entry for entry in found if isinstance(entry, NotApplicable))
@@ -153,7 +153,7 @@ def capacity_of(
     """
     if value_bits < 1 or bits_per_parameter < 1:
         raise UsageError("value bits and bits per parameter must both be at least 1.")
-    bounds = [_stored(architecture, value_bits, bits_per_parameter)]
+    bounds = [_storage_bound(architecture, value_bits, bits_per_parameter)]
     refused = [
         NotApplicable("KS25 Theorem 4.2", "KS25-T4.2", "normalisation layers are not piecewise polynomial"),
         NotApplicable("KS25 Theorem 4.3", "KS25-T4.3", "attention is softmax, and there is normalisation"),
@@ -188,7 +188,7 @@ def capacity_of(
     return Capacity(architecture, bits_per_parameter, value_bits, tuple(bounds), tuple(refused), trained)
 
 
-def _stored(architecture: Architecture, value_bits: int, word: int) -> Bound:
+def _storage_bound(architecture: Architecture, value_bits: int, word: int) -> Bound:
     total = architecture.parameters * word
     return Bound(
         name="KS25 Remark 4.4 (counting)",
@@ -215,7 +215,7 @@ def _not_smooth(architecture: Architecture) -> str:
     return "experts are chosen by a jump" if architecture.n_experts > 1 else ""
 
 
-def _estimated(entry: Estimate, n_facts: int, bits: int) -> PlanRow:
+def _estimate_row(entry: Estimate, n_facts: int, bits: int) -> PlanRow:
     return PlanRow(
         name=entry.name,
         kind="estimate",
@@ -228,7 +228,7 @@ def _estimated(entry: Estimate, n_facts: int, bits: int) -> PlanRow:
     )
 
 
-def _promised(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
+def _theorem_rows(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
     assert shape.vocab is not None
     vectors = tokens_as_vectors(shape)
     assert vectors is not None
@@ -252,7 +252,7 @@ def _promised(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
     )
 
 
-def _trained(n_facts: int, bits: int, laws: Sequence[EmpiricalLaw]) -> tuple[PlanRow, ...]:
+def _trained_rows(n_facts: int, bits: int, laws: Sequence[EmpiricalLaw]) -> tuple[PlanRow, ...]:
     rows = []
     for law in laws:
         parameters = law.parameters_for(bits)

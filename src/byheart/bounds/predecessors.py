@@ -11,7 +11,7 @@ from fractions import Fraction
 from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import Real, as_fraction, ceil_fraction, floor_log2, log2
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalised
+from byheart.bounds.lookup import Points, dense_parameters, lookup_size
 from byheart.bounds.vc_dimension import log2_e_times, smallest
 from byheart.theorems import realises
 

@@ -95,11 +95,11 @@ def _distance_from_zero(value: Interval) -> Fraction:
 
 def _times(left: Interval, right: Interval) -> Interval:
     ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    return _shortened(min(ends), max(ends))
+    return _shorten(min(ends), max(ends))
 
 
 def _inverse(value: Interval) -> Interval:
-    return _shortened(1 / value.high, 1 / value.low)
+    return _shorten(1 / value.high, 1 / value.low)
 
 
 def _minus(left: Interval, right: Interval) -> Interval:
@@ -109,7 +109,7 @@ def _minus(left: Interval, right: Interval) -> Interval:
 _PLACES = 256
 
 
-def _shortened(low: Fraction, high: Fraction) -> Interval:
+def _shorten(low: Fraction, high: Fraction) -> Interval:
     """The ends rounded outward to so many binary places, so that numbers stay short."""
     scale = 1 << _PLACES
     return Interval(

@@ -64,7 +64,7 @@ def for_shape(
         *_madden(shape),
         *_dana(shape, checks),
         *_flat_networks(shape, checks),
-        *_unseparated(shape),
+        *_without_separation(shape),
         *estimates,
     ]
     return BoundTable(
@@ -287,7 +287,7 @@ def _in_general_position(shape: DataShape, checks: DataChecks) -> Iterator[Entry
     yield NotApplicable("Baum 1988", "", reason) if reason else predecessors.baum_1988(*sizes)
 
 
-def _unseparated(shape: DataShape) -> Iterator[Entry]:
+def _without_separation(shape: DataShape) -> Iterator[Entry]:
     names = ("Sontag 1997", "Siegel 2024")
     reasons = [*_no_shattering(shape), *_no_constant_sequences(shape)]
     if shape.dim is None:

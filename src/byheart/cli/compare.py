@@ -18,7 +18,7 @@ from byheart.cli.options import (
     threads_option,
 )
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
-from byheart.cli.progress import Report, watched
+from byheart.cli.progress import Report, watch
 from byheart.cli.summary import describe_data, first_sentence
 from byheart.errors import ExitStatus
 
@@ -61,7 +61,7 @@ def command(
 
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     dataset = Dataset.read(data, **reading_choices(**reading))
-    with watched() as progress:
+    with watch() as progress:
         comparison = compare(dataset, chosen, precision=precision, seed=seed, progress=progress)
         record = None if figure is None else _draw(dataset, chosen, seed, figure, progress)
     if as_json:

@@ -20,7 +20,7 @@ from byheart.cli.options import (
     threads_option,
 )
 from byheart.cli.output import count, echo_json, is_quiet, ratio, show_pairs
-from byheart.cli.progress import watched
+from byheart.cli.progress import watch
 from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
 from byheart.errors import UsageError
 
@@ -98,7 +98,7 @@ def command(
     choices = reading_choices(**reading)
     dataset = _texts(data, choices) if recite else Dataset.read(data, **choices)
     start = time.perf_counter()
-    with watched() as progress:
+    with watch() as progress:
         model = compile(dataset, method=method, precision=precision, seed=seed, progress=progress, **options)
     assert model.certificate is not None
     seconds = {

@@ -55,7 +55,7 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
     click.echo()
     show_pairs(_origin(model))
     click.echo()
-    show_pairs(_checked(model.certificate))
+    show_pairs(_check_lines(model.certificate))
 
 
 def _document(model: Model, spec: NetworkSpec, folder: Path) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
     ]
 
 
-def _checked(certificate: Certificate | None) -> list[tuple[str, str]]:
+def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:
     if certificate is None:
         return [("certificate", "none: nothing was checked")]
     return [

@@ -13,7 +13,7 @@ import click
 from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import output_options
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
-from byheart.cli.progress import watched
+from byheart.cli.progress import watch
 from byheart.errors import ByheartError, ExitStatus
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def command(
         return
     with Store(path) as store:
         try:
-            with watched() as show:
+            with watch() as show:
                 trainer = make_trainer(
                     specification,
                     store,

@@ -105,12 +105,12 @@ def printable(text: str, keep: str = "\t") -> str:
     return "".join(
         character
         if character in keep or category(character) not in ("Cc", "Cf", "Zl", "Zp")
-        else _escaped(character)
+        else _escape(character)
         for character in text
     )
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 

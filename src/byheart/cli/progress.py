@@ -27,7 +27,7 @@ _LISTENER: ContextVar[Report | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def reporting_to(report: Report) -> Iterator[None]:
-    """Within the block, `watched` tells `report` and shows nothing: for a program that runs commands itself."""
+    """Within the block, `watch` tells `report` and shows nothing: for a program that runs commands itself."""
     token = _LISTENER.set(report)
     try:
         yield
@@ -36,7 +36,7 @@ def reporting_to(report: Report) -> Iterator[None]:
 
 
 @contextmanager
-def watched(stream: TextIO | None = None) -> Iterator[Report]:
+def watch(stream: TextIO | None = None) -> Iterator[Report]:
     """A function to call with (stage, work done, work in all), for as long as the block lasts.
 
     A stage may go on after a comma with what changes on the way.
@@ -96,13 +96,13 @@ class _Bars:
         if self.progress is None:
             if time.monotonic() - self.start < QUIET_SECONDS:
                 return
-            self.progress = self._started()
+            self.progress = self._start()
         name = stage.partition(",")[0]  # what follows changes as the work goes on
         if name not in self.tasks:
             self.tasks[name] = self.progress.add_task(stage, total=total)
         self.progress.update(self.tasks[name], description=stage, completed=done, total=total)
 
-    def _started(self) -> Progress:
+    def _start(self) -> Progress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

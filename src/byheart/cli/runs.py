@@ -173,11 +173,11 @@ def fit_runs(
 
 def _rows(path: Path, where: tuple[str, ...]) -> list[dict[str, Any]]:
     from byheart.measure.store import Store
-    from byheart.measure.tabulate import filtered, row_of
+    from byheart.measure.tabulate import filter_rows, row_of
 
     with Store(path, create=False) as store:
         rows = [row_of(record) for record in store.records()]
-    return filtered(rows, where)
+    return filter_rows(rows, where)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

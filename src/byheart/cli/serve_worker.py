@@ -16,7 +16,7 @@ from byheart.errors import ByheartError, ExitStatus
 from byheart.web.worker import serve_requests
 
 
-class Refusal(ByheartError):
+class ServerRefusal(ByheartError):
     """What a command refused, in its own words."""
 
 
@@ -31,7 +31,7 @@ class InProcess:
         document: dict[str, Any] = json.loads(printed.getvalue())
         if "error" not in document:
             return document
-        kind = type(str(document["error"]), (Refusal,), {"exit_status": ExitStatus(status)})
+        kind = type(str(document["error"]), (ServerRefusal,), {"exit_status": ExitStatus(status)})
         raise kind(str(document["message"]), **document["facts"])
 
     def size_functions(self) -> Callable[[Any], Any]:

@@ -8,7 +8,7 @@ import click
 
 from byheart.cli.options import output_options
 from byheart.cli.output import echo_json, show_pairs
-from byheart.cli.progress import watched
+from byheart.cli.progress import watch
 from byheart.errors import ExitStatus
 
 
@@ -25,7 +25,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
     """
     from byheart.shatter import shatter
 
-    with watched() as progress:
+    with watch() as progress:
         found = shatter(
             n_points,
             method=method,

@@ -16,7 +16,7 @@ from byheart.cli.options import (
     threads_option,
 )
 from byheart.cli.output import echo_json, show_pairs
-from byheart.cli.progress import watched
+from byheart.cli.progress import watch
 from byheart.cli.summary import describe_check, describe_data, distribution_lines
 from byheart.errors import ExitStatus
 
@@ -63,7 +63,7 @@ def command(
     model = load(folder, check=False)
     changed = {name: value for name, value in reading.items() if value is not None}
     dataset = read_like(model, data, **changed)
-    with watched() as progress:
+    with watch() as progress:
         certificate = verify_model(
             model,
             dataset,

@@ -92,7 +92,7 @@ def _all_equal_tokens(seed: int) -> Dataset:
     tokens = np.repeat(np.arange(3), 8)
     lengths = np.tile(np.arange(1, 9), 3)
     ids = np.repeat(tokens, lengths)
-    return _labelled(TokenSequences(ids, offsets_of(lengths), 3), 5, seed, ordered=False)
+    return _label(TokenSequences(ids, offsets_of(lengths), 3), 5, seed, ordered=False)
 
 
 # Sequences that differ as little as they can
@@ -126,7 +126,7 @@ def _prefixes_of_one_another(seed: int) -> Dataset:
     word = np.random.default_rng(seed).integers(0, 3, size=16)
     lengths = np.arange(1, 17)
     ids = np.concatenate([word[:length] for length in lengths])
-    return _labelled(TokenSequences(ids, offsets_of(lengths), 3), 6, seed, ordered=True)
+    return _label(TokenSequences(ids, offsets_of(lengths), 3), 6, seed, ordered=True)
 
 
 @_adversary("neighbouring tokens are exactly delta = 1/8 apart, on a line and on a grid")
@@ -162,7 +162,7 @@ def _collinear(seed: int) -> Dataset:
 def _vocabulary_of_one(seed: int) -> Dataset:
     lengths = np.arange(1, 13)
     sequences = TokenSequences(np.zeros(int(lengths.sum()), dtype=np.int64), offsets_of(lengths), 1)
-    return _labelled(sequences, 4, seed, ordered=True)
+    return _label(sequences, 4, seed, ordered=True)
 
 
 @_adversary("sequences of one token")
@@ -258,16 +258,16 @@ def _spoilt(seed: int, value: float) -> Dataset:
 
 
 def _vectors(values: np.ndarray, n_classes: int, seed: int, task: Task = "next-token") -> Dataset:
-    return _labelled(VectorSequences(values), n_classes, seed, ordered=False, task=task)
+    return _label(VectorSequences(values), n_classes, seed, ordered=False, task=task)
 
 
 def _tokens(rows: np.ndarray, n_vocab: int, n_classes: int, seed: int, task: Task = "next-token") -> Dataset:
     offsets = np.arange(len(rows) + 1) * rows.shape[1]
     sequences = TokenSequences(rows.reshape(-1), offsets, n_vocab)
-    return _labelled(sequences, n_classes, seed, ordered=True, task=task)
+    return _label(sequences, n_classes, seed, ordered=True, task=task)
 
 
-def _labelled(
+def _label(
     inputs: TokenSequences | VectorSequences,
     n_classes: int,
     seed: int,

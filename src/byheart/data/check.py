@@ -12,7 +12,7 @@ from byheart.data.consistency import Conflicts, flat_tokens
 from byheart.data.options import Task
 from byheart.data.row_groups import group_rows, representatives
 from byheart.data.separation import Separation, separation_of
-from byheart.data.sequences import TokenSequences, VectorSequences, frozen
+from byheart.data.sequences import TokenSequences, VectorSequences, freeze
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,4 +106,4 @@ def find_duplicates(
         groups = group_rows(words, 2 * offsets)
     first = representatives(groups)[groups]
     later = np.flatnonzero(first != np.arange(groups.size))
-    return frozen(np.stack([first[later], later], axis=1), np.int64)
+    return freeze(np.stack([first[later], later], axis=1), np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from byheart.data.row_groups import flat_ranges
-from byheart.data.sequences import TokenSequences, frozen, offsets_of
+from byheart.data.sequences import TokenSequences, freeze, offsets_of
 from byheart.errors import DataError, UsageError
 from byheart.theorems import realises
 
@@ -44,9 +44,9 @@ class Contexts:
     def __post_init__(self) -> None:
         """Make every array read-only."""
         for name in ("documents", "lengths", "last_tokens", "parents", "counts", "offsets"):
-            object.__setattr__(self, name, frozen(getattr(self, name), np.int64))
+            object.__setattr__(self, name, freeze(getattr(self, name), np.int64))
         for name in ("next_tokens", "next_counts"):
-            object.__setattr__(self, name, frozen(getattr(self, name), np.int64))
+            object.__setattr__(self, name, freeze(getattr(self, name), np.int64))
 
     def __len__(self) -> int:
         """Return the number of distinct contexts."""
@@ -71,12 +71,12 @@ class Contexts:
     @cached_property
     def successor_contexts(self) -> Int[np.ndarray, " n_successors"]:
         """Which context each entry of `next_tokens` belongs to."""
-        return frozen(np.repeat(np.arange(len(self)), np.diff(self.offsets)), np.int64)
+        return freeze(np.repeat(np.arange(len(self)), np.diff(self.offsets)), np.int64)
 
     @cached_property
     def probabilities(self) -> Float[np.ndarray, " n_successors"]:
         """π̂ of every entry of `next_tokens`, given its context."""
-        return frozen(self.next_counts / self.counts[self.successor_contexts], np.float64)
+        return freeze(self.next_counts / self.counts[self.successor_contexts], np.float64)
 
     def as_sequences(self) -> TokenSequences:
         """Write every context out, one sequence each (their lengths may add up to far more than the data)."""

@@ -22,7 +22,7 @@ from byheart.data.multiset import Multiset
 from byheart.data.options import OnConflict, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
-from byheart.data.sequences import TokenSequences, VectorSequences, frozen, offsets_of
+from byheart.data.sequences import TokenSequences, VectorSequences, freeze, offsets_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError
 
@@ -51,9 +51,9 @@ class Dataset(Content):
 
     def __post_init__(self) -> None:
         """Settle the invariants once; a message names the sample's row."""
-        object.__setattr__(self, "labels", frozen(self.labels, np.int64))
+        object.__setattr__(self, "labels", freeze(self.labels, np.int64))
         if self.rows is not None:
-            object.__setattr__(self, "rows", frozen(self.rows, np.int64))
+            object.__setattr__(self, "rows", freeze(self.rows, np.int64))
         if self.task not in get_args(Task):
             raise UsageError(f"task {self.task!r} is none of {', '.join(get_args(Task))}.", task=self.task)
         if self.n_samples == 0:
@@ -160,7 +160,7 @@ class Dataset(Content):
     @cached_property
     def context_ids(self) -> Int[np.ndarray, " n_labels"]:
         """Number of each label's context: equal contexts alike, in order of first appearance."""
-        return frozen(context_ids(self.inputs, self.task, self.ordered), np.int64)
+        return freeze(context_ids(self.inputs, self.task, self.ordered), np.int64)
 
     @cached_property
     def conflicts(self) -> Conflicts:
@@ -176,7 +176,7 @@ class Dataset(Content):
             raise UsageError(f"contexts() is for documents (task distribution); this task is {self.task}.")
         return contexts_of(self.inputs)
 
-    def resolved(self, on_conflict: OnConflict) -> Dataset:
+    def resolve_conflicts(self, on_conflict: OnConflict) -> Dataset:
         """Return the data set without conflicting labels.
 
         `error` raises ConflictingLabels if there are any. `first`, `last` and `majority` choose one label for
@@ -318,7 +318,7 @@ class Dataset(Content):
         content = content_of_arrays(
             inputs, labels, task=task, ordered=ordered, n_vocab=n_vocab, label_names=label_names
         )
-        return cls._of(content).resolved(on_conflict)
+        return cls._of(content).resolve_conflicts(on_conflict)
 
     @classmethod
     def from_pairs(
@@ -339,7 +339,7 @@ class Dataset(Content):
         content = content_of_pairs(
             pairs, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
         )
-        return cls._of(content).resolved(on_conflict)
+        return cls._of(content).resolve_conflicts(on_conflict)
 
     @classmethod
     def from_pandas(
@@ -425,7 +425,7 @@ class Dataset(Content):
         with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
             data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
         with naming(Path(path), DataError):
-            return data.resolved(options.get("on_conflict", "error"))
+            return data.resolve_conflicts(options.get("on_conflict", "error"))
 
     @classmethod
     def _of(cls, content: Content) -> Dataset:

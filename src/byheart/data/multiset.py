@@ -42,6 +42,6 @@ class Multiset(Generic[Element]):
         return sum(count for _, count in self.items)
 
     @realises("KS25-D B.1")
-    def restricted(self, to: Set[Element]) -> Multiset[Element]:
+    def restrict(self, to: Set[Element]) -> Multiset[Element]:
         """Return the multiset of those elements that lie in `to`, with their multiplicities (KS25 eq. 15)."""
         return Multiset(frozenset((element, count) for element, count in self.items if element in to))

@@ -87,7 +87,7 @@ def separation_of_points(points: Float[np.ndarray, "n_points dim"]) -> Separatio
 
 
 def _largest_squared_norm(points: Float[np.ndarray, "n_points dim"]) -> Fraction:
-    scaled = _scaled(points)
+    scaled = _scale(points)
     squares = np.square(scaled).sum(axis=1)
     candidates = np.abs(points[squares >= squares.max() * (1 - _SLACK)])
     return max(_sum_of_squares(row) for row in np.unique(np.sort(candidates, axis=1), axis=0).tolist())
@@ -97,7 +97,7 @@ def _closest_squared(points: Float[np.ndarray, "n_points dim"]) -> Fraction:
     """Return the smallest squared distance between points, exactly; the points are all different."""
     from scipy.spatial import cKDTree
 
-    scaled = _scaled(points)
+    scaled = _scale(points)
     scaled[np.abs(scaled) < _FLUSH] = 0.0
     if _n_distinct(scaled) < len(points):
         return _closest_among_tiny(points, scaled)
@@ -158,7 +158,7 @@ def _smallest_exactly(
     )
 
 
-def _scaled(points: Float[np.ndarray, "n_points dim"]) -> Float[np.ndarray, "n_points dim"]:
+def _scale(points: Float[np.ndarray, "n_points dim"]) -> Float[np.ndarray, "n_points dim"]:
     """Return the points times a power of two that brings the largest coordinate near 2^_TOP."""
     _, exponent = np.frexp(np.abs(points).max())
     return np.asarray(np.ldexp(points, _TOP - int(exponent)))

@@ -14,7 +14,7 @@ from byheart.errors import DataError, NonFiniteInput, UsageError
 MAX_VOCAB = 2**53
 
 
-def frozen(array: np.ndarray, dtype: type) -> np.ndarray:
+def freeze(array: np.ndarray, dtype: type) -> np.ndarray:
     """Return `array` as a contiguous read-only array of `dtype` that nobody else can write to."""
     flags = array.flags
     if array.dtype == dtype and flags.c_contiguous and flags.owndata and not flags.writeable:
@@ -38,8 +38,8 @@ class TokenSequences:
 
     def __post_init__(self) -> None:
         """Settle the invariants once."""
-        object.__setattr__(self, "ids", frozen(self.ids, np.int64))
-        object.__setattr__(self, "offsets", frozen(self.offsets, np.int64))
+        object.__setattr__(self, "ids", freeze(self.ids, np.int64))
+        object.__setattr__(self, "offsets", freeze(self.offsets, np.int64))
         offsets = self.offsets
         rising = offsets.size > 0 and offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
         if not rising or offsets[-1] != self.ids.size:
@@ -75,7 +75,7 @@ class TokenSequences:
     @cached_property
     def lengths(self) -> Int[np.ndarray, " n_samples"]:
         """How many tokens each sequence has."""
-        return frozen(np.diff(self.offsets), np.int64)
+        return freeze(np.diff(self.offsets), np.int64)
 
     @property
     def max_len(self) -> int:
@@ -85,7 +85,7 @@ class TokenSequences:
     @cached_property
     def positions(self) -> Int[np.ndarray, " n_tokens"]:
         """Position of every token within its sequence, from 0."""
-        return frozen(flat_ranges(np.zeros(len(self), dtype=np.int64), self.lengths), np.int64)
+        return freeze(flat_ranges(np.zeros(len(self), dtype=np.int64), self.lengths), np.int64)
 
     def padded(self, pad_id: int, seq_len: int | None = None) -> Int[np.ndarray, "n_samples seq_len"]:
         """Return one row a sequence, filled up on the left with `pad_id` to `seq_len` (default: the longest).
@@ -158,25 +158,25 @@ class VectorSequences:
     @cached_property
     def lengths(self) -> Int[np.ndarray, " n_samples"]:
         """How many tokens each sequence has: the same for all."""
-        return frozen(np.full(len(self), self.seq_len), np.int64)
+        return freeze(np.full(len(self), self.seq_len), np.int64)
 
     @cached_property
     def token_ids(self) -> Int[np.ndarray, "n_samples seq_len"]:
         """Number every token by its value: equal vectors, equal numbers, in order of first appearance."""
         words = self.values.reshape(-1).view(np.int64)
         offsets = np.arange(len(self) * self.seq_len + 1) * self.dim
-        return frozen(group_rows(words, offsets).reshape(len(self), self.seq_len), np.int64)
+        return freeze(group_rows(words, offsets).reshape(len(self), self.seq_len), np.int64)
 
     @cached_property
     def distinct_tokens(self) -> Float[np.ndarray, "n_distinct dim"]:
         """The distinct vectors: row t is the token that `token_ids` calls t."""
         flat = self.token_ids.reshape(-1)
-        return frozen(self.values.reshape(-1, self.dim)[representatives(flat)], np.float64)
+        return freeze(self.values.reshape(-1, self.dim)[representatives(flat)], np.float64)
 
     @cached_property
     def non_finite(self) -> Int[np.ndarray, "n_bad 3"]:
         """(sample, position, coordinate) of every NaN and infinity."""
-        return frozen(np.argwhere(~np.isfinite(self.values)), np.int64)
+        return freeze(np.argwhere(~np.isfinite(self.values)), np.int64)
 
     def require_finite(self) -> None:
         """Raise NonFiniteInput, naming the first place, unless every value is finite.

@@ -44,7 +44,7 @@ def read_jsonl(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) ->
         for name in wanted:
             if name not in row or (row[name] is None and name not in wanted[1:2]):
                 problem = f"`{name}` {'is null' if name in row else 'is missing'}"
-                raise _malformed(path, line, problem, f"Give every line a `{name}`, or remove this one")
+                raise _malformed_table(path, line, problem, f"Give every line a `{name}`, or remove this one")
             columns[name].append(row[name])
     return columns
 
@@ -58,12 +58,12 @@ def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dic
             row = json.loads(text)
         except json.JSONDecodeError as error:
             problem = f"not JSON at column {error.colno} ({error.msg})"
-            raise _malformed(path, line, problem, "Write one whole JSON object on each line") from None
+            raise _malformed_table(path, line, problem, "Write one whole JSON object on each line") from None
         except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless nesting
-            raise _malformed(path, line, f"cannot be read ({error})", "Remove this line") from None
+            raise _malformed_table(path, line, f"cannot be read ({error})", "Remove this line") from None
         if not isinstance(row, dict):
             fix = 'Write lines like {"key": ..., "value": ...}'
-            raise _malformed(path, line, f"a JSON {type(row).__name__}, not an object", fix)
+            raise _malformed_table(path, line, f"a JSON {type(row).__name__}, not an object", fix)
         yield line, row
 
 
@@ -129,7 +129,7 @@ def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]
     try:
         return next((row for row in reader if row), [])
     except csv.Error as error:
-        raise _malformed(
+        raise _malformed_table(
             path, 1, f"not a row of the table ({error})", "Look at its quotation marks"
         ) from None
 
@@ -154,7 +154,7 @@ def _read_separated(path: Path, wanted: Sequence[str], kind: str, written: TextF
                 targets = [(header.index(name), columns[name]) for name in wanted]
             elif row:
                 if len(row) != len(header):
-                    raise _malformed(
+                    raise _malformed_table(
                         path,
                         start,
                         f"{len(row)} fields, but the header has {len(header)}",
@@ -165,7 +165,7 @@ def _read_separated(path: Path, wanted: Sequence[str], kind: str, written: TextF
             start = reader.line_num + 1
     except csv.Error as error:
         fix = "Look for a quotation mark that is opened on this line and never closed"
-        raise _malformed(path, start, f"not a row of the table ({error})", fix) from None
+        raise _malformed_table(path, start, f"not a row of the table ({error})", fix) from None
     return columns
 
 
@@ -204,5 +204,5 @@ def _other_delimiter(path: Path, found: list[str]) -> str | None:
     )
 
 
-def _malformed(path: Path, line: int, what: str, fix: str) -> MalformedFile:
+def _malformed_table(path: Path, line: int, what: str, fix: str) -> MalformedFile:
     return MalformedFile(f"{path}, line {line}: {what}.\n  {fix}.", path=str(path), line=line)

@@ -53,7 +53,7 @@ for line in sys.stdin:
 _ROOM = 2**30  # addresses that the interpreter and the package take for themselves
 
 
-class Refused(Exception):
+class RefusedText(Exception):
     """The package refused what it was asked; `row` is the number of the text that it refused."""
 
     def __init__(self, reason: str, row: int) -> None:
@@ -130,13 +130,13 @@ class TokenizerProcess:
             answer = process.stdout.readline()
         timer.cancel()
         if not answer.endswith("\n"):
-            raise self._died()
+            raise self._lost_process()
         found = json.loads(answer)
         if "refused" in found:
-            raise Refused(found["refused"], found["row"])
+            raise RefusedText(found["refused"], found["row"])
         return found["found"]
 
-    def _died(self) -> MalformedFile:
+    def _lost_process(self) -> MalformedFile:
         status = self._end()
         how = f"exit status {status}"
         if status is not None and status < 0:

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int
 
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.data.tokenizer_document import used_part
-from byheart.data.tokenizer_process import Refused, TokenizerProcess
+from byheart.data.tokenizer_process import RefusedText, TokenizerProcess
 from byheart.errors import MalformedFile, UnknownToken, UsageError
 from byheart.memory_limit import require_memory
 
 WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
-TokenizerName = Literal["char", "word", "bytes"]
 
 _MEMORY_PER_BYTE = 40  # the text, its JSON, and the tables that the package makes of it
 _MOST_IDS_PER_TOKEN, _FEW_IDS = 64, 1 << 20  # a file whose ids leave larger gaps would only take memory
@@ -293,7 +292,7 @@ class FileTokenizer(Tokenizer):
         """Text of every token, in the order of ids; ids that the file leaves out have an empty text."""
         try:
             table = self._backend.vocabulary()
-        except Refused as error:
+        except RefusedText as error:
             raise MalformedFile(f"not a tokenizer.json that can be read: {error}") from None
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
@@ -307,8 +306,8 @@ class FileTokenizer(Tokenizer):
         """Return the ids that the file's rules give. What is unknown to it is for those rules to say."""
         try:
             return self._backend.encode([text])[0]
-        except Refused as error:
-            raise _refused(text, error) from None
+        except RefusedText as error:
+            raise _unknown_token(text, error) from None
 
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
         """Encode many texts, some thousands for each question."""
@@ -317,16 +316,16 @@ class FileTokenizer(Tokenizer):
             asked = list(texts[start : start + _TEXTS_PER_QUESTION])
             try:
                 rows += self._backend.encode(asked)
-            except Refused as error:
+            except RefusedText as error:
                 row = start + error.row + 1
-                raise UnknownToken(f"row {row}: {_refused(asked[error.row], error)}", row=row) from None
+                raise UnknownToken(f"row {row}: {_unknown_token(asked[error.row], error)}", row=row) from None
         return self._gather(rows)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text that the file's decoder makes of these ids."""
         try:
             return self._backend.decode(list(ids))
-        except Refused as error:
+        except RefusedText as error:
             raise MalformedFile(f"these ids cannot be decoded: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
@@ -359,7 +358,7 @@ def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Toke
     return FileTokenizer.read(path)
 
 
-def _refused(text: str, error: Refused) -> UnknownToken:
+def _unknown_token(text: str, error: RefusedText) -> UnknownToken:
     shown = text if len(text) <= 80 else text[:77] + "..."
     return UnknownToken(f"{shown!r} cannot be tokenized: {error}", text=text)
 

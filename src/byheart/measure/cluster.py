@@ -82,7 +82,7 @@ class _Cluster:
         needs = {"num_gpus": 1} if n_gpus else {"num_cpus": 1}
         # Ray's own retries are off: a lost stack is queued again here, where it is counted.
         self.task = ray.remote(**needs, max_retries=0)(_train_batch)
-        stored = store.stored(self.runs)
+        stored = store.stored_keys(self.runs)
         pending = [run for key, run in self.runs.items() if key not in stored]
         kind = "cuda" if n_gpus else "cpu"
         self.waiting: list[Batch] = pack(
@@ -126,7 +126,7 @@ class _Cluster:
 
     def _tell(self) -> None:
         if self.on_progress is not None:
-            n_stored = len(self.store.stored(self.runs))
+            n_stored = len(self.store.stored_keys(self.runs))
             self.on_progress(
                 Progress(len(self.runs), n_stored, n_stored, None, time.monotonic() - self.began)
             )

@@ -15,14 +15,14 @@ _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
 
 
-def _shifted(bits: Tensor, amount: int) -> Tensor:
+def _shift_right(bits: Tensor, amount: int) -> Tensor:
     return (bits >> amount) & ((1 << (64 - amount)) - 1)
 
 
-def _mixed(bits: Tensor) -> Tensor:
-    bits = (bits ^ _shifted(bits, 30)) * _MIX_1
-    bits = (bits ^ _shifted(bits, 27)) * _MIX_2
-    return bits ^ _shifted(bits, 31)
+def _mix(bits: Tensor) -> Tensor:
+    bits = (bits ^ _shift_right(bits, 30)) * _MIX_1
+    bits = (bits ^ _shift_right(bits, 27)) * _MIX_2
+    return bits ^ _shift_right(bits, 31)
 
 
 def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
@@ -35,6 +35,6 @@ def draw_rows(seeds: Tensor, step: Tensor, places: Tensor, n_rows: Tensor) -> Te
 
     `seeds` and `n_rows` have shape (n_models, 1). The bias of the multiply-shift map is below n_rows / 2^32.
     """
-    stream = _mixed(seeds * _GAMMA + 1)
-    bits = _mixed(_mixed(stream + step * _GAMMA) + places)
-    return (_shifted(bits, 32) * n_rows) >> 32
+    stream = _mix(seeds * _GAMMA + 1)
+    bits = _mix(_mix(stream + step * _GAMMA) + places)
+    return (_shift_right(bits, 32) * n_rows) >> 32

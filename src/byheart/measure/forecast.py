@@ -45,7 +45,7 @@ def forecast(
     """An estimate from a few steps of every stack."""
     chosen = choose_device(device)
     runs = specification.runs
-    stored = store.stored(run.key for run in runs) if store is not None else set()
+    stored = store.stored_keys(run.key for run in runs) if store is not None else set()
     pending = [run for run in runs if run.key not in stored]
     batches = pack(
         pending,

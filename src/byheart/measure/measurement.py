@@ -8,7 +8,7 @@ from typing import Any
 
 from byheart.measure.capacity import Bracket, CapacityEstimate, bisect, capacity_of
 from byheart.measure.records import Record, Run
-from byheart.measure.specification import Specification, moved
+from byheart.measure.specification import Specification, move_value
 from byheart.measure.tuner import best, tune
 
 Trainer = Callable[
@@ -38,12 +38,12 @@ def measure(specification: Specification, trainer: Trainer) -> Measurement:
     """Carry out `specification`; `trainer` trains runs into a store, here or on a cluster."""
     rule = None if specification.rule is None else str(specification.rule)
     if specification.search is not None:
-        return Measurement(specification.name, rule, (), tuple(_searched(specification, trainer)))
+        return Measurement(specification.name, rule, (), tuple(_search(specification, trainer)))
     settings = [(point, seed) for point in specification.points for seed in specification.seeds]
-    return Measurement(specification.name, rule, tuple(_trained(specification, settings, trainer)), ())
+    return Measurement(specification.name, rule, tuple(_train(specification, settings, trainer)), ())
 
 
-def _trained(
+def _train(
     specification: Specification, settings: Sequence[tuple[dict[str, dict[str, Any]], int]], trainer: Trainer
 ) -> list[Record]:
     """One record per setting, the best trial where tuning is asked for."""
@@ -52,15 +52,17 @@ def _trained(
     return list(trainer([specification.run(point, seed) for point, seed in settings]))
 
 
-def _searched(specification: Specification, trainer: Trainer) -> list[Found]:
+def _search(specification: Specification, trainer: Trainer) -> list[Found]:
     search, rule = specification.search, specification.rule
     assert search is not None
     assert rule is not None
     settings = [(point, seed) for point in specification.points for seed in specification.seeds]
 
     def judge(asked: Sequence[tuple[int, int]]) -> list[bool]:
-        chosen = [(moved(settings[number][0], search, value), settings[number][1]) for number, value in asked]
-        return [rule.holds(record.measured) for record in _trained(specification, chosen, trainer)]
+        chosen = [
+            (move_value(settings[number][0], search, value), settings[number][1]) for number, value in asked
+        ]
+        return [rule.holds(record.measured) for record in _train(specification, chosen, trainer)]
 
     brackets: list[Bracket] = bisect(len(settings), search.low, search.high, search.goal, judge)
     n_seeds = len(specification.seeds)

@@ -109,7 +109,7 @@ def training_losses(
 
 
 @torch.no_grad()
-def measured(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
+def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
     """What is recorded of each model over all its samples, each (n_models,), in float64.
 
     loss: mean over samples; gap: summed loss less the data's entropy; relative_gap: gap over entropy;

@@ -119,13 +119,13 @@ def specification_of(
     table: Mapping[str, Any], folder: Path, *, default_name: str = "measurement"
 ) -> Specification:
     """Check a specification given as a table."""
-    _known("specification", table, SECTIONS)
+    _require_known("specification", table, SECTIONS)
     for section in ("model", "data", "training"):
         if not isinstance(table.get(section), Mapping):
             raise UsageError(f"a specification needs the section [{section}].", section=section)
     if "family" not in table["model"]:
         raise UsageError("[model] needs `family`.", section="model")
-    _known("[training]", table["training"], [f.name for f in fields(Training) if f.name != "stop"])
+    _require_known("[training]", table["training"], [f.name for f in fields(Training) if f.name != "stop"])
     rule, stops = _rule(table.get("pass"))
     search = _search(table.get("search"))
     if search is not None and rule is None:
@@ -152,7 +152,7 @@ def specification_of(
     return specification
 
 
-def _known(where: str, table: Mapping[str, Any], names: Any) -> None:
+def _require_known(where: str, table: Mapping[str, Any], names: Any) -> None:
     names = list(names)
     for name in table:
         if name not in names:
@@ -182,11 +182,11 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
         point: dict[str, dict[str, Any]] = {"model": {}, "data": {}, "training": {}}
         for (section, field, _), value in zip(axes, choice, strict=True):
             point[section][field] = value
-        points.append(resolved(point))
+        points.append(apply_defaults(point))
     return tuple(points)
 
 
-def resolved(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def apply_defaults(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """`point` with every `=name` replaced by the value of that name in [model]."""
 
     def value_of(value: Any) -> Any:
@@ -200,7 +200,7 @@ def resolved(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {section: {f: value_of(v) for f, v in values.items()} for section, values in point.items()}
 
 
-def moved(point: dict[str, dict[str, Any]], search: Search, value: int) -> dict[str, dict[str, Any]]:
+def move_value(point: dict[str, dict[str, Any]], search: Search, value: int) -> dict[str, dict[str, Any]]:
     """`point` with the searched field set to `value`."""
     return {
         section: values | ({search.field: value} if section == search.section else {})
@@ -221,7 +221,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
 def _rule(table: Mapping[str, Any] | None) -> tuple[PassRule | None, bool]:
     if table is None:
         return None, False
-    _known("[pass]", table, ("metric", "threshold", "stop_early"))
+    _require_known("[pass]", table, ("metric", "threshold", "stop_early"))
     if "metric" not in table or "threshold" not in table:
         raise UsageError("[pass] needs `metric` and `threshold`.", section="pass")
     return PassRule(table["metric"], float(table["threshold"])), bool(table.get("stop_early", True))
@@ -230,7 +230,7 @@ def _rule(table: Mapping[str, Any] | None) -> tuple[PassRule | None, bool]:
 def _search(table: Mapping[str, Any] | None) -> Search | None:
     if table is None:
         return None
-    _known("[search]", table, ("axis", "low", "high", "goal"))
+    _require_known("[search]", table, ("axis", "low", "high", "goal"))
     for name in ("axis", "low", "high"):
         if name not in table:
             raise UsageError(f"[search] needs `{name}`.", section="search")
@@ -247,7 +247,7 @@ def _search(table: Mapping[str, Any] | None) -> Search | None:
 def _tuning(table: Mapping[str, Any] | None) -> TuningPlan | None:
     if table is None:
         return None
-    _known("[tuning]", table, ("trials", "per_round", "learning_rate", "warmup", "seed"))
+    _require_known("[tuning]", table, ("trials", "per_round", "learning_rate", "warmup", "seed"))
     rate, warmup = table.get("learning_rate"), table.get("warmup")
     for name, span in (("learning_rate", rate), ("warmup", warmup)):
         if span is not None and not (isinstance(span, list) and len(span) == 2 and 0 <= span[0] <= span[1]):
@@ -267,7 +267,7 @@ def _tuning(table: Mapping[str, Any] | None) -> TuningPlan | None:
 def _budget(table: Mapping[str, Any] | None) -> Budget:
     if table is None:
         return Budget()
-    _known("[budget]", table, [f.name for f in fields(Budget)])
+    _require_known("[budget]", table, [f.name for f in fields(Budget)])
     for name, value in table.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise UsageError(f"`{name}` in [budget] must be a positive number; got {value!r}.")

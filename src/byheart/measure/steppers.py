@@ -50,10 +50,10 @@ def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) ->
         return AdamStepper(stack, trainings, engine)
     if trainings[0].steps >= COMPILE_FROM_STEPS:
         return AdamStepper(stack, trainings, "compile", falls_back=True)
-    return AdamStepper(stack, trainings, _uncompiled(stack.device))
+    return AdamStepper(stack, trainings, _without_compiling(stack.device))
 
 
-def _uncompiled(device: torch.device) -> Engine:
+def _without_compiling(device: torch.device) -> Engine:
     return "graph" if device.type == "cuda" else "eager"
 
 
@@ -103,7 +103,7 @@ class AdamStepper:
         except Exception:
             if not self.falls_back:
                 raise
-            self.engine = _uncompiled(self.flat.device)
+            self.engine = _without_compiling(self.flat.device)
             self.is_fixed = self.engine != "eager"
             self._prepare()
             self._step()

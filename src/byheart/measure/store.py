@@ -41,7 +41,7 @@ class StoreStopped(ByheartError):
     exit_status = ExitStatus.STOPPED
 
 
-def _explained(
+def _explain(
     method: Callable[Concatenate[Store, _P], _T],
 ) -> Callable[Concatenate[Store, _P], _T]:
     """Turn SQLite's errors into ours, which say what to do."""
@@ -135,7 +135,7 @@ class Store:
 
     # --- records --------------------------------------------------------------------------------------------
 
-    @_explained
+    @_explain
     def add(self, record: Record) -> bool:
         """Store a record and give up its claim; False if its run was already stored, which is then kept."""
         self.connection.execute("BEGIN IMMEDIATE")
@@ -165,12 +165,12 @@ class Store:
             raise
         return cursor.rowcount == 1
 
-    @_explained
-    def stored(self, keys: Iterable[str]) -> set[str]:
+    @_explain
+    def stored_keys(self, keys: Iterable[str]) -> set[str]:
         """Those of `keys` that have a record."""
         return self._present("runs", keys)
 
-    @_explained
+    @_explain
     def records(self, keys: Iterable[str] | None = None, *, family: str | None = None) -> list[Record]:
         """Records in order of creation: all, those of `keys`, or those of one family."""
         query, values = "SELECT * FROM runs WHERE true", []
@@ -190,14 +190,14 @@ class Store:
         except DataError as error:
             raise _corrupt(self.path, str(error).rstrip(".")) from error
 
-    @_explained
+    @_explain
     def count(self) -> int:
         """How many records there are."""
         return int(self.connection.execute("SELECT count(*) FROM runs").fetchone()[0])
 
     # --- claims: who is training what -----------------------------------------------------------------------
 
-    @_explained
+    @_explain
     def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
         """Take up to `limit` of `keys` for training: those neither stored nor claimed by a living owner."""
         owner = owner or this_process()
@@ -217,7 +217,7 @@ class Store:
             raise
         return free
 
-    @_explained
+    @_explain
     def renew(self, owner: str | None = None) -> None:
         """Say that the owner is alive, so that its claims stand."""
         expires = time.time() + LEASE_SECONDS
@@ -225,7 +225,7 @@ class Store:
             "UPDATE claims SET expires = ? WHERE owner = ?", (expires, owner or this_process())
         )
 
-    @_explained
+    @_explain
     def release(self, owner: str | None = None) -> None:
         """Give up every claim of the owner."""
         self.connection.execute("DELETE FROM claims WHERE owner = ?", (owner or this_process(),))

@@ -112,7 +112,7 @@ class _Sweep:
         self.given_up: set[str] = set()
 
     def run(self) -> SweepReport:
-        stored = self.store.stored(self.runs)
+        stored = self.store.stored_keys(self.runs)
         n_found = self.n_stored = len(stored)
         pending = [run for key, run in self.runs.items() if key not in stored]
         try:
@@ -130,7 +130,7 @@ class _Sweep:
                     claimed = set(self.store.claim([run.key for run in batch.runs]))
                     if claimed:
                         self._train([run for run in batch.runs if run.key in claimed])
-                stored = self.store.stored(self.runs)
+                stored = self.store.stored_keys(self.runs)
                 self.n_stored = len(stored)
                 pending = [run for run in pending if run.key not in stored]
                 if self.given_up or (pending and not self.wait):

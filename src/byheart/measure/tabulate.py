@@ -44,11 +44,11 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def filtered(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
+def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
     """Rows that meet every condition: `column=value`, or with `!=`, `<`, `<=`, `>`, `>=`."""
     kept = list(rows)
     for condition in conditions:
-        name, sign, text = _parsed(condition)
+        name, sign, text = _parse(condition)
         known = columns_of(rows)
         if rows and name not in known:
             raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
@@ -56,7 +56,7 @@ def filtered(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
     return kept
 
 
-def _parsed(condition: str) -> tuple[str, str, str]:
+def _parse(condition: str) -> tuple[str, str, str]:
     for sign in ("!=", "<=", ">=", "=", "<", ">"):
         name, found, text = condition.partition(sign)
         if found:

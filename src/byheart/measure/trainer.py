@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from byheart.errors import UsageError
-from byheart.measure.objective import measured
+from byheart.measure.objective import measure
 from byheart.measure.recipe import Training
 from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
@@ -130,7 +130,7 @@ class _Loop:
     def _look(self, step: int) -> None:
         """Measure, record, stop who is through, and take finished models out."""
         plan = self.trainings[0]
-        values = {name: column.tolist() for name, column in measured(self.stack, self.stepper.flat).items()}
+        values = {name: column.tolist() for name, column in measure(self.stack, self.stepper.flat).items()}
         elapsed, self.clock = self._lap()
         for slot, model in enumerate(self.members):
             if model not in self.running:
@@ -231,12 +231,12 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
         fixed={name: rows(table) for name, table in stack.fixed.items()},
         inputs=inputs,
         tables={name: rows(table) for name, table in stack.tables.items()},
-        targets=replace(stack.targets, **_chosen(stack.targets, rows)),
+        targets=replace(stack.targets, **_choose(stack.targets, rows)),
         mask=None if stack.mask is None else rows(stack.mask),
     )
 
 
-def _chosen(targets: StackTargets, rows: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+def _choose(targets: StackTargets, rows: Callable[[Tensor], Tensor]) -> dict[str, Any]:
     return {name: rows(value) for name, value in vars(targets).items() if value is not None}
 
 

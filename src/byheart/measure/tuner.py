@@ -35,7 +35,7 @@ def tune(
         left -= count
         asked = [[study.ask() for _ in range(count)] for study in studies]
         runs = [
-            specification.run(point, seed, **_suggested(tuning, trial))
+            specification.run(point, seed, **_suggest(tuning, trial))
             for (point, seed), trials in zip(settings, asked, strict=True)
             for trial in trials
         ]
@@ -70,7 +70,7 @@ def _study(tuning: TuningPlan, point: Point, seed: int) -> Any:
     return optuna.create_study(direction="minimize", sampler=sampler)
 
 
-def _suggested(tuning: TuningPlan, trial: Any) -> dict[str, Any]:
+def _suggest(tuning: TuningPlan, trial: Any) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     if tuning.learning_rate is not None:
         chosen["learning_rate"] = trial.suggest_float("learning_rate", *tuning.learning_rate, log=True)

@@ -81,7 +81,7 @@ def train_here(
     at their next claim; helpers end with this process, however it ends.
     """
     settings = {"device": device, "engine": engine, "most": most, "max_seconds": max_seconds}
-    lacking = {run.key for run in runs} - store.stored(run.key for run in runs)
+    lacking = {run.key for run in runs} - store.stored_keys(run.key for run in runs)
     helpers = []
     if lacking:
         context = multiprocessing.get_context("spawn")

@@ -110,7 +110,7 @@ class Memory:
         """Logits (n_samples, n_classes) of a network that answers with them; softmax makes probabilities of them."""
         return self.network.compute_logits(encoded, device=device, progress=progress)
 
-    def expected(self, dataset: Dataset) -> np.ndarray:
+    def expected_labels(self, dataset: Dataset) -> np.ndarray:
         """The class numbers of this memory for the labels of `dataset`, matched by name; `UNKNOWN` for other names."""
         known = {name: index for index, name in enumerate(self.label_names)}
         mapped = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)

@@ -203,7 +203,7 @@ def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ..
     return Repeat(n_steps - n_steps // 2, steps_of(first)), Repeat(n_steps // 2, steps_of(last))
 
 
-def negated(form: Form) -> dict[str, Number]:
+def negate(form: Form) -> dict[str, Number]:
     """The form times -1."""
     return {name: _negative(value) for name, value in form.items()}
 

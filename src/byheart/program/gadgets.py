@@ -19,7 +19,7 @@ from byheart.program.blocks import (
     Unit,
     clear,
     mean_of_ends,
-    negated,
+    negate,
     side_by_side,
 )
 from byheart.theorems import realises
@@ -32,7 +32,7 @@ def trapezoid(reads: Mapping[str, int], low: int, high: int, writes: Form) -> tu
     ReLU(2z - 2·low + 1) - ReLU(2z - 2·low) - ReLU(2z - 2·high) + ReLU(2z - 2·high - 1), one layer of ReLU.
     """
     doubled = {name: 2 * value for name, value in reads.items()}
-    less = negated(writes)
+    less = negate(writes)
     return (
         Unit(doubled, 1 - 2 * low, writes),
         Unit(doubled, -2 * low, less),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from byheart.assumption import Assumption
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, UsageError
+from byheart.errors import AssumptionViolated
 from byheart.program.blocks import TokenTable
 from byheart.program.distinct_tokens import DistinctTokens, distinct_tokens, table_of_shape
 
@@ -39,12 +38,6 @@ def require_single(method: str, seq_len: int) -> None:
             method=method,
             seq_len=seq_len,
         )
-
-
-def refuse_options(method: str, options: Mapping[str, object]) -> None:
-    """Raise `UsageError` where a method without options is given some."""
-    if options:
-        raise UsageError(f"{method} takes no options; got {', '.join(sorted(options))}.")
 
 
 def labelled_vectors(method: str, data: Dataset) -> LabelledVectors:

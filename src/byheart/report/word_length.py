@@ -44,7 +44,7 @@ class Point:
         return self.label_bits / self.parameters
 
 
-def planned(n_samples: int, word_bits: int | None) -> int:
+def planned_parameters(n_samples: int, word_bits: int | None) -> int:
     """Dense parameters for n = 8 tokens of 4 coordinates on a grid of 16 levels, and 16 classes, without building."""
     layout = layout_of(DataShape(n_samples, 8, 16, dim=4), RetrievalOptions("exact", 0, word_bits))
     return count_dense(describe(layout))
@@ -55,7 +55,7 @@ def growth(word_bits: int | None) -> list[tuple[int, int]]:
     line = []
     for n_samples in GROWTH:
         try:
-            line.append((n_samples, planned(n_samples, word_bits)))
+            line.append((n_samples, planned_parameters(n_samples, word_bits)))
         except AssumptionViolated:  # too many rows for so short a mantissa
             break
     return line
@@ -91,7 +91,7 @@ def draw_words(points: Sequence[Point], path: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")
     for number, n_samples in enumerate(SAMPLES):
         power = len(str(n_samples)) - 1
-        bits = [4 * n_samples / planned(n_samples, word_bits) for word_bits in WORD_BITS]
+        bits = [4 * n_samples / planned_parameters(n_samples, word_bits) for word_bits in WORD_BITS]
         left.loglog(WORD_BITS, bits, color=f"C{number}", label=f"N = $10^{power}$")
         built = [point for point in points if point.n_samples == n_samples and not point.wrong]
         left.plot(
@@ -109,7 +109,7 @@ def draw_words(points: Sequence[Point], path: Path) -> None:
         name = "any word size" if word_bits is None else f"{word_bits} bits"
         line = growth(word_bits)
         right.loglog(*zip(*line, strict=True), color=f"C{number + 3}", label=name)
-    root = planned(10**6, None)
+    root = planned_parameters(10**6, None)
     right.loglog(GROWTH, [root * (n / 10**6) ** 0.5 for n in GROWTH], color="0.3", linestyle="--", label="√N")
     right.set(xlabel="facts N", ylabel="dense parameters", title="One word size, more facts")
     for axes in (left, right):

@@ -40,7 +40,7 @@ def estimates(
         seconds = 0.0
         for stage in stages_of([name], scale, samples):
             keys = {run.key for run in stage.runs} - seen
-            stored = set() if store is None else store.stored(keys)
+            stored = set() if store is None else store.stored_keys(keys)
             seen |= keys
             n_runs, n_stored = n_runs + len(keys), n_stored + len(stored)
             seconds += (len(keys) - len(stored)) * _seconds_per_run(table, scale, stage.name)

@@ -56,7 +56,7 @@ class Observation:
 
 def observe(record: Record) -> Observation:
     """What is kept of a record, curve included."""
-    measured = {name: _rounded(value, DIGITS) for name, value in record.measured.items()}
+    measured = {name: _round(value, DIGITS) for name, value in record.measured.items()}
     losses = np.asarray(record.curve["loss"], dtype=np.float64)
     entropy = record.measured["loss"] * record.n_samples - record.measured["gap"]
     within = losses * record.n_samples - entropy < THRESHOLD * entropy
@@ -66,14 +66,14 @@ def observe(record: Record) -> Observation:
     return Observation(
         config={name: value for name, value in record.config.items() if name != "engine"},
         measured=measured
-        | {"best_accuracy": _rounded(float(max(record.curve["accuracy"])), DIGITS), "first_within": first},
+        | {"best_accuracy": _round(float(max(record.curve["accuracy"])), DIGITS), "first_within": first},
         n_parameters=record.n_parameters,
         n_samples=record.n_samples,
         status="diverged" if diverged else record.status,
         curve={
             "step": tuple(float(step) for step in record.curve_steps[keep]),
             **{
-                name: tuple(_rounded(float(v), CURVE_DIGITS) for v in record.curve[name][keep])
+                name: tuple(_round(float(v), CURVE_DIGITS) for v in record.curve[name][keep])
                 for name in ("loss", "accuracy")
             },
         },
@@ -84,7 +84,7 @@ def without_curve(observation: Observation) -> Observation:
     return replace(observation, curve={})
 
 
-def _rounded(value: float, digits: int) -> float:
+def _round(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else value
 
 
@@ -128,7 +128,7 @@ def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
     common, found = groups[0]["common"], []
     for row in groups[1:]:
         for number, seed in enumerate(row["seeds"]):
-            config = _nested({**common, **row["setting"], "seed": seed, "data.seed": seed})
+            config = _nest({**common, **row["setting"], "seed": seed, "data.seed": seed})
             found.append(
                 Observation(
                     config=config,
@@ -161,7 +161,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `_flat`."""
     config: dict[str, Any] = {}
     for name, value in flat.items():

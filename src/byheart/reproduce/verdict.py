@@ -33,13 +33,11 @@ def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -
     good = [trial.condition for trial in trials if trial.holds]
     bad = [trial.condition for trial in trials if trial.holds is False]
     if not bad:
-        return Verdict("holds", f"Under: {_listed(good)}.", tuple(trials))
+        return Verdict("holds", f"Under: {_list(good)}.", tuple(trials))
     if not good:
-        return Verdict("does not hold", f"Not under: {_listed(bad)}.", tuple(trials))
-    return Verdict(
-        "holds under conditions", f"Under: {_listed(good)}. Not under: {_listed(bad)}.", tuple(trials)
-    )
+        return Verdict("does not hold", f"Not under: {_list(bad)}.", tuple(trials))
+    return Verdict("holds under conditions", f"Under: {_list(good)}. Not under: {_list(bad)}.", tuple(trials))
 
 
-def _listed(conditions: Sequence[str]) -> str:
+def _list(conditions: Sequence[str]) -> str:
     return "; ".join(conditions)

@@ -208,7 +208,7 @@ def _check_labels(
         memory, dataset, asked, answers, rechecked, backend, _part(progress, _ANSWERING, 1.0)
     )
     got = _flat_answers(memory, dataset, asked, answers)
-    expected = memory.expected(dataset)
+    expected = memory.expected_labels(dataset)
     owners = _owners(dataset)
     wrong_labels = np.flatnonzero(((got != expected) | (expected == UNKNOWN)) & is_drawn[owners])
     wrong_samples, first = np.unique(owners[wrong_labels], return_index=True)

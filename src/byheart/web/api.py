@@ -152,7 +152,7 @@ def make_router(
         """The model folder as a zip file."""
         path = folders.model_path(name)
         headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
-        return StreamingResponse(_zipped(path), media_type="application/zip", headers=headers)
+        return StreamingResponse(_zip(path), media_type="application/zip", headers=headers)
 
     @api.get("/exports/{name}", tags=["models"])
     def download_export(name: str) -> FileResponse:
@@ -287,7 +287,7 @@ def _figure(folders: Folders, name: str) -> Document | None:
     return record if is_record and "outcome" in record["verdict"] else None
 
 
-def _zipped(folder: Path) -> Iterator[bytes]:
+def _zip(folder: Path) -> Iterator[bytes]:
     with tempfile.TemporaryFile() as stream:
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
             for path in sorted(folder.iterdir()):

@@ -46,6 +46,6 @@ def _load_version(path: str, version: int) -> Model:
     return load(path)
 
 
-def loaded(path: str) -> Model:
+def open_model(path: str) -> Model:
     """The model at `path`, read once for each version of its folder."""
     return _load_version(path, Path(path, "model.json").stat().st_mtime_ns)

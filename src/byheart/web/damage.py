@@ -9,7 +9,7 @@ import numpy as np
 
 from byheart.errors import DoesNotHold
 from byheart.web import edits
-from byheart.web.context import Context, Document, loaded
+from byheart.web.context import Context, Document, open_model
 from byheart.web.internals import (
     UNKNOWN,
     Dataset,
@@ -27,9 +27,9 @@ MOST_LISTED = 400  # changed weights that are listed
 
 def break_model(context: Context, model: str, data: str, changes: list[dict[str, Any]]) -> Document:
     """Change weights, verify every sample again, and name what broke."""
-    whole = loaded(model)
+    whole = open_model(model)
     dataset = read_like(whole, data)
-    broken, done = edits.edited(whole, changes)
+    broken, done = edits.edit(whole, changes)
     certificate = verify_model(
         broken, dataset, progress=lambda at, total: context.progress("verify", at, total)
     )
@@ -44,7 +44,7 @@ def break_model(context: Context, model: str, data: str, changes: list[dict[str,
 
 def forget(context: Context, model: str, data: str, text: str) -> Document:
     """Compile the data again without one fact, from the same seed, and say which weights differ."""
-    whole = loaded(model)
+    whole = open_model(model)
     dataset = read_like(whole, data)
     forgotten = _sample_of(dataset, text)
     rest = dataset.subset([sample for sample in range(dataset.n_samples) if sample != forgotten])
@@ -74,7 +74,7 @@ def forget(context: Context, model: str, data: str, text: str) -> Document:
 def _broken_facts(model: Model, data: Dataset) -> list[Document]:
     """Every wrong sample by name: what was asked, what is right, what is answered now."""
     memory = model.memory
-    expected = memory.expected(data)
+    expected = memory.expected_labels(data)
     if len(expected) != data.n_samples:  # a label for each token: the certificate names the first few
         return []
     asked = encode_inputs(memory, data.inputs, data.tokenizer)

@@ -62,7 +62,7 @@ def bits_of(value: Fraction) -> dict[str, Any]:
     return {"negative": value < 0, "powers": powers, "top": top if mantissa else None, "lowest": exponent}
 
 
-def flipped(value: Fraction, power: int) -> Fraction:
+def flip(value: Fraction, power: int) -> Fraction:
     """The number with the bit worth 2^power turned over; the sign stays."""
     if not -(1 << 16) <= power <= 1 << 16:
         raise UsageError(f"there is no bit worth 2^{power}.")
@@ -72,7 +72,7 @@ def flipped(value: Fraction, power: int) -> Fraction:
     return -size if value < 0 else size
 
 
-def edited(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[dict[str, Any]]]:
+def edit(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[dict[str, Any]]]:
     """The model with its weights changed one after the other, without a certificate, and what each change did."""
     if len(edits) > MOST_EDITS:
         raise UsageError(f"{len(edits)} changes at a time are more than the {MOST_EDITS} allowed.")
@@ -82,21 +82,21 @@ def edited(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, lis
         weights = find_matrix(replace(model, memory=replace(model.memory, network=network)), name)
         before = value_at(weights, row, column)
         after = (
-            flipped(before, int(edit["power"])) if edit.get("power") is not None else _given(edit["value"])
+            flip(before, int(edit["power"])) if edit.get("power") is not None else _parse_value(edit["value"])
         )
         changed, kept = _with_value(weights, row, column, after)
         if kept == before:
             raise UsageError(
                 f"{name}[{row}, {column}] cannot hold that change in {model.precision}: it stays {before}."
             )
-        network = _replaced(network, name, changed)
+        network = _replace(network, name, changed)
         done.append(
-            {"matrix": name, "row": row, "column": column, "before": shown(before), "after": shown(kept)}
+            {"matrix": name, "row": row, "column": column, "before": show(before), "after": show(kept)}
         )
     return Model(replace(model.memory, network=network), model.record, None), done
 
 
-def shown(value: Fraction) -> str:
+def show(value: Fraction) -> str:
     """A weight for people: whole numbers and short fractions in full, others as the nearest float."""
     if value.denominator == 1 and abs(value) < 10**18:
         return f"{value.numerator:,}"
@@ -106,7 +106,7 @@ def shown(value: Fraction) -> str:
         return f"about {'-' if value < 0 else ''}2^{abs(value.numerator).bit_length()}"
 
 
-def _given(text: object) -> Fraction:
+def _parse_value(text: object) -> Fraction:
     try:
         value = Fraction(str(text).replace(",", "").strip())
     except (ValueError, ZeroDivisionError):
@@ -132,7 +132,7 @@ def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tup
     return copy, Fraction(float(flat[row, column]))
 
 
-def _replaced(network: Network, name: str, weights: Weights) -> Network:
+def _replace(network: Network, name: str, weights: Weights) -> Network:
     """The network with one weight matrix exchanged; every family builds itself from its weights in order."""
     kept = (weights if each == name else own for each, own in network.parameters())
     return network.spec.build(kept, network.files())
@@ -160,8 +160,8 @@ def differences(left: Model, right: Model, most: int) -> dict[str, Any]:
                     "matrix": name,
                     "row": row,
                     "column": column,
-                    "before": shown(values[0]),
-                    "after": shown(values[1]),
+                    "before": show(values[0]),
+                    "after": show(values[1]),
                 }
             )
     n_changed = sum(entry["n_changed"] for entry in matrices)

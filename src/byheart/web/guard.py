@@ -82,7 +82,7 @@ class Guard:
                 send, refusal.status, body, {"content-type": "application/json", "connection": "close"}
             )
             return
-        await self.app(scope, self._counted(scope, receive), _with_headers(send))
+        await self.app(scope, self._count_bytes(scope, receive), _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
         host = headers.get("host", "")
@@ -146,7 +146,7 @@ class Guard:
         candidates = [given, "" if morsel is None else morsel.value]
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
-    def _counted(self, scope: Scope, receive: Receive) -> Receive:
+    def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
         """The body as it comes, cut off as if the client had left once it is longer than is taken."""
         most, seen = self._most_bytes(scope), 0
 

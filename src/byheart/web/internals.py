@@ -10,7 +10,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.measure.store import Store
-from byheart.measure.tabulate import filtered, row_of
+from byheart.measure.tabulate import filter_rows, row_of
 from byheart.model import Model
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix, Weights, as_sparse
 from byheart.network.memory import UNKNOWN, Memory
@@ -41,7 +41,7 @@ __all__ = [
     "compile_data",
     "curves",
     "encode_inputs",
-    "filtered",
+    "filter_rows",
     "get_method",
     "load",
     "locate",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from byheart.web.context import Context, Document
-from byheart.web.internals import Store, curves, filtered, plan, row_of
+from byheart.web.internals import Store, curves, filter_rows, plan, row_of
 
 CURVE_POWERS = tuple(range(2, 13))
 
@@ -17,13 +17,13 @@ def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_le
     """What `byheart plan --json` prints, and the curves of its figure."""
     estimates = context.command_line.size_functions()
     numbers = sorted({10**power for power in CURVE_POWERS} | {facts})
-    plans = {n: _planned(n, value_bits, vocab, seq_len, estimates) for n in numbers}
+    plans = {n: _plan(n, value_bits, vocab, seq_len, estimates) for n in numbers}
     lines = [asdict(curve) for curve in curves(list(plans.values()))]
     return {"schema": 1, **plans[facts].to_json(), "vocab": vocab, "seq_len": seq_len, "curves": lines}
 
 
 @lru_cache(maxsize=512)
-def _planned(n_facts: int, value_bits: int, vocab: int, seq_len: int, estimates: Any) -> Any:
+def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int, estimates: Any) -> Any:
     return plan(n_facts, value_bits, estimates=estimates, vocab=vocab, seq_len=seq_len)
 
 
@@ -36,7 +36,7 @@ def list_runs(context: Context, store: str, where: list[str], most: int) -> Docu
     """The newest runs of a store that meet every condition, each as `byheart runs list --json` prints it."""
     with Store(store, create=False) as opened:
         rows = [row_of(record) for record in opened.records()]
-    kept = filtered(rows, where)
+    kept = filter_rows(rows, where)
     newest = [{name: _finite(value) for name, value in row.items()} for row in kept[-most:][::-1]]
     return {"schema": 1, "n_runs": len(rows), "n_kept": len(kept), "runs": newest}
 

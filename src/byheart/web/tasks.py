@@ -12,7 +12,7 @@ from typing import Any
 
 from byheart.data.tokenizers import parse_ids
 from byheart.web import damage, examination, overview, weights
-from byheart.web.context import Context, Document, loaded
+from byheart.web.context import Context, Document, open_model
 from byheart.web.internals import Dataset, compile_data
 from byheart.web.trace import trace
 
@@ -33,7 +33,7 @@ def compile_file(context: Context, path: str, model: str, keep_data: str, option
 
 def predict(context: Context, model: str, texts: list[str]) -> Document:
     """What `byheart predict --json` prints, from a model that stays in memory."""
-    opened = loaded(model)
+    opened = open_model(model)
     asked: list[Any] = list(texts) if opened.memory.tokenizer is not None else [_ids(text) for text in texts]
     pairs = zip(texts, opened.predict(asked), strict=True)
     return {"schema": 1, "answers": [{"input": text, "answer": answer} for text, answer in pairs]}
@@ -63,7 +63,7 @@ def list_examples(context: Context, model: str, data: str | None) -> Document:
 
 def trace_question(context: Context, model: str, text: str) -> Document:
     """The question's way through the network."""
-    return {"schema": 1, **trace(loaded(model), text)}
+    return {"schema": 1, **trace(open_model(model), text)}
 
 
 def _ids(text: str) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from byheart.web import edits
-from byheart.web.context import Context, Document, loaded
+from byheart.web.context import Context, Document, open_model
 from byheart.web.internals import Model, SparseMatrix, TokenSequences, locate
 
 WINDOW = 64  # rows and columns of a matrix shown at a time
@@ -19,14 +19,14 @@ def list_matrices(context: Context, model: str) -> Document:
     """Every weight matrix with its shape and how many of its entries are not zero."""
     found = [
         {"matrix": name, "shape": list(edits.shape_of(weights)), "n_nonzero": edits.n_nonzero(weights)}
-        for name, weights in edits.matrices_of(loaded(model))
+        for name, weights in edits.matrices_of(open_model(model))
     ]
     return {"schema": 1, "matrices": found}
 
 
 def show_matrix(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
     """The window of a matrix that holds one of its entries, as floats."""
-    weights = edits.find_matrix(loaded(model), matrix)
+    weights = edits.find_matrix(open_model(model), matrix)
     n_rows, n_columns = edits.shape_of(weights)
     top, left = _window(row, n_rows), _window(column, n_columns)
     bottom, right = min(n_rows, top + WINDOW), min(n_columns, left + WINDOW)
@@ -43,8 +43,8 @@ def show_matrix(context: Context, model: str, matrix: str, row: int, column: int
 
 def show_weight(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
     """One weight: its value and its bits."""
-    return {"schema": 1, "matrix": matrix, "row": row, "column": column} | _described(
-        loaded(model), matrix, row, column
+    return {"schema": 1, "matrix": matrix, "row": row, "column": column} | _describe(
+        open_model(model), matrix, row, column
     )
 
 
@@ -52,7 +52,7 @@ def show_fact(context: Context, model: str, text: str, data: str | None) -> Docu
     """What `byheart inspect --fact --json` prints, with the value and the bits of each weight it names."""
     extra = [] if data is None else ["--data", data]
     document = context.command("inspect", "--json", *extra, f"--fact={text}", "--", model)
-    opened = loaded(model)
+    opened = open_model(model)
     scales = _scales(opened, text)
     for cell in document["cells"]:
         matrix = f"layers.{cell['layer']}.{cell['matrix']}"
@@ -60,7 +60,7 @@ def show_fact(context: Context, model: str, text: str, data: str | None) -> Docu
         if cell["matrix"] == "w2":  # the units of a table are the columns of its output weights
             row, column = column, row
         cell["weight"] = {"matrix": matrix, "row": row, "column": column}
-        cell.update(_described(opened, matrix, row, column))
+        cell.update(_describe(opened, matrix, row, column))
         power = math.log2(scales[cell["layer"], cell["matrix"]])
         if power.is_integer():  # bit b of the word is worth 2^b / scale in the weight
             cell["label_powers"] = [bit - int(power) for bit in range(*document["bits"])]
@@ -71,9 +71,9 @@ def _window(at: int, size: int) -> int:
     return max(0, min(at, size - 1)) // WINDOW * WINDOW
 
 
-def _described(model: Model, matrix: str, row: int, column: int) -> Document:
+def _describe(model: Model, matrix: str, row: int, column: int) -> Document:
     value = edits.value_at(edits.find_matrix(model, matrix), row, column)
-    return {"value": edits.shown(value), "number": _as_float(value), "binary": edits.bits_of(value)}
+    return {"value": edits.show(value), "number": _as_float(value), "binary": edits.bits_of(value)}
 
 
 def _as_float(value: Any) -> float:

@@ -53,10 +53,10 @@ def _answer(command_line: CommandLine, request: dict[str, Any], answers: IO[str]
         result = TASKS[request["task"]](Context(command_line, progress), **request["arguments"])
         _write({"result": result}, answers)
     except Exception as error:
-        _write({"error": _described(command_line, error)}, answers)
+        _write({"error": _describe(command_line, error)}, answers)
 
 
-def _described(command_line: CommandLine, error: Exception) -> dict[str, Any]:
+def _describe(command_line: CommandLine, error: Exception) -> dict[str, Any]:
     """The error as the command line would print it with --json."""
     known = command_line.explain(error)
     if known is not None:

@@ -41,7 +41,7 @@ def plan(
     contexts = targets.contexts
     ragged = bool(contexts.lengths.min() < contexts.max_len)
     encoded = contexts.padded(contexts.n_vocab, contexts.max_len)
-    problem = _Problem(targets, encoded, options, data, ragged, rng)
+    problem = _HeadProblem(targets, encoded, options, data, ragged, rng)
     if options.mode == "compact":
         network, notes = _compact(problem, progress)
     else:
@@ -71,7 +71,7 @@ def plan(
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _HeadProblem:
     """The sequences, as data and as the network takes them, and what follows each."""
 
     targets: NextTokenTargets
@@ -82,7 +82,7 @@ class _Problem:
     rng: np.random.Generator
 
 
-def _theorem(problem: _Problem) -> tuple[AttentionOnly, dict[str, Any]]:
+def _theorem(problem: _HeadProblem) -> tuple[AttentionOnly, dict[str, Any]]:
     """Draw heads until the native forward pass is right on every sequence."""
     targets, encoded, options, data = problem.targets, problem.encoded, problem.options, problem.data
     dim, head_dim = options.sizes(data.task, targets.n_outputs)
@@ -134,7 +134,7 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
     return SequenceEncoder(np.eye(n_outputs, dim), embeddings)
 
 
-def _compact(problem: _Problem, progress: Progress | None) -> tuple[AttentionOnly, dict[str, Any]]:
+def _compact(problem: _HeadProblem, progress: Progress | None) -> tuple[AttentionOnly, dict[str, Any]]:
     targets, options, data = problem.targets, problem.options, problem.data
     if data.task != "next-token" or problem.ragged:
         raise UsageError("mode compact is for next-token sequences of one length.")

@@ -37,7 +37,7 @@ class TokenPlaces:
 
 
 @dataclass(frozen=True, eq=False)
-class ContextIds:
+class SoftmaxIds:
     """An id for every context: place_weight · z + context_weight · c, for the sharpness `beta`.
 
     gap    smallest difference of ids of different contexts
@@ -78,7 +78,7 @@ def ids_for(
     columns: Int[np.ndarray, " n_contexts"],
     beta: float,
     angle: float,
-) -> ContextIds:
+) -> SoftmaxIds:
     """The ids of the contexts at (samples, columns), one of each, for one sharpness and one mixture of place and context."""
     contexts = boltzmann(places.values, beta)[samples, columns]
     return _mix(places, places.values[samples, columns], contexts, beta, angle)
@@ -90,7 +90,7 @@ def _mix(
     contexts: Float[np.ndarray, " n_contexts"],
     beta: float,
     angle: float,
-) -> ContextIds:
+) -> SoftmaxIds:
     spread = float(np.ptp(contexts)) or 1.0
     place_weight, context_weight = cos(angle) / (float(np.ptp(own)) or 1.0), sin(angle) / spread
     ids = place_weight * own + context_weight * contexts
@@ -104,7 +104,7 @@ def _mix(
     context_error = places.error + largest * (2 * score_error + (2 * n_tokens + 8) * EPS)
     error = abs(place_weight) * places.error + abs(context_weight) * context_error
     error += 4 * EPS * (abs(place_weight) + abs(context_weight)) * largest
-    return ContextIds(places, beta, place_weight, context_weight, ids, gap, error)
+    return SoftmaxIds(places, beta, place_weight, context_weight, ids, gap, error)
 
 
 def find_sharpness(
@@ -112,11 +112,11 @@ def find_sharpness(
     samples: Int[np.ndarray, " n_contexts"],
     columns: Int[np.ndarray, " n_contexts"],
     rng: np.random.Generator,
-) -> ContextIds:
+) -> SoftmaxIds:
     """The best of many sharpnesses, mixtures and projections: the largest gap for its error."""
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))
-    best: ContextIds | None = None
+    best: SoftmaxIds | None = None
     for trial in range(n_trials):
         places = candidates[trial % len(candidates)]
         beta = float(np.exp(rng.uniform(log(_LEAST_BETA), log(_LARGEST_BETA))))

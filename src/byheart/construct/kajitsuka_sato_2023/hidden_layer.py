@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2023.context_ids import EPS, ContextIds
+from byheart.construct.kajitsuka_sato_2023.context_ids import EPS, SoftmaxIds
 from byheart.errors import AssumptionViolated
 
 ALLOWED_ERROR = 0.24
@@ -23,7 +23,7 @@ class HiddenLayer:
     error: float
 
 
-def interpolate(ids: ContextIds, labels: np.ndarray) -> HiddenLayer:
+def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
     """The piecewise linear function through (id, label), refused where float64 cannot sum it closely enough."""
     order = np.argsort(ids.ids)
     x, y = ids.ids[order], labels[order]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2023.context_ids import ContextIds
+from byheart.construct.kajitsuka_sato_2023.context_ids import SoftmaxIds
 from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer
 from byheart.construct.kajitsuka_sato_2023.staircase import round_to_whole
 from byheart.construct.kajitsuka_sato_2023.token_line import MIDDLE, table_scale
@@ -26,7 +26,7 @@ from byheart.program.emit import list_numbers
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
 
 
-def network_program(tokens: DistinctTokens, ids: ContextIds, hidden: HiddenLayer, n_bits: int) -> Program:
+def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer, n_bits: int) -> Program:
     """The network whose hidden layer answers the ids of these contexts with numbers of `n_bits` bits."""
     direction = ids.places.direction
     used, idle = np.ones(len(hidden.knots)), np.zeros(0 if len(hidden.knots) else 1)

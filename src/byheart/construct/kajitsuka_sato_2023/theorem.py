@@ -9,7 +9,7 @@ import numpy as np
 from byheart.assumption import Assumption
 from byheart.bounds.predecessors import kajitsuka_sato_2023_size
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
-    ContextIds,
+    SoftmaxIds,
     TokenPlaces,
     find_sharpness,
     ids_for,
@@ -123,7 +123,7 @@ def _context_ids(
     columns: np.ndarray,
     options: SoftmaxOptions,
     rng: np.random.Generator,
-) -> ContextIds:
+) -> SoftmaxIds:
     """The ids with the largest gap for their error, with the sharpness asked for or the best one."""
     if options.beta is None:
         return find_sharpness(candidates, samples, columns, rng)
@@ -141,7 +141,7 @@ def _context_ids(
     return max(tried, key=lambda found: found.gap / found.error)
 
 
-def _require_gap(ids: ContextIds) -> None:
+def _require_gap(ids: SoftmaxIds) -> None:
     if ids.gap < _LEAST_GAP_IN_ERRORS * ids.error:
         raise AssumptionViolated(
             f"float64 cannot tell all {len(ids.ids)} contexts apart after one softmax head: with "
@@ -165,7 +165,7 @@ def _measure_error(
     return float(np.abs(outputs[samples, columns] - labels).max())
 
 
-def _assume_gap(ids: ContextIds, hidden: HiddenLayer) -> Assumption:
+def _assume_gap(ids: SoftmaxIds, hidden: HiddenLayer) -> Assumption:
     return Assumption(
         "float64 tells all contexts apart",
         True,

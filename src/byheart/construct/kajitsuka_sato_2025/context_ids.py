@@ -49,7 +49,7 @@ def measure_context_ids(memory: Memory, data: Dataset) -> ContextIds:
     network = memory.network
     assert isinstance(network, Transformer)
     values = evaluate(cut_after_contexts(network), memory.encode(data.inputs))
-    ids = _labelled(values, data)
+    ids = _labelled_ids(values, data)
     by_context: dict[int, set[Fraction]] = {}
     for context, value in zip(data.context_ids.tolist(), ids, strict=True):
         by_context.setdefault(context, set()).add(value)
@@ -61,7 +61,7 @@ def measure_context_ids(memory: Memory, data: Dataset) -> ContextIds:
     )
 
 
-def _labelled(values: ExactValues, data: Dataset) -> list[Fraction]:
+def _labelled_ids(values: ExactValues, data: Dataset) -> list[Fraction]:
     """The ids of the tokens themselves: what fills up short sequences on the left is left out."""
     is_token = np.arange(values.index.shape[1]) >= values.index.shape[1] - np.asarray(data.lengths)[:, None]
     return [values.distinct[at] for at in values.index[is_token]]

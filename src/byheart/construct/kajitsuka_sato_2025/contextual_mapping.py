@@ -63,7 +63,7 @@ def contextual_mapping(
     multisets = [Multiset.of(row) for row in tokens.sequences.tolist()]
     if data.task == "set" and tokens.pad is not None:
         # what fills up a set is not in it: without a weight, φ is 0 there, and Σ φ is that of the set itself
-        multisets = [each.restricted(each.support - {tokens.pad_number}) for each in multisets]
+        multisets = [each.restrict(each.support - {tokens.pad_number}) for each in multisets]
     distinct = list(dict.fromkeys(multisets))
     counted = distinguishing_tokens(distinct)
     done(2)

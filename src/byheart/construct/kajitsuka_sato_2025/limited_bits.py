@@ -155,7 +155,7 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
 
 def _fields_that_fit(shape: DataShape) -> int:
     """Extracting from a packed number of k fields takes sums of about (k + 1) fields' bits, which a mantissa must hold."""
-    numbers = MappingNumbers.expected(shape)
+    numbers = MappingNumbers.expected_for(shape)
     longest = max(
         numbers.context_bits, numbers.token_bits, numbers.weighting_bits, shape.n_classes.bit_length()
     )

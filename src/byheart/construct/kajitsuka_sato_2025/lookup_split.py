@@ -45,7 +45,7 @@ class MappingNumbers:
         )
 
     @classmethod
-    def expected(cls, shape: DataShape) -> MappingNumbers:
+    def expected_for(cls, shape: DataShape) -> MappingNumbers:
         """As random data of this shape would have them."""
         n_tokens = shape.n_samples * shape.seq_len
         token_bits = 2 * n_tokens.bit_length() + 1

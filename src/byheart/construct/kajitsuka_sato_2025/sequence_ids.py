@@ -101,7 +101,7 @@ def _is_free(weight: int, places: Sequence[tuple[int, int]], used: Set[int], vac
 
 def sequence_id(multiset: Multiset[int], weights: Mapping[int, int]) -> int:
     """Σ φ over the multiset: φ is zero outside the tokens that have a weight, so only the restriction to these counts."""
-    return sum(weights[token] * count for token, count in multiset.restricted(weights.keys()).items)
+    return sum(weights[token] * count for token, count in multiset.restrict(weights.keys()).items)
 
 
 def _occurrences(multisets: Sequence[Multiset[int]]) -> dict[int, list[tuple[int, int]]]:

@@ -195,7 +195,7 @@ def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "e
     projection as non-zero, and the bits take every packed number and every edge at full length: both are upper estimates
     for those counts.
     """
-    numbers = MappingNumbers.expected(shape)
+    numbers = MappingNumbers.expected_for(shape)
     split = split_lookups(shape, numbers, tuning.plan)
     return count(network_outline(shape, numbers, split, tuning.attention), precision)
 

@@ -47,7 +47,7 @@ def vocabulary_for(
     else:
         document, n_base = _document(tokenizer, values)
     taken = {item["content"] for item in document["added_tokens"]} | set(_vocabulary_of(document))
-    names = [_unused(name, taken) for name in (BEGIN, END, SEPARATOR, UNREAD)]
+    names = [_unused_name(name, taken) for name in (BEGIN, END, SEPARATOR, UNREAD)]
     if unknown is not None:
         if unknown in taken or unknown in names or not unknown.strip():
             raise AssumptionViolated(
@@ -57,7 +57,8 @@ def vocabulary_for(
         names.append(unknown)
     ids = [n_base + i for i in range(len(names))]
     document["added_tokens"] += [
-        _added(number, name, is_special=name != unknown) for number, name in zip(ids, names, strict=True)
+        _added_token(number, name, is_special=name != unknown)
+        for number, name in zip(ids, names, strict=True)
     ]
     if document["model"]["type"] == "WordLevel" and not isinstance(tokenizer, FileTokenizer):
         document["model"]["vocab"] |= dict(zip(names, ids, strict=True))
@@ -117,13 +118,13 @@ def _vocabulary_of(document: dict[str, Any]) -> list[str]:
     return list(vocabulary) if isinstance(vocabulary, dict) else [item[0] for item in vocabulary]
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def _unused_name(name: str, taken: set[str]) -> str:
     while name in taken:
         name = f"<{name[1:-1]}_>"
     return name
 
 
-def _added(number: int, name: str, *, is_special: bool) -> dict[str, Any]:
+def _added_token(number: int, name: str, *, is_special: bool) -> dict[str, Any]:
     """A token of its own; a special one is left out of decoded texts."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": name, **plain, "special": is_special}

@@ -95,7 +95,7 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _NeuronProblem:
     """What a solver of the output matrix starts from: a network up to its neurons, and the contexts as it takes them."""
 
     front: Decoder
@@ -122,9 +122,9 @@ def _solve(
                 raise
     front, encoded = _front(kind, options, targets, options.dim, rng)
     if options.solver == "convex":
-        return _by_regression(_Problem(front, encoded, targets, options, rng, progress))
+        return _by_regression(_NeuronProblem(front, encoded, targets, options, rng, progress))
     if options.solver == "stochastic":
-        return _by_stochastic_steps(_Problem(front, encoded, targets, options, rng, progress))
+        return _by_stochastic_steps(_NeuronProblem(front, encoded, targets, options, rng, progress))
     fit = solve_by_random_features(
         front, encoded, targets.logits(margin), rng, n_neurons=options.hidden_width
     )
@@ -173,7 +173,7 @@ def _by_steps(
     raise AssertionError("unreachable")
 
 
-def _by_stochastic_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
+def _by_stochastic_steps(problem: _NeuronProblem) -> tuple[Decoder, dict[str, Any]]:
     """Random neurons, twice as many as before until every label leads, or as many as asked for."""
     front, encoded, targets, rng = problem.front, problem.encoded, problem.targets, problem.rng
     hidden_width = problem.options.hidden_width
@@ -200,7 +200,7 @@ def _by_stochastic_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
         n_neurons *= 2
 
 
-def _by_regression(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
+def _by_regression(problem: _NeuronProblem) -> tuple[Decoder, dict[str, Any]]:
     """The fewest neurons that reach the goal, or the number asked for."""
     options, targets = problem.options, problem.targets
     goal = options.gap * targets.entropy_nats
@@ -221,7 +221,7 @@ def _by_regression(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 Regressed = tuple[Decoder, Regression, dict[str, Any]]
 
 
-def _with_shaped_neurons(problem: _Problem, goal: float) -> Regressed:
+def _with_shaped_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
     front, targets = problem.front, problem.targets
     hidden_width = problem.options.hidden_width
     seed = int(problem.rng.integers(2**63))
@@ -248,7 +248,7 @@ def _with_shaped_neurons(problem: _Problem, goal: float) -> Regressed:
     return decoder, found.fit, {**notes, "evaluations": found.evaluations}
 
 
-def _with_random_neurons(problem: _Problem, goal: float) -> Regressed:
+def _with_random_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
     front, encoded, targets = problem.front, problem.encoded, problem.targets
     hidden_width = problem.options.hidden_width
     n_neurons = hidden_width or FIRST_WIDTH

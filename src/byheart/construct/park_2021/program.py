@@ -24,7 +24,7 @@ from byheart.program.blocks import (
     TokenTable,
     Unit,
     mean_of_ends,
-    negated,
+    negate,
     typical,
 )
 from byheart.program.count import count_steps
@@ -37,7 +37,7 @@ def at_least(register: str, threshold: int, writes: Form) -> tuple[Unit, Unit]:
     """Add `writes` if the integer in `register` is at least `threshold`: ReLU(x - t + 1) - ReLU(x - t)."""
     return (
         Unit({register: 1}, 1 - threshold, writes),
-        Unit({register: 1}, -threshold, negated(writes)),
+        Unit({register: 1}, -threshold, negate(writes)),
     )
 
 
@@ -95,7 +95,7 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
         )  # the bit is worth 2^exponent in the packed fields, 2^place in its own
         writes: Form = {PACKED: Dyadic(-1, exponent), FIELD: 1 << place}
         units.append(Unit({PACKED: 1}, 1 - (1 << exponent), writes))
-        units.append(Unit({PACKED: 1}, Dyadic(-1, exponent), negated(writes)))
+        units.append(Unit({PACKED: 1}, Dyadic(-1, exponent), negate(writes)))
         blocks.append(Block(tuple(units), {FIELD: -gate} if bit == 0 else {}))
         units = []
     return tuple(blocks)

@@ -16,7 +16,7 @@ import numpy as np
 
 from byheart.construct.retrieval.layout import X, Z
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Block, Form, Unit, negated
+from byheart.program.blocks import Block, Form, Unit, negate
 
 HALF = Fraction(1, 2)
 
@@ -51,7 +51,7 @@ def threshold(register: str, least: int, writes: Form, hold: Form | None = None)
     `hold` adds to what is read, to hold the threshold back where another register says so.
     """
     reads = {register: 1, **(hold or {})}
-    return Unit(reads, 1 - least, dict(writes)), Unit(reads, -least, negated(writes))
+    return Unit(reads, 1 - least, dict(writes)), Unit(reads, -least, negate(writes))
 
 
 def pattern_blocks(

@@ -143,12 +143,12 @@ def _items(keys: Tensor, tokens: Tensor, spots: Tensor, is_shared: bool) -> Tabl
         pieces.append((tokens[model].flatten()[at], spots[model].flatten()[at], items))
     most = max(piece[0].numel() for piece in pieces)
 
-    def padded(column: int) -> Tensor:
+    def pad(column: int) -> Tensor:
         wide = [torch.nn.functional.pad(piece[column], (0, most - piece[column].numel())) for piece in pieces]
         return torch.stack(wide).expand(n_models, -1)
 
     items = torch.stack([piece[2] for piece in pieces]).expand(n_models, -1, -1)
-    return {"item_token": padded(0), "item_place": padded(1), "items": items}
+    return {"item_token": pad(0), "item_place": pad(1), "items": items}
 
 
 def _stream(weights: Weights, tables: Tables) -> Tensor:

@@ -39,7 +39,7 @@ class AnswerPlan:
         on_cpu = module.w_in.device.type == "cpu"
         self._layers = [_cut(layer, on_cpu) for layer in module.layers]
         self._needed = needed_tokens([_mixing(layer) for layer in module.layers], last_only=last_only)
-        self._entering = _touched(module.w_in, dim=1)
+        self._entering = _channels_touched(module.w_in, dim=1)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Ids (batch, seq) or vectors (batch, seq, d) to (batch,) with `last_only`, else (batch, n_tokens)."""
@@ -157,12 +157,12 @@ def _cut(layer: torch.nn.Module, on_cpu: bool) -> _FeedForward | WideLayer | _At
     if isinstance(layer, AttentionModule):
         value = layer.value.flatten(0, 1)  # (heads · s, m)
         output = layer.output.transpose(1, 2).flatten(0, 1).T  # (m, heads · s)
-        reads, writes = _touched(value, dim=0), _touched(output, dim=1)
+        reads, writes = _channels_touched(value, dim=0), _channels_touched(output, dim=1)
         cut = value[:, reads].contiguous(), output[writes].contiguous()
         return _Attention(reads, writes, *cut, layer.pattern, layer.n_tokens)
     assert isinstance(layer, FeedForwardModule)
     biased = torch.cat([layer.w2, layer.b2[:, None]], dim=1)
-    reads, writes = _touched(layer.w1, dim=0), _touched(biased, dim=1)
+    reads, writes = _channels_touched(layer.w1, dim=0), _channels_touched(biased, dim=1)
     if on_cpu and len(layer.w1) >= WIDE:
         return WideLayer(reads, writes, layer.w1, layer.b1, layer.w2, layer.b2)
     w1 = layer.w1[:, reads].contiguous()
@@ -177,7 +177,7 @@ def _mixing(layer: torch.nn.Module) -> Mixing:
     return "pool" if isinstance(layer, SumPoolModule) else "none"
 
 
-def _touched(weights: torch.Tensor, *, dim: int) -> list[int]:
+def _channels_touched(weights: torch.Tensor, *, dim: int) -> list[int]:
     """Rows (dim=1) or columns (dim=0) that are not zero; the first where all are, so that what overflows is still seen."""
     found: list[int] = (weights != 0).any(dim=dim).nonzero().flatten().tolist()
     return found or [0]
