@@ -17,7 +17,7 @@ from byheart.bounds.lookup import (
     group_count,
     group_size,
     lookup_size,
-    normalised,
+    normalise,
 )
 from byheart.theorems import checks
 from tests.examples import examples
@@ -92,10 +92,10 @@ def test_lemma_f_1_refuses_a_batch_that_does_not_fit(batch_root: int) -> None:
         batched_lookup_size(UNIT, 16, 1000, batch_root)
 
 
-def test_normalised_and_dense_parameters() -> None:
-    assert normalised(0.5, 3) == (1, 1)
-    assert normalised(7, 0.25) == (7, Fraction(1, 4))
+def test_normalise_and_dense_parameters() -> None:
+    assert normalise(0.5, 3) == (1, 1)
+    assert normalise(7, 0.25) == (7, Fraction(1, 4))
     with pytest.raises(ValueError, match="must be positive"):
-        normalised(1, 0)
+        normalise(1, 0)
     # width 3, 2 layers, 5 inputs: 15 + 2 · 12 + 3
     assert dense_parameters(3, 2, 5) == 42

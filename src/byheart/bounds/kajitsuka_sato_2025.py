@@ -25,6 +25,7 @@ from byheart.bounds.lookup import (
     batched_lookup_size,
     dense_parameters,
     lookup_size,
+    normalise,
 )
 from byheart.theorems import realises
 

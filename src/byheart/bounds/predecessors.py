@@ -11,7 +11,7 @@ from fractions import Fraction
 from byheart.bounds.bound import Bound, spell
 from byheart.bounds.enclosures import Real, as_fraction, ceil_fraction, floor_log2, log2
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.bounds.lookup import Points, dense_parameters, lookup_size
+from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalise
 from byheart.bounds.vc_dimension import log2_e_times, smallest
 from byheart.theorems import realises
 
@@ -143,7 +143,7 @@ def vardi_2022_size(
     `radius_square` bounds the squared norm of a sample read as one vector.
     """
     r2 = max(as_fraction(radius_square), Fraction(1))
-    _, delta = normalised(1, separation)
+    _, delta = normalise(1, separation)
     size = lookup_size(Points(n_samples, input_dim, r2, 0, delta), n_samples, n_classes)
     return TheoremSize(
         name="VYS22 Theorem 3.1",
