@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.wall_clock import read
