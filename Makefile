@@ -18,13 +18,14 @@ help: ## list the commands
 
 setup: $(STAMP) ## make .venv with everything for working on byheart, once
 
-# What running needs, and then what testing needs. Installed anew only when the requirements change.
+# What running needs, and then what testing needs. Installed anew only when the requirements change. Modules are compiled as they are
+# imported: most of those that come with torch never are.
 $(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "byheart needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ..." >&2; exit 2; }
 	@echo "Setting up $(VENV) (once; about a minute) ..." >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install -qq --disable-pip-version-check --no-input -c constraints.txt -e .
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-input --no-compile -c constraints.txt -e .
 	@touch $@
 
 $(STAMP): $(RUN)

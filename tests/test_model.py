@@ -332,11 +332,22 @@ def test_auto_runs_natively_and_turns_unknown_inputs_away(data: Dataset) -> None
     assert next(model.module.parameters()).is_floating_point()
 
 
-def test_auto_takes_fewer_reject_bits_where_floats_have_no_room(project_root: Path) -> None:
-    model = compile(project_root / "examples" / "capitals.csv", precision="float32", check=False)
-    assert (model.record["method"], model.precision) == ("retrieval", "float32")
-    assert model.record["options"]["reject_bits"] == 8
-    assert "one in 256" in model.record["choice"]["why"]
+def test_auto_takes_sixteen_reject_bits_in_float32_too(project_root: Path) -> None:
+    capitals = compile(project_root / "examples" / "capitals.csv", precision="float32", check=False)
+    assert (capitals.record["method"], capitals.precision) == ("retrieval", "float32")
+    assert capitals.record["options"]["reject_bits"] == 16  # in two words
+
+
+@pytest.mark.slow
+def test_auto_takes_fewer_reject_bits_where_floats_have_no_room() -> None:
+    rng = np.random.default_rng(0)
+    texts = {
+        "".join(rng.choice(list("abcdefgh"), size=129 - number)): str(number % 7) for number in range(40)
+    }
+    model = compile(texts, precision="float32", check=False)
+    bits = model.record["options"]["reject_bits"]
+    assert 0 < bits < 16
+    assert f"one in {2**bits:,}" in model.record["choice"]["why"]
     assert "refused" not in model.record
 
 

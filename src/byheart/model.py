@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.sequences import TokenSequences, VectorSequences, as_vectors, offsets_of
 from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import UnknownToken, UsageError
 from byheart.network.memory import Memory
@@ -44,8 +44,8 @@ class Model:
         """Ask the network: the label name it answers, or None where it names none; for many inputs, a list of these.
 
         inputs: one text, or a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
-            (n_samples, seq_len, dim). An input the network cannot be asked, such as a text with a token it
-            has never seen, is answered None.
+            (n_samples, seq_len, dim), or (n_samples, dim) for one vector a sample. An input the network cannot be asked, such
+            as a text with a token it has never seen, is answered None.
         """
         if isinstance(inputs, str):
             return self.predict([inputs])[0]
@@ -81,8 +81,9 @@ class Model:
             raise UsageError("predict takes texts, token ids or vectors, but not a mixture of them.")
         positions = list(range(len(inputs)))
         array = _as_array(inputs)
-        if array is not None and array.dtype.kind == "f" and array.ndim == 3:
-            return positions, VectorSequences(array)
+        vectors = None if array is None else as_vectors(array)
+        if vectors is not None and not (array is not None and array.ndim == 2 and self.network.takes_ids):
+            return positions, VectorSequences(vectors)
         rows: Iterable[Any] = inputs if array is None else array
         tokens = [np.asarray(row) for row in rows]
         if any(row.ndim != 1 or (row.size and row.dtype.kind not in "iu") for row in tokens):

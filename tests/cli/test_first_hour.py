@@ -112,6 +112,24 @@ COMMANDS = [
         ("speed",),
         2,
     ),
+    Step(
+        "byheart predict out/t 'capital of Chad'",
+        (
+            "N'Djamena\nNote: an unknown input may get some label: kajitsuka-sato-2025 promises nothing for it.",
+        ),
+    ),
+    Step(
+        "byheart compile phones.csv -o out/0 --input name --label town --reject-bits 0",
+        ("an unknown input gets some label", "--reject-bits 16"),
+    ),
+    Step("byheart predict out/0 Zoe", ("Note: an unknown input gets some label.",)),
+    Step("byheart predict -q out/0 Bob", ("Oslo\n",)),
+    Step("byheart predict out/0 Bob --json", ('"unknown_inputs": "an unknown input gets some label"',)),
+    Step("byheart compile vectors.npz -o out/v -q", ("saved in out/v",)),
+    Step("byheart predict out/v --data vectors.npz", ("0\n1\n2\n3\n",)),
+    Step("byheart predict out/v 0.5", ("takes one vector of dimension 3", "shape (n_samples, 3)"), 2),
+    Step("byheart compile grids.npz -o out/g -q", ("saved in out/g",)),
+    Step("byheart compile negative.npz -o out/n", ("row 2: token id -3 at position 2 is negative",), 4),
     Step("byheart plan --facts 1e6", ("1,000,000 facts",)),
     Step("byheart plan --facts many", ("'many' is not a whole number",), 2),
     Step("byheart bounds --samples 1e6 --seq-len 8 --classes 16 --vocab 1e3", ("KS25",)),
@@ -125,6 +143,10 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tupl
     folder = tmp_path_factory.mktemp("first_hour")
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "phones.csv").write_text(PHONES)
+    numbers = np.arange(12.0).reshape(4, 3)
+    np.savez(folder / "vectors.npz", inputs=numbers / 7, labels=np.arange(4))
+    np.savez(folder / "grids.npz", inputs=numbers.astype(int).reshape(4, 1, 3) - 5, labels=np.arange(4))
+    np.savez(folder / "negative.npz", inputs=[[0, 1], [2, -3]], labels=[0, 1])
     (folder / "towns.csv").write_text(TOWNS, encoding="utf-8")
     (folder / "latin.csv").write_text(TOWNS, encoding="latin-1")
     (folder / "conflict.csv").write_text("key,value\na,1\na,2\nb,3\n")

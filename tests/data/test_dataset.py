@@ -64,9 +64,9 @@ def test_arrays_of_ids_lists_and_label_names() -> None:
 @pytest.mark.parametrize(
     ("inputs", "labels", "message"),
     [
-        (np.zeros((2, 2)), [0, 1], r"got float64 of shape \(2, 2\)"),
+        (np.zeros(2), [0, 1], r"got float64 of shape \(2,\)"),
         (np.zeros((2, 2), dtype=bool), [0, 1], "got bool"),
-        (np.zeros((2, 2, 2), dtype=int), [0, 1], r"got int64 of shape \(2, 2, 2\)"),
+        (np.zeros((2, 2, 2, 2), dtype=int), [0, 1], r"got int64 of shape \(2, 2, 2, 2\)"),
         (np.zeros((2, 2, 2), dtype=np.longdouble), [0, 1], "do not fit float64"),
         (VALUES, [0, 1], "needs 3 labels for 3 sequences with 6 tokens; got 2"),
         (VALUES, [0.5, 1.0, 2.0], "labels must be whole numbers"),

@@ -117,11 +117,11 @@ def test_a_bomb_in_the_directory_is_refused(path: Path) -> None:
         (npy(np.zeros((2, 1), dtype=[("x", "f8")])), "got \\[\\('x', '<f8'\\)\\]"),
         (npy(np.zeros((2, 1), dtype=complex)), "got complex128"),
         (npy(np.zeros((2, 1, 1), dtype="M8[s]")), "got datetime64"),
-        (npy(np.zeros((2, 2))), r"got float64 of shape \(2, 2\)"),
+        (npy(np.zeros(2)), r"got float64 of shape \(2,\)"),
         (npy(np.array(3.0)), r"got float64 of shape \(\)"),
         (npy(np.zeros((2, 0), dtype=int)), "row 1 has an input without tokens"),
         (npy(np.zeros((0, 1, 1))), "needs 0 labels|no samples"),
-        (npy(np.full((2, 1), -1)), "token id -1 of sequence 0"),
+        (npy(np.full((2, 1), -1)), "row 1: token id -1 at position 1 is negative"),
         (npy(np.full((2, 1), 2**64 - 1, dtype=np.uint64)), "token id 18446744073709551615 is too large"),
     ],
 )

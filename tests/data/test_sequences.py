@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import TokenSequences, VectorSequences
+from byheart.data.sequences import as_vectors
 from byheart.errors import DataError, NonFiniteInput, UsageError
 from tests.data.strategies import ragged, token_rows
 from tests.examples import examples
@@ -52,9 +53,7 @@ def test_arrays_cannot_be_written_to_and_are_not_the_callers() -> None:
 
 
 def test_bad_ids_and_offsets_are_refused() -> None:
-    with pytest.raises(
-        DataError, match="token id 2 of sequence 1, position 1, is outside the vocabulary of 2"
-    ):
+    with pytest.raises(DataError, match="row 2: token id 2 at position 2 is outside the vocabulary of 2"):
         ragged([[0], [1, 2]], 2)
     with pytest.raises(DataError, match="token id -1"):
         ragged([[-1]], 2)
@@ -99,3 +98,14 @@ def test_non_finite_values_are_found_and_refused() -> None:
         vectors.require_finite()
     assert raised.value.facts["sample"] == 1
     assert raised.value.facts["coordinate"] == 1
+
+
+def test_which_arrays_are_vectors() -> None:
+    floats, ids = np.ones((4, 3)), np.ones((4, 3), dtype=np.int64)
+    assert as_vectors(floats).shape == (4, 1, 3)  # type: ignore[union-attr]
+    assert as_vectors(ids) is None
+    grid = as_vectors(ids.reshape(2, 2, 3) - 5)
+    assert grid is not None
+    assert (grid.dtype, grid.shape, grid[0, 0, 0]) == (np.float64, (2, 2, 3), -4)
+    with pytest.raises(UsageError, match="beyond 2\\^53"):
+        as_vectors(ids.reshape(2, 2, 3) << 54)

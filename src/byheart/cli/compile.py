@@ -21,7 +21,13 @@ from byheart.cli.options import (
 )
 from byheart.cli.output import count, echo_json, is_quiet, ratio, show_pairs
 from byheart.cli.progress import watch
-from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
+from byheart.cli.summary import (
+    describe_check,
+    describe_data,
+    describe_unknown,
+    distribution_lines,
+    show_sizes,
+)
 from byheart.errors import UsageError
 
 RESERVED = ("method", "precision", "task", "seed", "check", "progress")
@@ -162,6 +168,7 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "distribution": None if certificate.distribution is None else asdict(certificate.distribution),
         "assumptions": [asdict(item) for item in certificate.assumptions],
         "bounds": [bound.to_json() for bound in theory.applicable],
+        "unknown_inputs": describe_unknown(model),
         "path": str(output),
     }
 
@@ -175,6 +182,8 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     lines = [("method", f"{model.record['method']} ({model.memory.task}, {model.precision})")]
     if choice is not None:
         lines += [("chosen", choice["why"]), ("instead", choice["instead"])]
+    if choice is None or "unknown input" not in choice["why"]:
+        lines.append(("unknown", describe_unknown(model)))
     if is_quiet():
         show_pairs(lines)
         return

@@ -12,7 +12,8 @@ import numpy as np
 
 from byheart.cli.batch import output_kind, read_rows, write_answers
 from byheart.cli.options import model_argument, output_options, text_options, threads_option
-from byheart.cli.output import echo_json, printable
+from byheart.cli.output import echo_json, is_quiet, printable
+from byheart.cli.summary import describe_unknown, turns_away
 from byheart.data.tokenizers import parse_ids
 from byheart.errors import MalformedFile, UsageError
 
@@ -110,10 +111,13 @@ def command(
             click.echo(json.dumps({**row, ANSWER: answer}, ensure_ascii=False))
     elif as_json:
         pairs = zip(asked, answers, strict=True)
-        echo_json({"answers": [{"input": question, "answer": answer} for question, answer in pairs]})
+        answered = [{"input": question, "answer": answer} for question, answer in pairs]
+        echo_json({"answers": answered, "unknown_inputs": describe_unknown(model)})
     else:
         for answer in answers:
             click.echo(format_answer(answer))
+    if not (as_json or is_quiet() or turns_away(model)):
+        click.echo(f"Note: {describe_unknown(model)}.", err=True)
 
 
 def format_answer(answer: Answer) -> str:
@@ -162,10 +166,12 @@ def _lines(written: TextFormat) -> list[str]:
 
 def _ids(text: str, model: Model) -> list[int]:
     if not model.network.takes_ids:
+        n, dim = model.network.seq_len, model.network.dim
+        vectors = "one vector" if n == 1 else f"{n} vectors"
+        shape = f"(n_samples, {dim})" if n == 1 else f"(n_samples, {n}, {dim})"
         raise UsageError(
-            f"this model takes {model.network.seq_len} vectors of dimension {model.network.dim} a sample.\n"
-            "  Give them with --data FILE, an NPZ file whose array `inputs` has shape (n_samples, "
-            f"{model.network.seq_len}, {model.network.dim})."
+            f"this model takes {vectors} of dimension {dim} a sample.\n"
+            f"  Give them with --data FILE, an NPZ file whose array `inputs` has shape {shape}."
         )
     asked = (
         f"this model has no tokenizer, so it is asked by token ids with spaces between them, not {text!r}."

@@ -12,6 +12,7 @@ from byheart.cli.output import count, one_line, show_table
 
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable, NotApplicable
+    from byheart.model import Model
     from byheart.network.size import Size
     from byheart.verify.certificate import Certificate, DatasetNumbers
 
@@ -44,6 +45,22 @@ def describe_check(certificate: Certificate) -> str:
     twice = f"; {again} again by {second}" if again else ""
     n_right, sample = certificate.checked - certificate.wrong, certificate.on_sample
     return f"{n_right:,} of {certificate.checked:,} {what} right{sample}, {how}{twice}"
+
+
+def describe_unknown(model: Model) -> str:
+    """What an input gets that was not among the data of a model."""
+    from byheart.construct.choice import unknown_input
+
+    method, notes = model.record.get("method"), model.record.get("notes") or {}
+    bits = notes.get("reject_bits")
+    if isinstance(bits, int):
+        return unknown_input(bits)
+    return f"an unknown input may get some label: {method or 'this model'} promises nothing for it"
+
+
+def turns_away(model: Model) -> bool:
+    """Whether unknown inputs are answered "unknown", but for a small share."""
+    return bool((model.record.get("notes") or {}).get("reject_bits"))
 
 
 def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:

@@ -78,6 +78,8 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
     instead = []
     if bits:
         instead.append("--reject-bits 0 for fewer parameters")
+    elif trial.method.name == USUAL:
+        instead.append("--reject-bits 16 to turn unknown inputs away")
     if native and any("exact" in method.precisions and task in method.tasks for method in map(get, names())):
         instead.append("--precision exact for the smallest")
     instead.append("`byheart compare DATA` for all side by side")

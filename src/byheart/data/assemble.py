@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.data.options import Task
-from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.sequences import TokenSequences, VectorSequences, as_vectors, offsets_of
 from byheart.data.source import DataSource
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
@@ -162,15 +162,18 @@ def _as_sequences(
         return inputs, None
     if not isinstance(inputs, np.ndarray):
         inputs = _rectangular(inputs)
-    if isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f" and inputs.ndim == 3:
-        if inputs.dtype.itemsize > 8:
-            raise UsageError(f"inputs of type {inputs.dtype} do not fit float64 exactly; convert them first.")
-        return VectorSequences(inputs), None
+    vectors = as_vectors(inputs) if isinstance(inputs, np.ndarray) else None
+    if vectors is not None:
+        if vectors.dtype.itemsize > 8:
+            raise UsageError(
+                f"inputs of type {vectors.dtype} do not fit float64 exactly; convert them first."
+            )
+        return VectorSequences(vectors), None
     if isinstance(inputs, np.ndarray):
         if inputs.dtype.kind not in "iu" or inputs.ndim != 2:
             raise UsageError(
-                "inputs must be floats of shape (n_samples, seq_len, dim) or whole numbers of shape "
-                f"(n_samples, seq_len); got {inputs.dtype} of shape {inputs.shape}.",
+                "inputs must be vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector a sample, or token "
+                f"ids (n_samples, seq_len); got {inputs.dtype} of shape {inputs.shape}.",
                 dtype=str(inputs.dtype),
                 shape=inputs.shape,
             )

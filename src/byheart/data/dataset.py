@@ -309,7 +309,8 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set of arrays.
 
-        inputs: floats (n_samples, seq_len, dim), ints (n_samples, seq_len), or lists of ids (ragged).
+        inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector a sample, ids (n_samples, seq_len), or
+            lists of ids (ragged).
         labels: whole numbers, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. Without
             `label_names` any, named by their digits in rising order; with them, class numbers from 0.
         task: next-token for one label a sequence and seq-to-seq for one a token, unless given.
@@ -405,7 +406,7 @@ class Dataset(Content):
         on_conflict: OnConflict = "error",
         label_names: Sequence[str] | None = None,
     ) -> Dataset:
-        """Read an .npz with `inputs` (floats (N, n, d) or ints (N, n)) and `labels` (N,) or (N, n)."""
+        """Read an .npz with `inputs` (vectors (N, n, d), floats (N, d) or ids (N, n)) and `labels` (N,) or (N, n)."""
         return cls._read(
             path, "npz", task=task, ordered=ordered, on_conflict=on_conflict, label_names=label_names
         )

@@ -54,9 +54,11 @@ class TokenSequences:
         if outside.size:
             at = int(outside[0])
             sample = int(np.searchsorted(offsets, at, side="right")) - 1
+            problem = f"outside the vocabulary of {self.n_vocab} ids (0 to {self.n_vocab - 1})."
+            if self.ids[at] < 0:
+                problem = "negative.\n  Token ids count from 0; vectors of whole numbers are given as floats, or with three axes."
             raise DataError(
-                f"token id {self.ids[at]} of sequence {sample}, position {at - offsets[sample]}, is outside "
-                f"the vocabulary of {self.n_vocab} ids (0 to {self.n_vocab - 1}).",
+                f"row {sample + 1}: token id {self.ids[at]} at position {at - offsets[sample] + 1} is {problem}",
                 sample=sample,
                 position=int(at - offsets[sample]),
                 token=int(self.ids[at]),
@@ -110,6 +112,24 @@ class TokenSequences:
         lengths = self.lengths[indices]
         flat = flat_ranges(self.offsets[:-1][indices], lengths)
         return TokenSequences(self.ids[flat], offsets_of(lengths), self.n_vocab)
+
+
+def as_vectors(array: np.ndarray) -> np.ndarray | None:
+    """The array as (n_samples, seq_len, dim), if it holds vectors: floats, or whole numbers with three axes.
+
+    Floats with two axes are one vector a sample. Whole numbers with two are token ids: None.
+    """
+    if array.dtype.kind == "f" and array.ndim == 2:
+        return array[:, None, :]
+    if array.ndim != 3 or array.dtype.kind not in "iuf":
+        return None
+    if array.dtype.kind != "f":
+        if array.size and max(int(array.max()), -int(array.min())) > 2**53:
+            raise UsageError(
+                "vectors of whole numbers beyond 2^53 do not fit float64 exactly; scale them first."
+            )
+        return array.astype(np.float64)
+    return array
 
 
 @dataclass(frozen=True, eq=False)

@@ -191,6 +191,7 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
     n_labels = layout.shape.n_labels
     return {
         "window": window,
+        "reject_bits": layout.shape.reject_bits,
         "contexts": compiled.n_stored,
         "hashes drawn": compiled.n_draws,
         "rows": layout.n_rows,
