@@ -273,6 +273,22 @@ def test_softmax_in_floats_is_exact_for_powers_of_two_and_refused_elsewhere(seq_
             compiled_by("kajitsuka-sato-2025-bits", data, **options)
 
 
+@checks("KS25-R3.1")
+@examples(40)
+@given(vector_data(), st.integers(0, 2**32))
+def test_vectors_may_enter_without_a_linear_map(data: Dataset, seed: int) -> None:
+    plan = planned("kajitsuka-sato-2025", data, seed, input_map="none")
+    construction = plan.emit()
+    network = construction.memory.network
+    assert (answers(construction, data) == data.labels).all()
+    assert plan.size == size_of_network(network)
+    w_in, w_out = network.w_in, network.w_out
+    assert {value.fraction for value in (*w_in.entries.values(), *w_out.entries.values())} == {1}  # both copy
+    assert sorted(column for _, column in w_in.entries) == list(range(network.dim))  # each coordinate once
+    # as many channels as the registers and the coordinates, in every block: that is the cost
+    assert network.model_width == 10 + network.dim
+
+
 @checks("KS25-R4.3")
 def test_only_the_matrix_in_grows_with_the_dimension() -> None:
     rng = np.random.default_rng(0)

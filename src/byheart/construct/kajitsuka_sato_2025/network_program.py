@@ -53,6 +53,8 @@ class NetworkParts:
     second        F2 without its first block: the label of the context (Lemma C.1)
     extra         the vector of an extra token, through which the sum goes (Remark 4.5)
     has_scores    whether attention is softmax, with keys and queries that are zero
+    has_maps      whether E_in projects vectors; without, their coordinates enter as channels of their own, and the first
+                  block projects (Remark 3.1): E_in and E_out copy, and every block has d channels more
     """
 
     task: Task
@@ -66,15 +68,35 @@ class NetworkParts:
     second: Sequence[Step]
     extra: Numbers | None
     has_scores: bool
+    has_maps: bool
 
     def program(self) -> Program:
         """All parts, one after the other."""
-        inputs: dict[str, Numbers] = {LOOKUP.x: self.token_line.coefficients}
-        if self.entrance == "table":
-            inputs = {LOOKUP.x: (1, 0), LOOKUP.into: (0, 1)}
-        shift = [self._shift()] if self.entrance == "vectors" else []
+        registers, inputs = self._entering()
+        shift = []
+        if self.entrance == "vectors":
+            shift = [self._shift() if self.has_maps else self._project(registers[len(REGISTERS) :])]
         steps = [*shift, *self.first, *self._mixing(), self._context_block(), *self.second]
-        return Program(REGISTERS, inputs, steps, LOOKUP.into, self.seq_len, self.table, self.pad, self.extra)
+        return Program(registers, inputs, steps, LOOKUP.into, self.seq_len, self.table, self.pad, self.extra)
+
+    def _entering(self) -> tuple[tuple[str, ...], dict[str, Numbers]]:
+        """The registers, and what enters them."""
+        if self.entrance == "table":
+            return REGISTERS, {LOOKUP.x: (1, 0), LOOKUP.into: (0, 1)}
+        dim = len(self.token_line.coefficients)
+        if self.has_maps or self.entrance == "line":
+            return REGISTERS, {LOOKUP.x: self.token_line.coefficients}
+        coordinates = tuple(f"input {at}" for at in range(dim))
+        copies = {
+            name: tuple(int(at == other) for other in range(dim)) for at, name in enumerate(coordinates)
+        }
+        return (*REGISTERS, *coordinates), copies
+
+    def _project(self, coordinates: Sequence[str]) -> Block:
+        """x ← ReLU(coefficients · input + offset), which is at least 2 on the data."""
+        line = zip(coordinates, self.token_line.coefficients, strict=True)
+        reads = {name: value for name, value in line if value}
+        return Block((Unit(reads, self.token_line.offset, {LOOKUP.x: 1}),))
 
     def _shift(self) -> Block:
         """E_in is linear; x ← ReLU(x + offset) adds the offset, and x itself is taken away by -ReLU(x) + ReLU(-x)."""
@@ -108,7 +130,12 @@ class NetworkParts:
 
 
 def network_program(
-    mapping: ContextualMapping, data: Dataset, split: LookupSplit, attention: AttentionForm
+    mapping: ContextualMapping,
+    data: Dataset,
+    split: LookupSplit,
+    attention: AttentionForm,
+    *,
+    has_maps: bool = True,
 ) -> Program:
     """The network that computes the mapping and looks the label up."""
     tokens, line = mapping.tokens, mapping.token_line
@@ -137,6 +164,7 @@ def network_program(
         memorise_points(mapping.labels, split.second, LOOKUP),
         extra,
         attention == "softmax",
+        has_maps,
     ).program()
 
 
@@ -155,7 +183,12 @@ def extra_token(line: Projection) -> tuple[int, ...]:
 
 
 def network_outline(
-    shape: DataShape, numbers: MappingNumbers, split: LookupSplit, attention: AttentionForm
+    shape: DataShape,
+    numbers: MappingNumbers,
+    split: LookupSplit,
+    attention: AttentionForm,
+    *,
+    has_maps: bool = True,
 ) -> Program:
     """The same for counting, before the data are seen."""
     table, dim = table_of_shape(shape), shape.dim or 1
@@ -177,4 +210,5 @@ def network_outline(
         split.second.outline(LOOKUP),
         Repeated(typical(numbers.token_bits), 1, dim) if attention == "sparse" else None,
         attention == "softmax",
+        has_maps,
     ).program()

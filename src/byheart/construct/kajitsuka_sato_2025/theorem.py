@@ -45,11 +45,13 @@ class Tuning:
     plan         how labelled points are split into groups
     factor_bits  how finely projections are scaled
     attention    how the sum over the sequence is taken
+    has_maps     whether E_in projects vectors, or only copies them (Remark 3.1)
     """
 
     plan: Planner = plan_lookup
     factor_bits: int = 6
     attention: AttentionForm = "uniform"
+    has_maps: bool = True
 
 
 PLAIN = Tuning()
@@ -154,7 +156,7 @@ def _plan(
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
     numbers = MappingNumbers.of(mapping)
     split = split_lookups(DataShape.of(data), numbers, tuning.plan)
-    program = network_program(mapping, data, split, tuning.attention)
+    program = network_program(mapping, data, split, tuning.attention, has_maps=tuning.has_maps)
     separation = mapping.tokens.separation
     return ProgramPlan(
         program=program,
@@ -197,29 +199,41 @@ def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "e
     """
     numbers = MappingNumbers.expected_for(shape)
     split = split_lookups(shape, numbers, tuning.plan)
-    return count(network_outline(shape, numbers, split, tuning.attention), precision)
+    return count(
+        network_outline(shape, numbers, split, tuning.attention, has_maps=tuning.has_maps), precision
+    )
 
 
+@realises("KS25-R3.1")
 @dataclass(frozen=True)
-class AttentionOptions:
-    """uniform: attention without keys and queries. softmax: with keys and queries of zeros, as KS25 eq. 2 has it.
+class ArchitectureOptions:
+    """Forms of the architecture that compute the same.
 
-    Both give the same numbers; softmax stores two matrices more for each head.
+    attention   uniform: without keys and queries. softmax: with keys and queries of zeros, as KS25 eq. 2 has it, two matrices
+                more for each head.
+    input_map   linear: E_in projects a vector. none: E_in only copies it, and the first block projects (KS25 Remark 3.1); every
+                block then has d channels more, so parameters grow as d·√N instead of d + √N.
     """
 
     attention: Literal["uniform", "softmax"] = "uniform"
+    input_map: Literal["linear", "none"] = "linear"
+
+    @property
+    def tuning(self) -> Tuning:
+        """What is built."""
+        return Tuning(attention=self.attention, has_maps=self.input_map == "linear")
 
 
-def size_of(shape: DataShape, options: AttentionOptions) -> Size:
+def size_of(shape: DataShape, options: ArchitectureOptions) -> Size:
     """See `estimate`."""
-    return estimate(shape, Tuning(attention=options.attention))
+    return estimate(shape, options.tuning)
 
 
 def plan(
-    data: Dataset, options: AttentionOptions, rng: np.random.Generator, progress: Progress | None = None
+    data: Dataset, options: ArchitectureOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
     """The theorem that fits the task and the inputs."""
-    return theorem_for(data)(data, rng, progress, Tuning(attention=options.attention))
+    return theorem_for(data)(data, rng, progress, options.tuning)
 
 
 METHOD = Method(
@@ -229,7 +243,7 @@ METHOD = Method(
     precisions=("exact",),
     size_of=size_of,
     plan=plan,
-    options=AttentionOptions,
+    options=ArchitectureOptions,
     example=lambda: Example(random_tokens(30, 4, 20, seed=0)),
     page="how-it-works.md",
     statements=("KS25-T4.1", "KS25-T B.1", "KS25-C4.1", "KS25-T D.1", "KS25-T E.1"),
