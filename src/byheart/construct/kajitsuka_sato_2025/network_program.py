@@ -87,7 +87,7 @@ class NetworkParts:
         if self.has_maps or self.entrance == "line":
             return REGISTERS, {LOOKUP.x: self.token_line.coefficients}
         coordinates = tuple(f"input {at}" for at in range(dim))
-        copies = {
+        copies: dict[str, Numbers] = {
             name: tuple(int(at == other) for other in range(dim)) for at, name in enumerate(coordinates)
         }
         return (*REGISTERS, *coordinates), copies
