@@ -7,10 +7,22 @@ from collections import Counter
 import numpy as np
 from hypothesis import strategies as st
 
-from byheart.construct.registry import get
+from byheart.construct.registry import get, names
 from byheart.data import Dataset, TokenSequences, VectorSequences
 from byheart.data.options import Task
 from byheart.program.construction import Construction, Plan
+
+
+def example_of(method: str) -> Dataset:
+    example = get(method).example
+    assert example is not None
+    return example().data
+
+
+# The methods that plan a program from a theorem, by the pages that describe them: KS25's own, and its rivals.
+THEOREMS = tuple(name for name in names() if get(name).page in ("how-it-works.md", "rivals.md"))
+SINGLE = tuple(name for name in THEOREMS if example_of(name).seq_len == 1)  # one vector a sample
+SEQUENCES = tuple(name for name in THEOREMS if name not in SINGLE)
 
 
 def planned(method: str, data: Dataset, seed: int = 0, **options: object) -> Plan:

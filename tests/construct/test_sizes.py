@@ -24,43 +24,28 @@ from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import checks
 from tests.examples import examples
 
-from .rival_data import answers, compiled, planned, single_vectors
+from .rival_data import SEQUENCES, SINGLE, THEOREMS, answers, compiled, planned, single_vectors
 from .test_theorem import token_data, vector_data
 
-SINGLE = ("vardi-2022", "park-2021", "two-layer-relu")
-SEQUENCES = (
-    "kajitsuka-sato-2025",
-    "kajitsuka-sato-2025-bits",
-    "kajitsuka-sato-2025-sparse",
-    "kim-2023",
-    "kajitsuka-sato-2023",
-)
-CASES = [
-    ("kajitsuka-sato-2025", "next-token", "exact"),
-    ("kajitsuka-sato-2025", "seq-to-seq", "exact"),
-    ("kajitsuka-sato-2025", "set", "exact"),
-    ("kajitsuka-sato-2025-bits", "next-token", "exact"),
-    ("kajitsuka-sato-2025-bits", "next-token", "float64"),
-    ("kajitsuka-sato-2025-sparse", "seq-to-seq", "exact"),
-    ("vardi-2022", "next-token", "exact"),
-    ("park-2021", "next-token", "exact"),
-    ("two-layer-relu", "next-token", "exact"),
-    ("two-layer-relu", "next-token", "float64"),
-    ("kim-2023", "seq-to-seq", "exact"),
-    ("kajitsuka-sato-2023", "seq-to-seq", "float64"),
+CASES = [  # every task in the precision a method prefers, every precision for the task it prefers
+    (name, task, precision)
+    for name in THEOREMS
+    for task in get(name).tasks
+    for precision in get(name).precisions
+    if task == get(name).tasks[0] or precision == get(name).precisions[0]
 ]
 
 
 def _takes_long(case: tuple[str, str, str], n_samples: int) -> bool:
     return n_samples == 1000 and (
-        case[1] != "next-token" or case[2] == "float64" or case[0] == "kajitsuka-sato-2025-bits"
+        case[1] != "next-token" or case[2] != "exact" or case[0] in ("kajitsuka-sato-2025-bits", "kim-2023")
     )
 
 
 def random_data(method: str, task: str, precision: str, n_samples: int) -> Dataset:
     """Uniform vectors, or what fits floats without rounding where that is asked for; 4 labels a sequence for seq-to-seq."""
     seq_len = 1 if method in SINGLE else 4
-    if precision == "float64" and method != "kajitsuka-sato-2023":
+    if precision != "exact" and method != "kajitsuka-sato-2023":
         return random_tokens(n_samples, seq_len, max(50, 2 * n_samples), seed=n_samples)
     return uniform_vectors(n_samples, seq_len, 4, seed=n_samples, task=task)  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,9 +96,11 @@ def test_robust_hashes_have_their_size_too(monkeypatch: pytest.MonkeyPatch, room
 
 
 def test_one_more_row_is_noticed() -> None:
-    found = _plan(grid_vectors(50, seed=1), {})
-    other = random_tokens(50, n_vocab=40, seed=1)
-    assert found.size != size_of_network(_plan(other, {}).emit().memory.network)
+    data = grid_vectors(50, seed=1)
+    built = size_of_network(_plan(data, {}).emit().memory.network)
+    layout = layout_of(DataShape.of(data), RetrievalOptions())
+    assert _shape(count(describe(layout), "float64")) == _shape(built)
+    assert _shape(count(describe(replace(layout, n_rows=layout.n_rows + 1)), "float64")) != _shape(built)
 
 
 def test_the_bits_of_exact_words_are_estimated() -> None:
