@@ -151,6 +151,17 @@ class Model:
         return None if bits is None else float(bits)
 
     @property
+    def label_entropy(self) -> float | None:
+        """Bits that a code for the labels must pay, at most `label_bits`; None if none are recorded."""
+        bits = self.record.get("dataset", {}).get("label_entropy")
+        return None if bits is None else float(bits)
+
+    @property
+    def entropy_per_parameter(self) -> float | None:
+        """Bits of label entropy per entry of a weight matrix, zeros included."""
+        return None if self.label_entropy is None else self.label_entropy / self.size.parameters_dense
+
+    @property
     def bits_per_parameter(self) -> float | None:
         """Label bits per entry of a weight matrix, zeros included."""
         return None if self.label_bits is None else self.label_bits / self.size.parameters_dense

@@ -261,3 +261,12 @@ def test_documents_become_labels_of_their_own_tokens() -> None:
     assert data.subset([1, 2]).labels.tolist() == [1]
     assert isinstance(data.inputs, TokenSequences)
     assert len(data.contexts()) == 2
+
+
+def test_label_entropy_is_what_a_code_must_pay() -> None:
+    data = Dataset.from_arrays([[i] for i in range(8)], [0, 0, 0, 0, 1, 1, 2, 3])
+    assert data.label_bits == 16
+    assert data.label_entropy == 4 * 1 + 2 * 2 + 2 * 3
+    even = Dataset.from_arrays([[i] for i in range(8)], [0, 1, 2, 3] * 2)
+    assert even.label_entropy == even.label_bits
+    assert Dataset.from_arrays([[0], [1]], [7, 7]).label_entropy == 0

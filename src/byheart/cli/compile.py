@@ -26,6 +26,7 @@ from byheart.cli.summary import (
     describe_data,
     describe_unknown,
     distribution_lines,
+    entropy_lines,
     show_sizes,
 )
 from byheart.errors import UsageError
@@ -156,6 +157,8 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "size": asdict(model.size),
         "theorem_size": certificate.theorem_size,
         "label_bits": model.label_bits,
+        "label_entropy": model.label_entropy,
+        "entropy_per_parameter": model.entropy_per_parameter,
         "bits_per_parameter": model.bits_per_parameter,
         "bits_per_stored_bit": model.bits_per_stored_bit,
         "seconds": seconds,
@@ -206,5 +209,6 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
             ("label bits", count(numbers.label_bits)),
             ("bits per parameter", ratio(model.bits_per_parameter)),
             ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+            *entropy_lines(model),
         ]
     )

@@ -10,7 +10,7 @@ import click
 
 from byheart.cli.options import model_argument, output_options
 from byheart.cli.output import count, echo_json, one_line, ratio, show_pairs, show_table
-from byheart.cli.summary import describe_check, describe_data, distribution_lines, show_sizes
+from byheart.cli.summary import describe_check, describe_data, distribution_lines, entropy_lines, show_sizes
 
 if TYPE_CHECKING:
     from byheart.model import Model
@@ -68,6 +68,8 @@ def _document(model: Model, spec: NetworkSpec, folder: Path) -> dict[str, Any]:
         "architecture": spec.to_json(),
         "size": asdict(model.size),
         "label_bits": model.label_bits,
+        "label_entropy": model.label_entropy,
+        "entropy_per_parameter": model.entropy_per_parameter,
         "bits_per_parameter": model.bits_per_parameter,
         "bits_per_stored_bit": model.bits_per_stored_bit,
         "record": dict(model.record),
@@ -115,6 +117,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
         ("label bits", "unknown" if model.label_bits is None else count(model.label_bits)),
         ("bits per parameter", ratio(model.bits_per_parameter)),
         ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+        *entropy_lines(model),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from byheart.cli.output import count, one_line, show_table
+from byheart.cli.output import count, one_line, ratio, show_table
 
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable, NotApplicable
@@ -61,6 +61,14 @@ def describe_unknown(model: Model) -> str:
 def turns_away(model: Model) -> bool:
     """Whether unknown inputs are answered "unknown", but for a small share."""
     return bool((model.record.get("notes") or {}).get("reject_bits"))
+
+
+def entropy_lines(model: Model) -> list[tuple[str, str]]:
+    """Beside label bits, what a code for the labels would have to pay, where that is less."""
+    entropy, bits = model.label_entropy, model.label_bits
+    if entropy is None or bits is None or entropy > 0.995 * bits:
+        return []
+    return [("label entropy", f"{count(entropy)} bits, {ratio(model.entropy_per_parameter)} per parameter")]
 
 
 def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:

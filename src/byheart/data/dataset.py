@@ -150,6 +150,12 @@ class Dataset(Content):
         return self.n_labels * math.log2(self.n_classes)
 
     @cached_property
+    def label_entropy(self) -> float:
+        """Bits that a code for these labels must pay: n_labels · H, with H the entropy of how often each label occurs."""
+        counts = np.bincount(self.labels)
+        return math.fsum(count * math.log2(self.n_labels / count) for count in counts[counts > 0].tolist())
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names."""
         words = None if self.tokenizer is None else self.tokenizer.vocabulary

@@ -59,6 +59,8 @@ class DatasetNumbers:
     vocab: int | None
     dim: int | None
     label_bits: float
+    # bits that a code for the labels must pay; None in certificates of older versions, which are equal all the same
+    label_entropy: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -262,6 +264,7 @@ def _dataset_numbers(found: Fields) -> DatasetNumbers:
         vocab=found.integer("vocab") if found.has("vocab") else None,
         dim=found.integer("dim") if found.has("dim") else None,
         label_bits=found.number("label_bits"),
+        label_entropy=found.number("label_entropy") if found.has("label_entropy") else None,
     )
 
 

@@ -283,6 +283,7 @@ def dataset_numbers(dataset: Dataset) -> DatasetNumbers:
         dataset.vocab,
         dataset.dim,
         dataset.label_bits,
+        dataset.label_entropy,
     )
 
 
