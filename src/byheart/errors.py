@@ -60,6 +60,12 @@ def require_extra(package: str, extra: str, purpose: str) -> None:
         raise MissingExtra(package, extra, purpose)
 
 
+def amount(number: int, noun: str) -> str:
+    """So many of something, in the singular where it is one."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The known name most like `name`, as a question to end a message with; empty if none is like it."""
     near = get_close_matches(name, list(known), n=1)

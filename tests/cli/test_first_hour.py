@@ -130,6 +130,46 @@ COMMANDS = [
     Step("byheart predict out/v 0.5", ("takes one vector of dimension 3", "shape (n_samples, 3)"), 2),
     Step("byheart compile grids.npz -o out/g -q", ("saved in out/g",)),
     Step("byheart compile negative.npz -o out/n", ("row 2: token id -3 at position 2 is negative",), 4),
+    Step("byheart compile words.csv -o out/w", ("--input word --label 'its meaning'", "first line"), 2),
+    Step(
+        "byheart compile words.csv -o out/w --input word --label 'its meaning'",
+        (
+            "1 sample of up to 3 tokens (vocabulary 3); 1 class",
+            "1 of 1 sample right",
+            "with the text of the labels",
+        ),
+    ),
+    Step("byheart compile names.npz -o out/names -q", ("saved in out/names",)),
+    Step("byheart predict out/names '1 2' '2 1' '2 2'", ("one\ntwo\nunknown\n",)),
+    Step(
+        "byheart predict out/m --data asked.csv -o out/asked.csv",
+        ("1 row, 1 answered, 0 unknown, in the column `model answer`",),
+    ),
+    Step(
+        "byheart compile words.csv -o out/w --methd retrieval", ("No such option '--methd'", "'--method'"), 2
+    ),
+    Step(
+        "byheart compile words.csv -o out/w --set reject_bit=4 --method retrieval --input word --label 'its meaning'",
+        ("did you mean `reject_bits`?",),
+        2,
+    ),
+    Step(
+        "byheart compile empty.csv -o out/e",
+        ("row 2: the label is empty (1 such row)", "--empty-labels keep"),
+        4,
+    ),
+    Step(
+        "byheart compile null.jsonl -o out/e",
+        ("row 2: the label is empty (1 such row)", "--empty-labels keep"),
+        4,
+    ),
+    Step("byheart compile null.jsonl -o out/e --empty-labels keep -q", ("saved in out/e",)),
+    Step("byheart bounds --samples 1e6", ("give --vocab V for token ids, or --dim d",), 2),
+    Step("byheart plan --facts 1e30", ("more than the 1,000,000,000,000,000,000",), 2),
+    Step("byheart export out/m --to gguf -o out/m.gguf", ("--method llama",), 2),
+    Step(
+        "byheart compare examples/capitals.csv --figure out/f.jpeg", ("ends in none of .png, .svg, .pdf",), 2
+    ),
     Step("byheart plan --facts 1e6", ("1,000,000 facts",)),
     Step("byheart plan --facts many", ("'many' is not a whole number",), 2),
     Step("byheart bounds --samples 1e6 --seq-len 8 --classes 16 --vocab 1e3", ("KS25",)),
@@ -147,6 +187,11 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tupl
     np.savez(folder / "vectors.npz", inputs=numbers / 7, labels=np.arange(4))
     np.savez(folder / "grids.npz", inputs=numbers.astype(int).reshape(4, 1, 3) - 5, labels=np.arange(4))
     np.savez(folder / "negative.npz", inputs=[[0, 1], [2, -3]], labels=[0, 1])
+    np.savez(folder / "names.npz", inputs=[[1, 2], [2, 1]], labels=np.array(["one", "two"]))
+    (folder / "words.csv").write_text("word,its meaning\ncat,animal\n")
+    (folder / "asked.csv").write_text("key,answer\ncapital of Peru,?\n")
+    (folder / "empty.csv").write_text("key,value\na,1\nb,\n")
+    (folder / "null.jsonl").write_text('{"key": "a", "value": "1"}\n{"key": "b", "value": null}\n')
     (folder / "towns.csv").write_text(TOWNS, encoding="utf-8")
     (folder / "latin.csv").write_text(TOWNS, encoding="latin-1")
     (folder / "conflict.csv").write_text("key,value\na,1\na,2\nb,3\n")

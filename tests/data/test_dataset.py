@@ -124,7 +124,7 @@ def test_data_without_content_is_refused() -> None:
         Dataset.from_pairs([])
     with pytest.raises(DataError, match="no samples"):
         Dataset.from_arrays(np.zeros((0, 2, 2)), np.zeros(0, dtype=int))
-    with pytest.raises(DataError, match=r"row 2 has an input without tokens \(1 such rows\)"):
+    with pytest.raises(DataError, match=r"row 2 has an input without tokens \(1 such row\)"):
         Dataset.from_pairs([("a", "x"), ("", "y")])
     with pytest.raises(DataError, match="row 2 has an input without tokens"):
         Dataset.from_pairs([("a", "x"), ("  ", "y")], tokenizer="word")

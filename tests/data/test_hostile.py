@@ -121,7 +121,7 @@ def test_long_cells_are_read(tmp_path: Path) -> None:
 def test_a_missing_label_is_refused_unless_it_is_kept(tmp_path: Path, name: str, content: str) -> None:
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=r"row 2: the label is empty \(1 such rows\)"):
+    with pytest.raises(DataError, match=r"row 2: the label is empty \(1 such row\)"):
         Dataset.read(path)
     kept = Dataset.read(path, empty_labels="keep")
     assert kept.label_names == ("", "1")

@@ -142,11 +142,11 @@ def test_objects_made_by_numpy_are_refused(path: Path) -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.array([0.0, 1.0]), "labels must be whole numbers; got float64"),
+        (np.array([0.0, 1.0]), "labels must be whole numbers or texts; got float64"),
         (np.array([0, 1, 2]), "needs 2 labels"),
         (np.zeros((2, 5), dtype=int), r"labels of shape \(2, 5\) do not fit"),
         (np.zeros((2, 1, 1), dtype=int), "labels have shape"),
-        (np.array(["a", "b"]), "labels must be whole numbers"),
+        (np.array(["a", "b"], dtype="S1"), "labels must be whole numbers or texts"),
     ],
 )
 def test_wrong_labels_are_refused(path: Path, labels: np.ndarray, message: str) -> None:

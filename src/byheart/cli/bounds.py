@@ -81,6 +81,10 @@ def _bounds_of_sizes(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable
 
     if "samples" not in sizes:
         raise UsageError("--samples N is missing: how many sequences are there?")
+    if ("vocab" in sizes) == ("dim" in sizes):
+        raise UsageError(
+            "give --vocab V for token ids, or --dim d for tokens that are vectors, and not both."
+        )
     task: Any = given["task"] or "next-token"
     ordered = given["ordered"]
     shape = DataShape(

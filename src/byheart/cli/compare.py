@@ -20,7 +20,7 @@ from byheart.cli.options import (
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.progress import Report, watch
 from byheart.cli.summary import describe_data, first_sentence
-from byheart.errors import ExitStatus
+from byheart.errors import ExitStatus, amount
 
 if TYPE_CHECKING:
     from byheart.compare import Comparison, Row
@@ -102,7 +102,7 @@ def _show(comparison: Comparison, data: Path) -> None:
     click.echo(f"label bits: {comparison.dataset.label_bits:,.0f}\n")
     memorised = comparison.memorised
     if memorised:
-        click.echo(f"  Memorised, with all {comparison.dataset.n_samples:,} samples verified:\n")
+        click.echo(f"  Memorised, with {amount(comparison.dataset.n_samples, 'sample')} verified:\n")
         _show_sizes(memorised)
         click.echo()
         _show_theory(memorised)

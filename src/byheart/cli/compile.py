@@ -24,12 +24,13 @@ from byheart.cli.progress import watch
 from byheart.cli.summary import (
     describe_check,
     describe_data,
+    describe_files,
     describe_unknown,
     distribution_lines,
     entropy_lines,
     show_sizes,
 )
-from byheart.errors import UsageError
+from byheart.errors import UsageError, require_extra
 
 RESERVED = ("method", "precision", "task", "seed", "check", "progress")
 
@@ -99,6 +100,8 @@ def command(
     from byheart.storage.atomic_folder import check_target
 
     check_target(output)
+    if method == "llama":
+        require_extra("transformers", "huggingface", "checking a Llama as others run it")
     options = dict(_setting(text) for text in settings)
     if reject_bits is not None:
         options["reject_bits"] = reject_bits
@@ -172,6 +175,7 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "assumptions": [asdict(item) for item in certificate.assumptions],
         "bounds": [bound.to_json() for bound in theory.applicable],
         "unknown_inputs": describe_unknown(model),
+        "bytes_on_disk": {path.name: path.stat().st_size for path in sorted(output.iterdir())},
         "path": str(output),
     }
 
@@ -191,10 +195,11 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
         show_pairs(lines)
         return
     click.echo()
+    theorem = str(model.record["theorem"])
     show_pairs(
         [
             *lines,
-            ("theorem", str(model.record["theorem"])),
+            *([("theorem", theorem)] if "no theorem" not in theorem else []),
             ("data", describe_data(numbers)),
             ("verified", describe_check(certificate)),
             *distribution_lines(certificate),
@@ -210,5 +215,6 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
             ("bits per parameter", ratio(model.bits_per_parameter)),
             ("bits per stored bit", ratio(model.bits_per_stored_bit)),
             *entropy_lines(model),
+            ("on disk", describe_files(output)),
         ]
     )

@@ -15,7 +15,7 @@ from byheart.cli.options import model_argument, output_options, text_options, th
 from byheart.cli.output import echo_json, is_quiet, printable
 from byheart.cli.summary import describe_unknown, turns_away
 from byheart.data.tokenizers import parse_ids
-from byheart.errors import MalformedFile, UsageError
+from byheart.errors import MalformedFile, UsageError, amount
 
 if TYPE_CHECKING:
     from byheart.data.textfile import TextFormat
@@ -96,15 +96,17 @@ def command(
         rows = _json_rows(lines, column) if jsonl else [{column: line} for line in lines]
     else:
         rows = [{column: text} for text in texts]
-    if output is not None and any(ANSWER in row for row in rows):
-        raise UsageError(f"{data} has a column `{ANSWER}` already; rename it first.", path=str(data))
+    column_of_answers = ANSWER
+    while output is not None and any(column_of_answers in row for row in rows):
+        column_of_answers = f"model {column_of_answers}"
     asked = [row[column] for row in rows]
     answers = model.predict(_questions(asked, model))
     if output is not None:
-        write_answers(output, rows, answers, ANSWER)
+        write_answers(output, rows, answers, column_of_answers)
         n_known = sum(answer is not None for answer in answers)
         click.echo(
-            f"{output}: {len(answers):,} rows, {n_known:,} answered, {len(answers) - n_known:,} unknown"
+            f"{output}: {amount(len(answers), 'row')}, {n_known:,} answered, {len(answers) - n_known:,} unknown"
+            + (f", in the column `{column_of_answers}`" if column_of_answers != ANSWER else "")
         )
     elif jsonl:
         for row, answer in zip(rows, answers, strict=True):

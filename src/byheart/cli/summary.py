@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from byheart.cli.output import count, one_line, ratio, show_table
+from byheart.errors import amount
 
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable, NotApplicable
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
 def describe_data(numbers: DatasetNumbers) -> str:
     """The sizes of a data set in a line."""
     kind = (
-        f"vectors of dimension {numbers.dim}"
+        f"{amount(numbers.seq_len, 'vector')} of dimension {numbers.dim}"
         if numbers.vocab is None
-        else f"tokens (vocabulary {numbers.vocab:,})"
+        else f"{amount(numbers.seq_len, 'token')} (vocabulary {numbers.vocab:,})"
     )
-    samples = f"{numbers.n_samples:,} samples of up to {numbers.seq_len:,} {kind}"
-    labels = f"{numbers.n_labels:,} labels, " if numbers.n_labels != numbers.n_samples else ""
-    return f"{samples}; {labels}{numbers.n_classes:,} classes"
+    samples = f"{amount(numbers.n_samples, 'sample')} of up to {kind}"
+    labels = f"{amount(numbers.n_labels, 'label')}, " if numbers.n_labels != numbers.n_samples else ""
+    return f"{samples}; {labels}{amount(numbers.n_classes, 'class')}"
 
 
 def describe_check(certificate: Certificate) -> str:
@@ -38,13 +40,22 @@ def describe_check(certificate: Certificate) -> str:
         "module": "natively in PyTorch",
         "transformers": "as Hugging Face's transformers runs it",
     }[certificate.backend]
-    what = "samples" if certificate.distribution is None else "contexts"
+    what = "sample" if certificate.distribution is None else "context"
     again = certificate.rechecked_by_interpreter
     seconds = {"equations": "NumPy, from the equations", "exact": "exact arithmetic"}
     second = seconds.get(certificate.rechecked_by or "", "the slow interpreter")
     twice = f"; {again} again by {second}" if again else ""
     n_right, sample = certificate.checked - certificate.wrong, certificate.on_sample
-    return f"{n_right:,} of {certificate.checked:,} {what} right{sample}, {how}{twice}"
+    return f"{n_right:,} of {amount(certificate.checked, what)} right{sample}, {how}{twice}"
+
+
+def describe_files(folder: Path) -> str:
+    """What a model takes on disk, file by file; the weights of most hold class numbers, and model.json their names."""
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+    largest_first = sorted(files, key=lambda name: -files[name])
+    labels = "" if "config.json" in files else " with the text of the labels"
+    each = [f"{name}{labels if name == 'model.json' else ''} {files[name]:,}" for name in largest_first]
+    return f"{sum(files.values()):,} bytes: {', '.join(each)}"
 
 
 def describe_unknown(model: Model) -> str:
@@ -105,8 +116,13 @@ def show_sizes(
         "at least",
         "by",
     )
-    n_columns = len(headers) if theory is not None else 3
-    show_table(headers[:n_columns], [row[:n_columns] for row in table], numbers=(1, 2, 3))
+    chosen = [0, 1, *([2] if promised else []), *([3, 4] if theory is not None else [])]
+    numbers = [place for place, column in enumerate(chosen) if column in (1, 2, 3)]
+    show_table(
+        [headers[column] for column in chosen],
+        [[row[column] for column in chosen] for row in table],
+        numbers=numbers,
+    )
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:

@@ -75,7 +75,7 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
         why += f"; {unknown_input(bits if isinstance(bits, int) else 0)}"
     if refused:
         why += f" (refused: {', '.join(refused)})"
-    instead = []
+    instead = ["--recite to have the texts by heart"] if task == "distribution" else []
     if bits:
         instead.append("--reject-bits 0 for fewer parameters")
     elif trial.method.name == USUAL:

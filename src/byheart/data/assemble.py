@@ -45,7 +45,7 @@ def content_of_arrays(
     """Inputs and labels that are arrays; see `Dataset.from_arrays`."""
     sequences, tokenizer = _as_sequences(inputs, n_vocab)
     flat, task = _flat_labels(np.asarray(labels), sequences, task)
-    numbers, names = _classes_of_integers(flat, label_names)
+    numbers, names = _classes_of(flat, label_names)
     return Content(sequences, numbers, task, names, tokenizer, _is_ordered(sequences, task, ordered))
 
 
@@ -212,8 +212,10 @@ def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
 def _flat_labels(
     labels: np.ndarray, sequences: TokenSequences | VectorSequences, task: Task | None
 ) -> tuple[np.ndarray, Task]:
-    if labels.dtype.kind not in "iub" and labels.size:
-        raise UsageError(f"labels must be whole numbers; got {labels.dtype}.", dtype=str(labels.dtype))
+    if labels.dtype.kind not in "iubU" and labels.size:
+        raise UsageError(
+            f"labels must be whole numbers or texts; got {labels.dtype}.", dtype=str(labels.dtype)
+        )
     if labels.ndim not in (1, 2):
         raise UsageError(f"labels have shape (n_samples,) or (n_samples, seq_len); got {labels.shape}.")
     if task is None:
@@ -228,12 +230,17 @@ def _flat_labels(
     return labels.reshape(-1), task
 
 
-def _classes_of_integers(
+def _classes_of(
     labels: np.ndarray, label_names: Sequence[str] | None
 ) -> tuple[Int[np.ndarray, " n_labels"], tuple[str, ...]]:
-    if label_names is not None:
+    is_text = labels.dtype.kind == "U"
+    if label_names is not None and not is_text:
         return labels.astype(np.int64), tuple(label_names)
     values, numbers = np.unique(labels, return_inverse=True)
+    if is_text:
+        require_texts(values.tolist(), "label")
+        number = number_names(label_names or (), values.tolist())
+        return np.array([number[name] for name in labels.tolist()], dtype=np.int64), tuple(number)
     return numbers.reshape(-1).astype(np.int64), tuple(str(int(value)) for value in values)
 
 

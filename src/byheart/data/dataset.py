@@ -24,7 +24,7 @@ from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
 from byheart.data.sequences import TokenSequences, VectorSequences, freeze, offsets_of
 from byheart.data.tokenizers import Tokenizer
-from byheart.errors import ConflictingLabels, DataError, UsageError
+from byheart.errors import ConflictingLabels, DataError, UsageError, amount
 
 __all__ = ["Dataset", "OnConflict", "TableOptions", "Task", "TokenSequences", "VectorSequences"]
 
@@ -72,7 +72,7 @@ class Dataset(Content):
                 raise DataError("no document has a token, so there is nothing to memorise.")
         elif empty.size:
             raise DataError(
-                f"row {self.row(int(empty[0]))} has an input without tokens ({empty.size} such rows); "
+                f"row {self.row(int(empty[0]))} has an input without tokens ({amount(empty.size, 'such row')}); "
                 "a label belongs to a token.\n  Remove those rows, or use a tokenizer that sees their text.",
                 row=self.row(int(empty[0])),
             )
@@ -317,7 +317,7 @@ class Dataset(Content):
 
         inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector a sample, ids (n_samples, seq_len), or
             lists of ids (ragged).
-        labels: whole numbers, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. Without
+        labels: whole numbers or texts, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. Without
             `label_names` any, named by their digits in rising order; with them, class numbers from 0.
         task: next-token for one label a sequence and seq-to-seq for one a token, unless given.
         n_vocab: vocabulary size, the largest id plus one unless given.

@@ -24,7 +24,7 @@ from byheart.data.source import DataSource
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_file
 from byheart.data.tokenizers import Tokenizer
-from byheart.errors import DataError, MalformedFile, UsageError
+from byheart.errors import DataError, MalformedFile, UsageError, amount
 
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
 
@@ -139,7 +139,7 @@ def _read_table(path: Path, kind: str, written: TextFormat, options: TableOption
     if options.get("empty_labels", "error") == "error" and "" in labels:
         row = labels.index("") + 1
         raise DataError(
-            f"{path}, row {row}: the label is empty ({labels.count('')} such rows).\n"
+            f"{path}, row {row}: the label is empty ({amount(labels.count(''), 'such row')}).\n"
             '  Fill it in, remove the row, or keep it as an empty label: empty_labels="keep" (--empty-labels keep).',
             path=str(path),
             row=row,

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from byheart.data.textfile import UTF8, TextFormat, read_text, require_content
@@ -181,6 +182,9 @@ def require_columns(
             problem = f"{found.count(name)} columns" if name in found else "no column"
             hint = did_you_mean(name, found) if name not in found else ""
             listed = ", ".join(map(repr, found))
+            if len(found) == len(wanted) == 2 and not {*wanted} & {*found}:
+                names = f"input={found[0]!r}, label={found[1]!r} (--input {quote(found[0])} --label {quote(found[1])})"
+                fix = f"Name the columns: {names}.\n  The first line of the file must hold the names of the columns."
             raise UsageError(
                 _other_delimiter(path, found)
                 or f"{path} has {problem} `{name}`; its columns are {listed}.{hint}\n  {fix}",
