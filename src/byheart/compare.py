@@ -88,7 +88,6 @@ class Comparison:
         return tuple(row for row in self.rows if row.state == "memorised")
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
         return {
             "dataset": asdict(self.dataset),
             "label_bits": self.dataset.label_bits,

@@ -38,7 +38,6 @@ class Architecture:
 
     @property
     def parameters(self) -> int:
-        """All parameters."""
         return sum(part.parameters for part in self.parts)
 
     @property
@@ -47,7 +46,6 @@ class Architecture:
         return sum(part.active for part in self.parts)
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary."""
         sizes = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "parts"}
         return {
             **sizes,

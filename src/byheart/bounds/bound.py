@@ -90,7 +90,6 @@ class NotApplicable:
     reason: str
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary."""
         return {"name": self.name, "statement": self.statement, "reason": self.reason}
 
 

@@ -48,7 +48,6 @@ class EmpiricalLaw:
         return self.smallest_parameters <= n_parameters <= self.largest_parameters
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary."""
         return {
             "name": self.name,
             "bits_per_parameter": float(self.bits_per_parameter),

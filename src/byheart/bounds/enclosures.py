@@ -31,13 +31,11 @@ class Interval:
         return Interval(self.low + other, self.high + other)
 
     def __mul__(self, factor: Rational) -> Interval:
-        """The product with a non-negative rational."""
         if factor < 0:
             raise ValueError("enclosures are scaled by non-negative factors only")
         return Interval(self.low * factor, self.high * factor)
 
     def __pow__(self, power: int) -> Interval:
-        """A whole power of a non-negative number."""
         return Interval(self.low**power, self.high**power)
 
     def reciprocal(self) -> Interval:

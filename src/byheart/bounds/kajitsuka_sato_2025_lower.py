@@ -199,7 +199,6 @@ class BlockShape:
     hidden_width: int
 
     def __post_init__(self) -> None:
-        """Every size must be positive."""
         if min(self.dim, self.model_width, self.head_size, self.n_heads, self.hidden_width) < 1:
             raise ValueError(f"every size of {self} must be at least 1")
 

@@ -48,7 +48,6 @@ class PlanRow:
     bits_per_stored_bit: float | None = None
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
@@ -63,7 +62,6 @@ class SizePlan:
     not_applicable: tuple[NotApplicable, ...]
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary."""
         return {
             "facts": self.n_facts,
             "value_bits": self.value_bits,

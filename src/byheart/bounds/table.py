@@ -39,7 +39,6 @@ class BoundTable:
         return tuple(b for b in self.applicable if b.quantity == quantity and b.kind == kind)
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary."""
         return {
             "bounds": [bound.to_json() for bound in self.applicable],
             "estimates": [estimate.to_json() for estimate in self.estimates],

@@ -129,7 +129,6 @@ _MODULES = {
 
 
 def names() -> tuple[str, ...]:
-    """The names of all constructions."""
     return tuple(_MODULES)
 
 

@@ -54,7 +54,6 @@ class DataReport:
         return None if len(self.non_finite) else separation_of(self.inputs, self.ordered)
 
     def __str__(self) -> str:
-        """Say it in a few lines of plain text."""
         size = f"{len(self.inputs):,} samples, {self.n_labels:,} labels of {self.n_classes:,} classes"
         lengths = self.inputs.lengths
         length = (

@@ -32,7 +32,6 @@ class Conflicts:
     labels: Int[np.ndarray, "n_conflicts 2"]
 
     def __len__(self) -> int:
-        """Return the number of pairs."""
         return len(self.samples)
 
 

@@ -49,11 +49,9 @@ class Contexts:
             object.__setattr__(self, name, freeze(getattr(self, name), np.int64))
 
     def __len__(self) -> int:
-        """Return the number of distinct contexts."""
         return int(self.counts.size)
 
     def __getitem__(self, i: int) -> Int[np.ndarray, " context_len"]:
-        """Return the tokens of context i."""
         if not 0 <= i < len(self):
             raise IndexError(f"context {i} of {len(self)}")
         return self.source[int(self.documents[i])][: self.lengths[i]]

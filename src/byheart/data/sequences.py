@@ -37,7 +37,6 @@ class TokenSequences:
     n_vocab: int
 
     def __post_init__(self) -> None:
-        """Settle the invariants once."""
         object.__setattr__(self, "ids", freeze(self.ids, np.int64))
         object.__setattr__(self, "offsets", freeze(self.offsets, np.int64))
         offsets = self.offsets
@@ -66,7 +65,6 @@ class TokenSequences:
             )
 
     def __len__(self) -> int:
-        """Return the number of sequences."""
         return self.offsets.size - 1
 
     def __getitem__(self, index: int) -> Int[np.ndarray, " seq_len"]:
@@ -144,7 +142,6 @@ class VectorSequences:
     values: Float[np.ndarray, "n_samples seq_len dim"]
 
     def __post_init__(self) -> None:
-        """Settle the invariants once."""
         values = np.asarray(self.values)
         if values.ndim != 3 or values.shape[1] == 0 or values.shape[2] == 0:
             raise UsageError(
@@ -158,7 +155,6 @@ class VectorSequences:
         object.__setattr__(self, "values", own)
 
     def __len__(self) -> int:
-        """Return the number of sequences."""
         return int(self.values.shape[0])
 
     def __getitem__(self, index: int) -> Float[np.ndarray, "seq_len dim"]:

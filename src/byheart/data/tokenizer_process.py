@@ -73,7 +73,6 @@ class TokenizerProcess:
         self._owner = 0
 
     def __reduce__(self) -> tuple[type[TokenizerProcess], tuple[str]]:
-        """A copy in another process starts a process of its own."""
         return TokenizerProcess, (self.document,)
 
     def vocabulary(self) -> dict[str, int]:

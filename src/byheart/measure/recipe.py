@@ -20,7 +20,6 @@ class PassRule:
     threshold: float
 
     def __post_init__(self) -> None:
-        """Refuse metrics that are not measured."""
         if self.metric not in METRICS:
             raise UsageError(f"no metric `{self.metric}`; a pass rule can use: {', '.join(METRICS)}.")
 
@@ -30,7 +29,6 @@ class PassRule:
         return value >= self.threshold if self.metric == "accuracy" else value < self.threshold
 
     def __str__(self) -> str:
-        """The rule in words."""
         return f"{self.metric} {'>=' if self.metric == 'accuracy' else '<'} {self.threshold:g}"
 
 
@@ -53,7 +51,6 @@ class Training:
     stop: PassRule | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
         choices = {
             "optimiser": ("adam", "adamw", "lbfgs"),
             "schedule": ("constant", "cosine"),

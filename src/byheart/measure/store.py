@@ -122,15 +122,12 @@ class Store:
             schema.migrate(self.connection)
 
     def __enter__(self) -> Store:
-        """The store itself."""
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Close it."""
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self.connection.close()
 
     # --- records --------------------------------------------------------------------------------------------

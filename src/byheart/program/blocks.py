@@ -49,7 +49,6 @@ class Block:
 
     @property
     def n_units(self) -> int:
-        """Hidden units."""
         return len(self.units)
 
 

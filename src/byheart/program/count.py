@@ -22,7 +22,6 @@ class WeightCount:
     longest: int = 0
 
     def __add__(self, other: WeightCount) -> WeightCount:
-        """Both together."""
         return WeightCount(self.count + other.count, self.bits + other.bits, max(self.longest, other.longest))
 
     def times(self, n_copies: int) -> WeightCount:
@@ -43,7 +42,6 @@ class StepCount:
     width: int = 0
 
     def __add__(self, other: StepCount) -> StepCount:
-        """One after the other."""
         return StepCount(
             self.dense + other.dense,
             self.weights + other.weights,

@@ -45,7 +45,6 @@ class ProgramPlan(Plan):
         return count(self.program, self.precision)
 
     def emit(self, progress: Progress | None = None) -> Construction:
-        """Build the network."""
         network = emit(self.program, self.precision) if self.network is None else self.network
         if progress is not None:
             progress(1, 1)

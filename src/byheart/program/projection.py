@@ -51,7 +51,6 @@ class IntegerPoints:
 
     @property
     def n_points(self) -> int:
-        """How many points."""
         return len(self.coordinates)
 
     def along(self, direction: Sequence[int]) -> list[int]:

@@ -24,7 +24,6 @@ class LabelledVectors:
     labels: tuple[int, ...]
 
     def __len__(self) -> int:
-        """How many there are."""
         return self.tokens.points.n_points
 
 

@@ -36,7 +36,6 @@ class NextTokenTargets:
     n_outputs: int
 
     def __len__(self) -> int:
-        """Return the number of contexts."""
         return len(self.contexts)
 
     def logits(self, margin: float) -> Float[np.ndarray, "n_contexts n_outputs"]:

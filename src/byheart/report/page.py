@@ -63,7 +63,6 @@ def write_page(records: Sequence[FigureRecord], folder: Path, passes: Sequence[P
 
 
 def page(records: Sequence[FigureRecord], passes: Sequence[Pass] = ()) -> str:
-    """The page as text."""
     body = [
         "<header><h1>What the papers' figures look like from fresh runs</h1>",
         f"<p>{INTRODUCTION}</p></header>",

@@ -122,7 +122,6 @@ def to_groups(observations: Iterable[Observation]) -> list[dict[str, Any]]:
 
 
 def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
-    """The inverse of `to_groups`."""
     if not groups:
         return ()
     common, found = groups[0]["common"], []

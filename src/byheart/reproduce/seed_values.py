@@ -40,7 +40,6 @@ class SeedValues:
         return max((len(at) for at in self.values), default=0)
 
     def __bool__(self) -> bool:
-        """Whether there is any point."""
         return bool(self.x)
 
     def at(self, x: float) -> float | None:

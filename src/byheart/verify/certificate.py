@@ -37,7 +37,6 @@ class WrongSample:
     reason: str | None = None
 
     def __str__(self) -> str:
-        """One line for a person."""
         found = self.reason if self.reason is not None else f"the network answers {_quote(self.got)}"
         return f"sample {self.number}: {self.input}: expected {_quote(self.expected)}, {found}"
 
@@ -94,7 +93,6 @@ class Distributional:
         return "contexts" if self.allowed_gap_percent is None else "total-gap"
 
     def __str__(self) -> str:
-        """One line for a person."""
         share = "" if self.gap_percent is None else f" ({self.gap_percent:.3g}% of the entropy)"
         judged = ""
         if self.rule == "total-gap":
@@ -109,8 +107,6 @@ class Distributional:
 
     @staticmethod
     def from_json(found: Fields) -> Distributional:
-        """From certificate.json."""
-
         def optional(name: str) -> float | None:
             return found.number(name) if found.has(name) else None
 
@@ -180,7 +176,6 @@ class Certificate:
         return self.label_bits / max(1, self.size.total_bits)
 
     def __str__(self) -> str:
-        """A few lines for a person."""
         verdict = "holds" if self.holds else "DOES NOT HOLD"
         n_right = self.checked - self.wrong
         samples = "samples" if self.distribution is None else "contexts"

@@ -17,7 +17,6 @@ MOST_EDITS = 64
 
 
 def matrices_of(model: Model) -> list[tuple[str, Weights]]:
-    """Every weight matrix by name."""
     return [(name, weights) for name, weights in model.network.parameters()]
 
 

@@ -44,7 +44,6 @@ class SoftmaxOptions:
     beta: float | str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is not a sharpness."""
         is_number = isinstance(self.beta, (int, float)) and 0 < self.beta < np.inf
         if not (self.beta is None or self.beta == "theorem" or is_number):
             raise UsageError(

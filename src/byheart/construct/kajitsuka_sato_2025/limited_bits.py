@@ -41,7 +41,6 @@ class ShortWeightOptions:
     attention: Literal["uniform", "softmax"] = "uniform"
 
     def __post_init__(self) -> None:
-        """Refuse a B that no weight has."""
         if self.B is not None and self.B < 1:
             raise UsageError(f"B must be a positive whole number; got {self.B}.", B=self.B)
 

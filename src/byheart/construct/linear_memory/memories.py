@@ -26,7 +26,6 @@ class LinearMemory:
         return np.asarray(self.inputs @ self.matrix.T @ self.outputs.T)
 
     def answers(self) -> Int[np.ndarray, " n_inputs"]:
-        """The answer to every input."""
         return np.asarray(self.scores().argmax(axis=1))
 
 

@@ -29,7 +29,6 @@ class BlockWriter:
         self.weights[EMBEDDING][:, : self.n_pinned] = self.pin
 
     def __getitem__(self, at: tuple[int, str]) -> np.ndarray:
-        """The tensor of a part of a layer."""
         return self.weights[weight_name(*at)]
 
     def free(self, layer: int) -> int:

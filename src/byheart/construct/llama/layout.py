@@ -164,7 +164,6 @@ class Layout:
 
     @property
     def n_layers(self) -> int:
-        """All layers."""
         return self.decide + 1 + (self.shape.n_vocab > DIGIT)
 
     def spec(self, bos: int = 0, eos: int = 0, sep: int = 0) -> LlamaSpec:

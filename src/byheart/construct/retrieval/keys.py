@@ -45,7 +45,6 @@ class ContextKeys:
     quantiser: Quantiser | None = None
 
     def __len__(self) -> int:
-        """Return the number of contexts."""
         return len(self.labels)
 
     def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:

@@ -117,7 +117,6 @@ class AttentionOnlyFamily(Family):
         return tables | {"first": tokens[:, :, 0], "last": tokens[:, :, 1]}
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-        """Logits (n_models, n_rows, n_classes)."""
         stream = _by_table(weights, tables, rows) if "first" in tables else _directly(weights, tables, rows)
         if "has_mlp" in tables:
             hidden = gelu(torch.baddbmm(weights["mlp_bias"], weights["mlp_in"], stream))

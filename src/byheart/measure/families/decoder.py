@@ -90,7 +90,6 @@ class OneLayerDecoderFamily(Family):
         }
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-        """Logits (n_models, n_rows, n_classes)."""
         tokens, end, beyond = (take_rows(tables[name], rows) for name in ("tokens", "end", "beyond"))
         placed = embed_tokens(weights["embedding"], tokens) + tables["positions"].unsqueeze(1)
         own = take_places(placed, end)

@@ -93,7 +93,6 @@ class SmallGPTFamily(Family):
         }
 
     def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
-        """Logits (n_models, n_rows, n_classes)."""
         tokens, end = take_rows(tables["tokens"], rows), take_rows(tables["end"], rows)
         placed = embed_tokens(weights["embedding"], tokens) + weights["positions"].unsqueeze(1)
         stream = placed.flatten(1, 2)

@@ -47,7 +47,6 @@ class AttentionOnly(AnswersWithLogits):
     zero_token: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the parts fit."""
         n_heads, head_dim, dim = self.query.shape
         expect_shape("key", self.key, (n_heads, head_dim, dim))
         value_dim, out = self.value.shape[1], self.unembedding.shape[1]
@@ -80,7 +79,6 @@ class AttentionOnly(AnswersWithLogits):
 
     @cached_property
     def spec(self) -> AttentionOnlySpec:
-        """Its shape."""
         from byheart.network.attention_only.spec import spec_of
 
         return spec_of(self)
@@ -101,7 +99,6 @@ class AttentionOnly(AnswersWithLogits):
         return int(self.tokens.shape[0]) if self.ragged else None
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every weight array the architecture has, with a name that is unique."""
         if self.embedding is not None:
             yield "embedding.tokens", self.tokens
             yield "embedding.positions", self.positions
@@ -116,13 +113,11 @@ class AttentionOnly(AnswersWithLogits):
         return ["attention-only", "skip" if self.skip else "no-skip", seen, lengths, *zero]
 
     def module(self) -> nn.Module:
-        """A PyTorch module in its own float type."""
         from byheart.network.attention_only.module import to_attention_only_module
 
         return to_attention_only_module(self)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
         from byheart.network.attention_only.equations import bound_logits
 
         return bound_logits(self, encoded)

@@ -68,7 +68,6 @@ class AttentionOnlySpec(ArrayShapes):
         return max(self.dim, self.n_heads * max(self.key_dim, self.value_dim))
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every parameter, in the order of the network's own."""
         if self.n_tokens:
             yield "embedding.tokens", (self.n_tokens, self.dim)
             yield "embedding.positions", (self.seq_len, self.dim)
@@ -79,7 +78,6 @@ class AttentionOnlySpec(ArrayShapes):
         yield "unembedding", (self.n_outputs, self.output_dim)
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> AttentionOnly:
-        """The network with these weights, which come in the order of `shapes()`."""
         found: dict[str, Any] = {name: next(weights) for name, _ in self.shapes()}
         embedding = None
         if self.n_tokens:
@@ -100,7 +98,6 @@ class AttentionOnlySpec(ArrayShapes):
 
     @staticmethod
     def from_json(fields: Fields) -> AttentionOnlySpec:
-        """From model.json, every number checked."""
         precision: Any = fields.text("precision", ("float64", "float32"))
         sizes: dict[str, Any] = read_sizes(fields, SIZES, may_be_zero=("n_tokens", "n_heads"))
         spec = AttentionOnlySpec(
@@ -115,13 +112,11 @@ class AttentionOnlySpec(ArrayShapes):
         return spec
 
     def sections(self) -> list[tuple[str, str, str]]:
-        """Layers, kind and sizes, for a person."""
         heads = f"heads: {self.n_heads:,} of size {self.key_dim:,}"
         return [("1", "softmax attention at the last token", heads)]
 
 
 def spec_of(network: AttentionOnly) -> AttentionOnlySpec:
-    """The shape of `network`."""
     return AttentionOnlySpec(
         "float32" if network.unembedding.dtype == "float32" else "float64",
         0 if network.embedding is None else int(network.tokens.shape[0]),

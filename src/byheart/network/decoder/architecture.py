@@ -34,7 +34,6 @@ class SelfAttention:
     output: np.ndarray  # (m0, d0, d), W_0 in blocks, one a head
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every weight array by name."""
         yield from (("key", self.key), ("query", self.query), ("value", self.value), ("output", self.output))
 
 
@@ -45,7 +44,6 @@ class TokenAveraging:
     shares: np.ndarray  # (seq_len,), u
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every weight array by name."""
         yield "shares", self.shares
 
 
@@ -69,7 +67,6 @@ class Decoder(AnswersWithLogits):
     activation: Activation
 
     def __post_init__(self) -> None:
-        """Check that the parts fit."""
         dim, width = self.hidden.shape
         expect_shape("the token embedding", self.tokens, (self.tokens.shape[0], dim))
         expect_shape("bias", self.bias, (width,))
@@ -94,7 +91,6 @@ class Decoder(AnswersWithLogits):
 
     @cached_property
     def spec(self) -> DecoderSpec:
-        """Its shape."""
         from byheart.network.decoder.spec import spec_of
 
         return spec_of(self)
@@ -135,7 +131,6 @@ class Decoder(AnswersWithLogits):
         return int(self.tokens.shape[0])
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every weight array the architecture has, with a name that is unique."""
         yield "embedding.tokens", self.tokens
         if self.positions is not None:
             yield "embedding.positions", self.positions
@@ -150,13 +145,11 @@ class Decoder(AnswersWithLogits):
         return ["decoder", type(self.mixing).__name__, self.activation]
 
     def module(self) -> nn.Module:
-        """A PyTorch module in its own float type."""
         from byheart.network.decoder.module import to_decoder_module
 
         return to_decoder_module(self)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
         from byheart.network.decoder.equations import bound_logits
 
         return bound_logits(self, encoded)

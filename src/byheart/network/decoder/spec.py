@@ -62,7 +62,6 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         return max(self.dim, n_heads * max(key_dim, value_dim), self.hidden_width)
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every parameter, in the order of the network's own."""
         dim = self.dim
         yield "embedding.tokens", (self.n_tokens, dim)
         if self.heads is not None:
@@ -79,7 +78,6 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         yield "logits", (self.hidden_width, self.n_outputs)
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Decoder:
-        """The network with these weights, which come in the order of `shapes()`."""
         found: dict[str, Any] = {name: next(weights) for name, _ in self.shapes()}
         mixing: Mixing
         if self.heads is not None:
@@ -112,7 +110,6 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @staticmethod
     def from_json(fields: Fields) -> DecoderSpec:
-        """From model.json, every number checked."""
         averages = fields.text("family") == "averaging-decoder"
         names = ("n_tokens", "seq_len", "dim", *(() if averages else HEADS), "hidden_width", "n_outputs")
         sizes = read_sizes(fields, names, may_be_zero=("n_heads",))
@@ -132,7 +129,6 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         return spec
 
     def sections(self) -> list[tuple[str, str, str]]:
-        """Layers, kind and sizes, for a person."""
         first = ("1", "weighted token averaging", "")
         if self.heads is not None:
             heads = f"heads: {self.heads[0]:,} of size {self.heads[1]:,}"
@@ -141,7 +137,6 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
 
 def spec_of(network: Decoder) -> DecoderSpec:
-    """The shape of `network`."""
     heads = None
     if isinstance(network.mixing, SelfAttention):
         n_heads, _, key_dim = network.mixing.key.shape

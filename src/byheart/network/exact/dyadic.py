@@ -25,7 +25,6 @@ class Dyadic:
     exponent: int
 
     def __post_init__(self) -> None:
-        """Refuse a second representation of the same number."""
         if (self.mantissa == 0 and self.exponent != 0) or (self.mantissa != 0 and self.mantissa % 2 == 0):
             raise ValueError(f"{self.mantissa}·2^{self.exponent} is not in lowest terms; use Dyadic.of")
 
@@ -121,7 +120,6 @@ class SparseMatrix:
         return table
 
     def __eq__(self, other: object) -> bool:
-        """Equal shape and equal entries."""
         return isinstance(other, SparseMatrix) and self.shape == other.shape and self.entries == other.entries
 
     __hash__ = None  # type: ignore[assignment]  # entries are a mapping

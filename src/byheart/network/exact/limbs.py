@@ -34,7 +34,6 @@ class Fixed:
     frac_bits: int
 
     def __len__(self) -> int:
-        """How many numbers."""
         return len(self.limbs)
 
     @staticmethod

@@ -28,7 +28,6 @@ class Llama(ReadsWholeSpec):
     why_no_logits = "a Llama answers with text; its logits are over tokens, not over labels."
 
     def __post_init__(self) -> None:
-        """Check that the parts fit."""
         for name, shape in self.spec.shapes():
             expect_shape(name, self.weights[name], shape)
         expect_one_float_type(self.parameters())

@@ -56,7 +56,6 @@ class NoRounding:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """For a certificate."""
         return {
             "tokens": self.n_tokens,
             "stream_energy": self.stream_energy,

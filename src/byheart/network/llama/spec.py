@@ -148,7 +148,6 @@ class LlamaSpec(PadsBeyondVocabulary):
         return Llama(self, found, tokenizer)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in model.json."""
         return {
             "family": self.family,
             "precision": self.precision,
@@ -162,7 +161,6 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @staticmethod
     def from_json(fields: Fields) -> LlamaSpec:
-        """From model.json, every number checked."""
         sizes = read_sizes(fields, SIZES)
         special = fields.child("ids")
         ids = {name: special.integer(name, 0) for name in IDS}
@@ -185,7 +183,6 @@ class LlamaSpec(PadsBeyondVocabulary):
         return spec
 
     def sections(self) -> list[tuple[str, str, str]]:
-        """Layers, kind and sizes, for a person."""
         return [
             (
                 f"1 to {self.n_layers}",

@@ -56,7 +56,6 @@ class FeedForward:
     b2: Weights  # (m,)
 
     def __post_init__(self) -> None:
-        """Check that the four parts fit."""
         hidden, model = self.w1.shape
         _expect("b1", self.b1, (hidden,))
         _expect("w2", self.w2, (model, hidden))
@@ -68,7 +67,6 @@ class FeedForward:
         return int(self.w1.shape[0])
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """Every weight matrix by name."""
         yield from (("w1", self.w1), ("b1", self.b1), ("w2", self.w2), ("b2", self.b2))
 
 
@@ -82,7 +80,6 @@ class Head:
     query: Weights | None = None  # (s, m)
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """Every weight matrix by name."""
         for name in ("value", "output", "key", "query"):
             weights = getattr(self, name)
             if weights is not None:
@@ -139,7 +136,6 @@ class Attention:
         return {"full": n_tokens**2, "gather": 2 * n_tokens - 1, "scatter": n_tokens}[self.pattern]
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """Every weight matrix by name."""
         for number, head in enumerate(self.heads):
             for name, weights in head.parameters():
                 yield f"heads.{number}.{name}", weights
@@ -150,7 +146,6 @@ class SumPool:
     """Z ↦ Σ_k Z_k, one token out: the pooling of a deep set (KS25 Appendix D). It has no parameters."""
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """None."""
         return iter(())
 
 
@@ -165,7 +160,6 @@ class Embedding:
     positions: Weights | None = None  # (seq_len, d)
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """Every weight matrix by name."""
         yield "tokens", self.tokens
         if self.positions is not None:
             yield "positions", self.positions
@@ -227,7 +221,6 @@ class Transformer(ReadsSpec):
         return int(self.w_in.shape[0])
 
     def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """Every weight matrix the architecture has, with a name that is unique."""
         if self.embedding is not None:
             for name, weights in self.embedding.parameters():
                 yield f"embedding.{name}", weights

@@ -69,7 +69,6 @@ class LayerRun:
         return f"{self.attention} attention", f"heads: {heads}"
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in model.json."""
         if self.kind == "feed-forward":
             return {"kind": self.kind, "n_layers": self.n_layers, "hidden_width": self.sizes[0]}
         if self.kind == "attention":
@@ -180,8 +179,6 @@ class TransformerSpec:
         yield "w_out", (self.n_outputs, self.model_width)
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Transformer:
-        """The network with these weights, which come in the order of `shapes()`."""
-
         def take() -> Weights:
             return next(weights)
 
@@ -194,7 +191,6 @@ class TransformerSpec:
         return Transformer(w_in, layers, take(), self.seq_len, embedding, self.pad, extra)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in model.json."""
         return {
             "precision": self.precision,
             "seq_len": self.seq_len,
@@ -230,7 +226,6 @@ class TransformerSpec:
 
     @staticmethod
     def from_json(fields: Fields) -> TransformerSpec:
-        """From model.json, every number checked."""
         precision: Any = fields.text("precision", get_args(Precision))
         n_vocab = fields.integer("n_vocab", 1, MAX_ROWS) if fields.has("n_vocab") else None
         has_positions = fields.boolean("positions")
