@@ -138,16 +138,10 @@ def corollary_1_parameters(
 ) -> Bound:
     """2 (S + 2N + 4 (T₀ - min(2, L))) parameters, in dimension 2, memorise any T₀ associations with L last tokens."""
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
-    return _PAPER.bound(
-        "Corollary 1",
-        "DPC24-C1",
-        quantity="parameters",
-        kind="upper",
-        value=value,
-        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)"),
-        sentence=f"{spell(value)} parameters of attention alone memorise any {spell(n_contexts)} associations"
-        f"{_ending(n_last_tokens)}.",
-    )
+    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
+    held = f"any {spell(n_contexts)} associations{_ending(n_last_tokens)}"
+    sentence = f"{spell(value)} parameters of attention alone memorise {held}."
+    return _PAPER.bound("Corollary 1", "DPC24-C1", "parameters", "upper", value, assumptions, sentence)
 
 
 @realises("DPC24-C2")

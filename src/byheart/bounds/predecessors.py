@@ -22,20 +22,14 @@ FLAT = "the network reads each sample as one vector"
 def sontag_1997(n_samples: int) -> Bound:
     """(N - 1) / 2 parameters are needed to memorise every set of N distinct points, without separation."""
     value = ceil_fraction(Fraction(max(n_samples - 1, 0), 2))
-    return Bound(
-        name="Sontag 1997",
-        statement="",
-        quantity="parameters",
-        kind="lower",
-        value=value,
-        assumptions=(
-            "one architecture memorises every two-class labelling of every set of N distinct points",
-            "built from ReLU, sigmoid, softmax or other functions definable with exp",
-            REAL,
-        ),
-        source="Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters",
-        sentence=f"Without separation, {spell(n_samples)} points take at least {spell(value)} parameters.",
+    assumptions = (
+        "one architecture memorises every two-class labelling of every set of N distinct points",
+        "built from ReLU, sigmoid, softmax or other functions definable with exp",
+        REAL,
     )
+    source = "Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters"
+    sentence = f"Without separation, {spell(n_samples)} points take at least {spell(value)} parameters."
+    return Bound("Sontag 1997", "", "parameters", "lower", value, assumptions, source, sentence)
 
 
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
@@ -67,20 +61,16 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
         if n_blocks <= value:
             break
         value = max(value, _needed_for_blocks(n_blocks, (1 << exponent) - 1, cost))
-    return Bound(
-        name="Siegel 2024",
-        statement="",
-        quantity="parameters",
-        kind="lower",
-        value=value,
-        assumptions=(
-            "one ReLU architecture memorises every two-class labelling of any N samples of the ball, δ apart",
-            "hidden units have biases and no parameter is shared",
-            REAL,
-        ),
-        source="after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks, with constants",
-        sentence=f"{spell(n_samples)} points this close take at least {spell(value)} parameters of a ReLU network.",
+    assumptions = (
+        "one ReLU architecture memorises every two-class labelling of any N samples of the ball, δ apart",
+        "hidden units have biases and no parameter is shared",
+        REAL,
     )
+    source = "after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks, with constants"
+    sentence = (
+        f"{spell(n_samples)} points this close take at least {spell(value)} parameters of a ReLU network."
+    )
+    return Bound("Siegel 2024", "", "parameters", "lower", value, assumptions, source, sentence)
 
 
 def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:

@@ -107,20 +107,14 @@ class Distributional:
 
     @staticmethod
     def from_json(found: Fields) -> Distributional:
-        def optional(name: str) -> float | None:
-            return found.number(name) if found.has(name) else None
-
+        needed = ("max_divergence", "mean_divergence", "loss_nats", "entropy_nats", "gap_nats")
+        optional = ("gap_percent", "allowed_divergence", "allowed_gap_percent")
+        numbers: dict[str, Any] = {name: found.number(name) for name in needed}
+        numbers |= {name: found.number(name) if found.has(name) else None for name in optional}
         return Distributional(
             n_contexts=found.integer("n_contexts"),
-            max_divergence=found.number("max_divergence"),
-            mean_divergence=found.number("mean_divergence"),
-            loss_nats=found.number("loss_nats"),
-            entropy_nats=found.number("entropy_nats"),
-            gap_nats=found.number("gap_nats"),
-            gap_percent=optional("gap_percent"),
-            allowed_divergence=optional("allowed_divergence"),
-            allowed_gap_percent=optional("allowed_gap_percent"),
             wrong_tokens=found.integer("wrong_tokens") if found.has("wrong_tokens") else None,
+            **numbers,
         )
 
 
