@@ -24,7 +24,7 @@ def random_data(rng: Random, task: Task | None = None) -> Dataset:
         shape = (n_samples, size[1]) if task == "seq-to-seq" else (n_samples,)
         labels = np.array([rng.randrange(n_classes) for _ in range(int(np.prod(shape)))]).reshape(shape)
         data = Dataset.from_arrays(values.reshape(size), labels, task=task, on_conflict="keep")
-        return data.resolve_conflicts("first")
+        return data.resolved("first")
     longest = 1 if rng.random() < 0.3 else rng.randint(2, 5)
     is_ragged = rng.random() < 0.5
     pairs = []

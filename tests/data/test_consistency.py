@@ -69,9 +69,9 @@ def test_a_rule_leaves_the_samples_it_says_and_no_conflict(data: Dataset, rule: 
     kept = [i for i in range(data.n_samples) if i not in wrong]
     if not kept:
         with pytest.raises(ConflictingLabels, match="leaves none"):
-            data.resolve_conflicts(rule)
+            data.resolved(rule)
         return
-    resolved = data.resolve_conflicts(rule)
+    resolved = data.resolved(rule)
     assert [resolved.row(i) for i in range(resolved.n_samples)] == [i + 1 for i in kept]
     assert len(resolved.conflicts) == 0
     assert resolved.digest == data.subset(kept).digest

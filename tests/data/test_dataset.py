@@ -103,7 +103,7 @@ import numpy as np
 from byheart.data import Dataset, VectorSequences
 from byheart.errors import UsageError
 for call in (
-    lambda: Dataset.from_pairs([("a", "x")]).resolve_conflicts("newest"),
+    lambda: Dataset.from_pairs([("a", "x")]).resolved("newest"),
     lambda: Dataset.from_pairs([("a", "x")], task="summarise"),
     lambda: VectorSequences(np.zeros((2, 3))),
 ):

@@ -182,7 +182,7 @@ class Dataset(Content):
             raise UsageError(f"contexts() is for documents (task distribution); this task is {self.task}.")
         return contexts_of(self.inputs)
 
-    def resolve_conflicts(self, on_conflict: OnConflict) -> Dataset:
+    def resolved(self, on_conflict: OnConflict) -> Dataset:
         """Return the data set without conflicting labels.
 
         `error` raises ConflictingLabels if there are any. `first`, `last` and `majority` choose one label for
@@ -325,7 +325,7 @@ class Dataset(Content):
         content = content_of_arrays(
             inputs, labels, task=task, ordered=ordered, n_vocab=n_vocab, label_names=label_names
         )
-        return cls._of(content).resolve_conflicts(on_conflict)
+        return cls._of(content).resolved(on_conflict)
 
     @classmethod
     def from_pairs(
@@ -346,7 +346,7 @@ class Dataset(Content):
         content = content_of_pairs(
             pairs, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
         )
-        return cls._of(content).resolve_conflicts(on_conflict)
+        return cls._of(content).resolved(on_conflict)
 
     @classmethod
     def from_pandas(
@@ -432,7 +432,7 @@ class Dataset(Content):
         with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
             data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
         with naming(Path(path), DataError):
-            return data.resolve_conflicts(options.get("on_conflict", "error"))
+            return data.resolved(options.get("on_conflict", "error"))
 
     @classmethod
     def _of(cls, content: Content) -> Dataset:

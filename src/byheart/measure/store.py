@@ -46,12 +46,12 @@ def _explain(
 ) -> Callable[Concatenate[Store, _P], _T]:
     """Turn SQLite's errors into ours, which say what to do."""
 
-    def wrapped(self: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def call(self: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         with _explaining(self.path):
             return method(self, *args, **kwargs)
 
-    wrapped.__doc__, wrapped.__name__ = method.__doc__, method.__name__
-    return wrapped
+    call.__doc__, call.__name__ = method.__doc__, method.__name__
+    return call
 
 
 @contextmanager

@@ -165,7 +165,7 @@ class _Sweep:
         )
         name = device_name(self.device)
 
-        def finished(number: int, outcome: Outcome) -> None:
+        def finish(number: int, outcome: Outcome) -> None:
             created = datetime.now(UTC).isoformat()
             record = record_of(
                 runs[number], outcome, n_samples=training_sets[number].n_samples, device=name, created=created
@@ -179,7 +179,7 @@ class _Sweep:
                 stack,
                 [run.training for run in runs],
                 engine=self.engine,
-                on_finish=finished,
+                on_finish=finish,
                 on_moment=self._tell,
             )
         except _TooLate:

@@ -150,13 +150,13 @@ class Guard:
         """The body as it comes, cut off as if the client had left once it is longer than is taken."""
         most, seen = self._most_bytes(scope), 0
 
-        async def counted() -> MutableMapping[str, Any]:
+        async def receive_counted() -> MutableMapping[str, Any]:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
             return {"type": "http.disconnect"} if seen > most else message
 
-        return counted
+        return receive_counted
 
 
 def _with_headers(send: Send) -> Send:

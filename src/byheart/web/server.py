@@ -165,7 +165,7 @@ def _explain_errors(app: FastAPI) -> None:
         return _error(status, type(error).__name__, str(error), error.facts)
 
     @app.exception_handler(RequestValidationError)
-    def malformed(_: Request, error: RequestValidationError) -> Response:
+    def answer_malformed(_: Request, error: RequestValidationError) -> Response:
         words = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()]
         return _error(400, "UsageError", "\n".join(words), {})
 
