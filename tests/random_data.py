@@ -7,13 +7,21 @@ from random import Random
 import numpy as np
 
 from byheart.data.dataset import Dataset, Task
+from byheart.errors import ConflictingLabels
 
 TASKS: tuple[Task, ...] = ("next-token", "seq-to-seq", "set", "distribution")
 
 
 def random_data(rng: Random, task: Task | None = None) -> Dataset:
     """A small data set of a task, of any unless given: token ids of one or several lengths, vectors on a grid, or documents."""
-    task = task or rng.choice(TASKS)
+    while True:
+        try:
+            return _draw(rng, task or rng.choice(TASKS))
+        except ConflictingLabels:  # labels that leave no sample: draw anew
+            continue
+
+
+def _draw(rng: Random, task: Task) -> Dataset:
     n_samples, n_classes, vocab = rng.randint(2, 8), rng.randint(2, 4), rng.randint(3, 9)
     if task == "distribution":
         lengths = [rng.randint(2, 4) for _ in range(n_samples)]
