@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import threading
 from fractions import Fraction
 
 import pytest
@@ -99,3 +100,17 @@ def test_help_is_quick_and_loads_nothing_heavy() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_stage_that_says_nothing_is_spoken_of_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that takes long and reports nothing, such as reading a large file."""
+    stream, spoken = io.StringIO(), threading.Event()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.001)
+    stream.flush = lambda: spoken.set() if stream.getvalue().count("\n") > 2 else None  # type: ignore[method-assign]
+    with progress.watch() as report:
+        report("read", 0, 1)
+        assert spoken.wait(60)
+    assert all(line.startswith("read: 0% after ") for line in stream.getvalue().splitlines())

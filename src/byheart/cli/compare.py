@@ -60,8 +60,9 @@ def command(
     from byheart.data.dataset import Dataset
 
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    dataset = Dataset.read(data, **reading_choices(**reading))
     with watch() as progress:
+        progress("read", 0, 1)
+        dataset = Dataset.read(data, **reading_choices(**reading))
         comparison = compare(dataset, chosen, precision=precision, seed=seed, progress=progress)
         record = None if figure is None else _draw(dataset, chosen, seed, figure, progress)
     if as_json:

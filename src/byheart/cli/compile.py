@@ -106,9 +106,11 @@ def command(
     if reject_bits is not None:
         options["reject_bits"] = reject_bits
     choices = reading_choices(**reading)
-    dataset = _texts(data, choices) if recite else Dataset.read(data, **choices)
-    start = time.perf_counter()
     with watch() as progress:
+        progress("read", 0, 1)
+        dataset = _texts(data, choices) if recite else Dataset.read(data, **choices)
+        start = time.perf_counter()
+        progress("compile", 0, 1)
         model = compile(dataset, method=method, precision=precision, seed=seed, progress=progress, **options)
     assert model.certificate is not None
     seconds = {

@@ -13,6 +13,7 @@ import numpy as np
 from byheart.cli.batch import output_kind, read_rows, write_answers
 from byheart.cli.options import model_argument, output_options, text_options, threads_option
 from byheart.cli.output import echo_json, is_quiet, printable
+from byheart.cli.progress import watch
 from byheart.cli.summary import describe_unknown, turns_away
 from byheart.data.tokenizers import parse_ids
 from byheart.errors import MalformedFile, UsageError, amount
@@ -100,7 +101,9 @@ def command(
     while output is not None and any(column_of_answers in row for row in rows):
         column_of_answers = f"model {column_of_answers}"
     asked = [row[column] for row in rows]
-    answers = model.predict(_questions(asked, model))
+    with watch() as progress:
+        progress("answer", 0, 1)
+        answers = model.predict(_questions(asked, model))
     if output is not None:
         write_answers(output, rows, answers, column_of_answers)
         n_known = sum(answer is not None for answer in answers)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
@@ -19,6 +20,9 @@ QUIET_SECONDS = 2.0
 
 LINE_SECONDS = 5.0
 """Time between two plain lines."""
+
+TICK_SECONDS = 1.0
+"""Time after which a stage that says nothing is spoken of again, if a line is due."""
 
 Report = Callable[[str, int, int], None]
 
@@ -48,12 +52,45 @@ def watch(stream: TextIO | None = None) -> Iterator[Report]:
     if is_quiet():
         yield lambda stage, done, total: None
         return
+    goes_on = stream is None  # also while a stage has nothing new to say
     stream = sys.stderr if stream is None else stream
     watcher = _Bars(stream) if stream.isatty() else _Lines(stream)
+    lock = threading.Lock()
+    latest: list[tuple[str, int, int]] = []
+
+    def report(stage: str, done: int, total: int) -> None:
+        with lock:
+            latest[:] = [(stage, done, total)]
+            watcher.report(stage, done, total)
+
+    def repeat() -> None:
+        with lock:
+            for said in latest:
+                watcher.report(*said)
+
     try:
-        yield watcher.report
+        with _every(TICK_SECONDS, repeat) if goes_on else nullcontext():
+            yield report
     finally:
         watcher.close()
+
+
+@contextmanager
+def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+    """Call a function now and then from another thread, while the block runs."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(seconds):
+            call()
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class _Lines:

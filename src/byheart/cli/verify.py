@@ -60,10 +60,12 @@ def command(
     from byheart.pipeline import load, read_like
     from byheart.verify.verifier import verify_model
 
-    model = load(folder, check=False)
     changed = {name: value for name, value in reading.items() if value is not None}
-    dataset = read_like(model, data, **changed)
     with watch() as progress:
+        progress("read", 0, 1)
+        model = load(folder, check=False)
+        dataset = read_like(model, data, **changed)
+        progress("verify", 0, 1)
         certificate = verify_model(
             model,
             dataset,
