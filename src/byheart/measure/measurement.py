@@ -8,7 +8,7 @@ from typing import Any
 
 from byheart.measure.capacity import Bracket, CapacityEstimate, bisect, capacity_of
 from byheart.measure.records import Record, Run
-from byheart.measure.specification import Specification, move_value
+from byheart.measure.specification import Specification, with_searched_value
 from byheart.measure.tuner import best, tune
 
 Trainer = Callable[
@@ -60,7 +60,8 @@ def _search(specification: Specification, trainer: Trainer) -> list[Found]:
 
     def judge(asked: Sequence[tuple[int, int]]) -> list[bool]:
         chosen = [
-            (move_value(settings[number][0], search, value), settings[number][1]) for number, value in asked
+            (with_searched_value(settings[number][0], search, value), settings[number][1])
+            for number, value in asked
         ]
         return [rule.holds(record.measured) for record in _train(specification, chosen, trainer)]
 

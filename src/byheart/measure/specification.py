@@ -182,11 +182,11 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
         point: dict[str, dict[str, Any]] = {"model": {}, "data": {}, "training": {}}
         for (section, field, _), value in zip(axes, choice, strict=True):
             point[section][field] = value
-        points.append(apply_defaults(point))
+        points.append(resolve_references(point))
     return tuple(points)
 
 
-def apply_defaults(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def resolve_references(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """`point` with every `=name` replaced by the value of that name in [model]."""
 
     def value_of(value: Any) -> Any:
@@ -200,7 +200,9 @@ def apply_defaults(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
     return {section: {f: value_of(v) for f, v in values.items()} for section, values in point.items()}
 
 
-def move_value(point: dict[str, dict[str, Any]], search: Search, value: int) -> dict[str, dict[str, Any]]:
+def with_searched_value(
+    point: dict[str, dict[str, Any]], search: Search, value: int
+) -> dict[str, dict[str, Any]]:
     """`point` with the searched field set to `value`."""
     return {
         section: values | ({search.field: value} if section == search.section else {})
