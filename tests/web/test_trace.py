@@ -93,3 +93,11 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
         outputs = output_of(model.network, last.stream)
         rounded = [round(float(value)) - 1 for value in outputs]
         assert rounded[-np.size(answer) :] == np.atleast_1d(answer).tolist()
+
+
+@pytest.mark.parametrize("layout", ["dual table", "twin"])  # the second is its name in older models
+def test_the_registers_of_a_dual_table_have_their_names(layout: str) -> None:
+    network = Transformer(np.eye(10), (), np.ones((1, 10)), 1)
+    record = {"method": "retrieval", "notes": {"layout": layout, "channels": 2}}
+    names = [channel["name"] for channel in channels_of(network, record)]
+    assert names == ["x", "G", "y", "z", "role", "d1", "d2", "d3", "w1", "w2"]

@@ -68,7 +68,7 @@ RETRIEVAL_REGISTERS = {
         ("G", "square of the row, then the label"),
         ("z", "window and plane"),
     ),
-    "twin": (
+    "dual table": (
         ("x", "row"),
         ("G", "square of the row"),
         ("y", "pattern, then the label"),
@@ -85,8 +85,9 @@ def channels_of(network: Transformer, record: Mapping[str, Any]) -> list[dict[st
     if method.startswith("kajitsuka-sato-2025") and width == len(KS25_REGISTERS):
         return [{"name": name, "meaning": meaning} for name, meaning in KS25_REGISTERS]
     layout = str(notes.get("layout")) if method == "retrieval" else ""
-    named = list(RETRIEVAL_REGISTERS.get(layout, ()))
-    if layout == "twin":
+    is_dual = layout in ("dual table", "twin")  # the second is its name in older models
+    named = list(RETRIEVAL_REGISTERS.get("dual table" if is_dual else layout, ()))
+    if is_dual:
         n_digits = width - len(named) - int(notes["channels"])
         named += [(f"d{i + 1}", "digit of the row") for i in range(n_digits)]
     if named:
