@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,8 @@ from byheart.verify.verifier import _affordable
 from tests.examples import examples
 
 from .lookup import CAPITALS, capitals, lookup
+
+ROOT = Path(__file__).parents[2]
 
 
 def with_changed_weight(memory: Memory, row: int) -> Memory:
@@ -270,6 +275,16 @@ def test_the_record_is_repeated_and_assumptions_only_for_their_own_data() -> Non
     assert certificate.theorem_size == {"width": 14, "depth": 100}
     assert [item.detail for item in certificate.assumptions] == ["5 tokens"]
     assert verify(memory, data.subset([0, 1]), record=record).assumptions == ()
+
+
+def test_exact_models_are_checked_without_loading_pytorch() -> None:
+    """It takes longer to load than a small model takes to check."""
+    code = (
+        "import sys; from byheart.verify import verify; from tests.verify.lookup import capitals, lookup;"
+        "print(verify(lookup(capitals()), capitals()).holds, 'torch' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.split() == ["True", "False"]
 
 
 def test_progress_is_told() -> None:
