@@ -114,7 +114,7 @@ def in_llama_cpp(path: str, data: str) -> None:
 def stories(path: str, data: str) -> None:
     """Every text of a JSON-lines file to its end, from its shortest distinguishing opening; a folder is run by transformers."""
     texts = [json.loads(line)["text"] for line in Path(data).read_text(encoding="utf-8").splitlines()]
-    asked = sorted(zip(openings(texts), texts, strict=True))
+    asked = sorted(zip(openings(texts), texts, strict=True), key=lambda row: len(row[1]))
     start = time.perf_counter()
     if path.endswith(".gguf"):
         program, server = "llama.cpp", llama_cpp(path)
@@ -142,7 +142,7 @@ def openings(texts: list[str]) -> list[int]:
     return [n + 1 for n in shared]
 
 
-def recite_in_batches(folder: str, prompts: list[str], size: int = 100) -> list[str]:
+def recite_in_batches(folder: str, prompts: list[str], size: int = 50) -> list[str]:
     import torch
     import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -183,7 +183,7 @@ def near_misses(keys: list[str], n: int, seed: int = 0) -> dict[str, list[str]]:
     return found
 
 
-def unknown(folder: str, data: str, n: int = 5000) -> None:
+def unknown(folder: str, data: str, n: str = "5000") -> None:
     """Asked of the exact evaluator, whose answers are those of float32 where nothing rounds; `rounds` says whether it did not."""
     import numpy as np
 
@@ -196,7 +196,7 @@ def unknown(folder: str, data: str, n: int = 5000) -> None:
     llama, tokenizer = model.network, model.memory.tokenizer
     assert isinstance(llama, Llama)
     assert tokenizer is not None
-    for name, prompts in near_misses([key for key, _ in rows_of(data)], n).items():
+    for name, prompts in near_misses([key for key, _ in rows_of(data)], int(n)).items():
         texts = [np.array(full_prompt(llama, tokenizer.encode(prompt))) for prompt in prompts]
         texts = [text for text in texts if len(text) < llama.spec.max_positions]
         offsets = np.cumsum([0, *map(len, texts)])
@@ -293,6 +293,7 @@ def random_texts(n: str, kind: str = "texts") -> None:
 def sizes(data: str, kind: str = "facts") -> None:
     """Parameters and files of `llama` and of `retrieval`, both at 16 reject bits, beside the entropy of the text they hold.
 
+    `weight_bits` is what the weights hold: all of the text, or of facts in `retrieval` the number of the value.
     kind: facts (a table), texts (a JSON-lines file to recite by characters), or random (`data` contexts of random texts).
     """
     import byheart as bh
@@ -305,9 +306,11 @@ def sizes(data: str, kind: str = "facts") -> None:
         if kind == "texts"
         else bh.Dataset.read(data)
     )
+    text = text_bits(dataset, kind)
     for method in ("llama", "retrieval"):
         start = time.perf_counter()
-        model = bh.compile(dataset, method=method, check=False, reject_bits=16)
+        options = {"max_positions": 128} if (method, kind) == ("llama", "random") else {}
+        model = bh.compile(dataset, method=method, check=False, reject_bits=16, **options)
         seconds = round(time.perf_counter() - start, 1)
         parts = dict(model.network.parameters())
         embedding = sum(array.size for name, array in parts.items() if "embed" in name)
@@ -319,7 +322,8 @@ def sizes(data: str, kind: str = "facts") -> None:
             method=method,
             precision=model.network.precision,
             contexts=dataset.n_samples,
-            text_bits=round(text_bits(dataset, kind)),
+            text_bits=round(text),
+            weight_bits=round(dataset.label_bits if (method, kind) == ("retrieval", "facts") else text),
             parameters=model.network.spec.parameters_dense,
             without_embedding=model.network.spec.parameters_dense - embedding,
             weights_bytes=files["model.safetensors"],
@@ -348,4 +352,5 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    COMMANDS[sys.argv[1]](*sys.argv[2:])
+    name, *arguments = sys.argv[1:] or ["random", "20000"]
+    COMMANDS[name](*arguments)

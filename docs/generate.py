@@ -28,6 +28,7 @@ WORDS = {
 def write_all(folder: Path) -> None:
     """Write every generated part and picture into `folder`."""
     import gaps
+    import llama_parts
     import pictures
     import reproduced
     import retrieval_parts
@@ -36,6 +37,7 @@ def write_all(folder: Path) -> None:
     pictures.write_all(folder)
     reproduced.write(folder)
     retrieval_parts.write(folder)
+    llama_parts.write(folder)
     draw_plan(folder / "plan.svg")
     for name, make in {
         "theorems.md": theorem_index,
