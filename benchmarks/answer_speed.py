@@ -1,6 +1,6 @@
 """Answers per second of compiled memories, beside those of another checkout, in one run.
 
-    python benchmarks/answer_speed.py --other ../before/src [--facts 100000 1000000] [--data tokens grid] [--json FILE]
+    python benchmarks/answer_speed.py [--other ../before/src] [--facts 100000 1000000] [--data tokens grid] [--json FILE]
 
 Each checkout compiles the data (C = 16, float64, seed 0) in a process of its own and answers the first samples of it, in turns, so
 that both meet the same machine: alone, and beside a second process that multiplies matrices. The best of three turns counts. The
@@ -100,13 +100,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--other", type=Path, required=True, help="the folder src of the other checkout")
+    parser.add_argument(
+        "--other",
+        type=Path,
+        help="the folder src of the other checkout; without it only this one is measured",
+    )
     parser.add_argument("--facts", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--data", nargs="+", default=["tokens", "grid"], choices=["grid", "tokens"])
     parser.add_argument("--asked", type=int, default=20_000)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    sources = {"this": Path(__file__).parents[1] / "src", "other": chosen.other}
+    sources = {"this": Path(__file__).parents[1] / "src"}
+    if chosen.other is not None:
+        sources["other"] = chosen.other
     rows = []
     for n_facts in chosen.facts:
         for name in chosen.data:
@@ -114,11 +120,11 @@ def main() -> int:
             rows.append(row)
             for load in ("alone", "busy"):
                 rates: dict[str, int] = row[load]  # type: ignore[assignment]
-                times = rates["this"] / rates["other"]
-                sys.stdout.write(
-                    f"{name:>7} {n_facts:>9,} {load:>6}: {rates['other']:>9,} -> {rates['this']:>9,} answers a second, "
-                    f"{times:.1f} times as many\n"
-                )
+                shown = f"{rates['this']:,} answers a second"
+                if "other" in rates:
+                    times = rates["this"] / rates["other"]
+                    shown += f", {times:.1f} times the {rates['other']:,} of the other"
+                sys.stdout.write(f"{name:>7} {n_facts:>9,} {load:>6}: {shown}\n")
                 sys.stdout.flush()
     if chosen.json is not None:
         machine = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count()}

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 import byheart as bh
 from byheart.network import Attention, FeedForward, Head, Transformer
+from byheart.network.transformer import answer_plan
+from byheart.network.transformer import module as transformer_module
 from byheart.network.transformer.answer_plan import AnswerPlan, make_plan
 from byheart.network.transformer.evaluator import evaluate
 from byheart.network.transformer.floats import as_floats
 from byheart.network.transformer.interpreter import Interpreter
-from byheart.network.transformer.module import run_module, to_module
+from byheart.network.transformer.module import TransformerModule, run_module, to_module
 from byheart.network.transformer.needed_tokens import needed_tokens, positions_of
 from byheart.network.transformer.wide_layer import WideLayer
 
@@ -33,6 +35,15 @@ def run_whole(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> 
     with torch.no_grad():
         outputs = module(inputs if network.takes_ids else inputs.to(module.w_in.dtype))[:, :, 0].numpy()
     return np.asarray(outputs[:, -1] if last_only else outputs)
+
+
+def run_plan(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> np.ndarray:
+    """The same by a plan, whatever the number of samples."""
+    module = to_module(network).eval()
+    plan = AnswerPlan(module, last_only=last_only)
+    inputs = torch.from_numpy(np.array(encoded))
+    with torch.no_grad():
+        return np.asarray(plan(inputs if network.takes_ids else inputs.to(module.w_in.dtype)).numpy())
 
 
 def test_each_pattern_is_asked_what_it_reads() -> None:
@@ -55,7 +66,7 @@ def test_random_networks_answer_the_same_bits(network: Transformer, last_only: b
     if not network.takes_ids:
         encoded = rng.integers(-3, 4, size=encoded.shape).astype(np.float64)
     whole = run_whole(network, encoded, last_only=last_only)
-    assert np.array_equal(run_module(network, encoded, last_only=last_only), whole)
+    assert np.array_equal(run_plan(network, encoded, last_only=last_only), whole)
 
 
 @settings(max_examples=30, deadline=None)
@@ -87,8 +98,28 @@ def test_stored_networks_answer_the_same_bits(name: str) -> None:
     for last_only in (True, False):
         scored = any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers)
         assert (make_plan(module, last_only=last_only) is None) == scored
-        answered = run_module(network, encoded, last_only=last_only)
+        if scored:
+            continue
+        answered = run_plan(network, encoded, last_only=last_only)
         assert np.array_equal(answered, run_whole(network, encoded, last_only=last_only))
+
+
+def test_a_plan_is_made_for_much_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And either way the bits are the same."""
+    made: list[int] = []
+
+    def count_plans(module: TransformerModule, *, last_only: bool) -> AnswerPlan | None:
+        made.append(1)
+        return make_plan(module, last_only=last_only)
+
+    monkeypatch.setattr(answer_plan, "make_plan", count_plans)
+    network = bh.load(FIXTURES / "retrieval-tokens").memory.transformer
+    ids = np.random.default_rng(0).integers(0, network.n_vocab, size=(50, network.seq_len))
+    few = run_module(network, ids, last_only=True)
+    assert not made
+    monkeypatch.setattr(transformer_module, "WORTH_A_PLAN", 1)
+    assert np.array_equal(run_module(network, ids, last_only=True), few)
+    assert made
 
 
 def _table(rng: np.random.Generator, n_rows: int, n_words: int) -> FeedForward:
@@ -110,7 +141,9 @@ def test_units_that_cannot_fire_are_left_out_and_change_nothing() -> None:
     phi = (rng.random((500, 8)) < 0.25).astype(np.float64)
     inputs = np.concatenate([rows[:, None], rows[:, None] ** 2, np.zeros((500, 1)), phi], axis=1)[:, None]
     network = Transformer(np.eye(11), (table,), np.eye(11)[2:3], 1)
-    assert np.array_equal(run_module(network, inputs), run_whole(network, inputs, last_only=False))
+    assert np.array_equal(
+        run_plan(network, inputs, last_only=False), run_whole(network, inputs, last_only=False)
+    )
     plan = AnswerPlan(to_module(network), last_only=True)
     with torch.no_grad():
         plan(torch.from_numpy(inputs))
@@ -129,7 +162,9 @@ def test_a_wide_layer_in_which_many_units_fire_is_computed_whole() -> None:
     ]
     network = Transformer(np.eye(7), (FeedForward(*weights),), np.ones((1, 7)), 2)
     inputs = rng.integers(-9, 10, size=(300, 2, 7)).astype(np.float64)
-    assert np.array_equal(run_module(network, inputs), run_whole(network, inputs, last_only=False))
+    assert np.array_equal(
+        run_plan(network, inputs, last_only=False), run_whole(network, inputs, last_only=False)
+    )
 
 
 def test_numbers_that_are_not_finite_are_left_to_the_module() -> None:
@@ -139,7 +174,8 @@ def test_numbers_that_are_not_finite_are_left_to_the_module() -> None:
     inputs = np.array([[[1e10, 3.0]], [[0.0, 3.0]]])
     whole = run_whole(network, inputs, last_only=True)
     assert np.isnan(whole).tolist() == [True, False]
-    assert np.array_equal(run_module(network, inputs, last_only=True, batch_size=1), whole, equal_nan=True)
+    found = [run_plan(network, inputs[at : at + 1], last_only=True)[0] for at in (0, 1)]
+    assert np.array_equal(found, whole, equal_nan=True)
 
 
 def test_an_infinite_number_of_a_dropped_token_is_noticed() -> None:
@@ -151,4 +187,5 @@ def test_an_infinite_number_of_a_dropped_token_is_noticed() -> None:
     inputs[0, 0, 0] = 1e10
     whole = run_whole(network, inputs, last_only=True)
     assert np.isnan(whole).tolist() == [True, False]
-    assert np.array_equal(run_module(network, inputs, last_only=True, batch_size=1), whole, equal_nan=True)
+    found = [run_plan(network, inputs[at : at + 1], last_only=True)[0] for at in (0, 1)]
+    assert np.array_equal(found, whole, equal_nan=True)

@@ -200,6 +200,10 @@ def to_module(network: Transformer, dtype: str | None = None) -> TransformerModu
     )
 
 
+WORTH_A_PLAN = 2**27
+"""Products of a full forward pass from which on it pays to plan what to leave out: some hundreds of samples of a large network."""
+
+
 def run_module(
     network: Transformer,
     encoded: np.ndarray,
@@ -216,8 +220,9 @@ def run_module(
     from byheart.network.transformer.answer_plan import make_plan
 
     module = to_module(network).to(device).eval()
-    plan = make_plan(module, last_only=last_only)
     n_tokens = network.seq_len + (network.extra is not None)
+    n_products = len(encoded) * n_tokens * network.spec.parameters_dense
+    plan = make_plan(module, last_only=last_only) if n_products >= WORTH_A_PLAN else None
     widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
     # the plan holds the residual stream, a copy of what a layer reads, and what it adds; wide layers in pieces of their own
     numbers = n_tokens * max([3 * network.model_width, *([] if plan and device == "cpu" else widths)])
