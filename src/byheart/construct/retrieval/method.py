@@ -50,7 +50,8 @@ def plan(
     """Compile `data` into a Transformer that runs natively in floats and stores no keys.
 
     Source:     ours. Static functions by linear equations (Dietzfelbinger and Pagh, 2008; Dillinger and Walzer, 2021), inside
-                KS25's architecture: token-wise blocks, one averaging attention layer, token-wise blocks.
+                KS25's architecture: token-wise blocks, one averaging attention layer, token-wise blocks; in a dual table a second
+                attention layer, in which every token reads the first one (the pattern of Remark 4.5).
     Assumes:    equal contexts carry equal labels. Vectors off any grid are quantised; that no token lies near a border of the
                 quantiser is measured.
     Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the float type asked for, in any order of
