@@ -89,7 +89,6 @@ class Fields:
         return float(value)
 
     def boolean(self, name: str) -> bool:
-        """True or false."""
         value = self.values.get(name)
         if not isinstance(value, bool):
             raise self.refuse(name, "true or false")
@@ -103,7 +102,6 @@ class Fields:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings."""
         value = self.values.get(name)
         if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
             raise self.refuse(name, "a list of texts")
@@ -121,13 +119,11 @@ class Fields:
         return tuple(value)
 
     def child(self, name: str) -> Fields:
-        """An object."""
         if not isinstance(self.values.get(name), dict):
             raise self.refuse(name, "an object")
         return Fields(self.values[name], self.where, self._at(name))
 
     def children(self, name: str) -> Iterator[Fields]:
-        """A list of objects."""
         value = self.values.get(name)
         if not isinstance(value, list | tuple):
             raise self.refuse(name, "a list of objects")

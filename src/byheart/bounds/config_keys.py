@@ -46,11 +46,9 @@ class ConfigKeys:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
         return self._read(name, default, "true or false")
 
     def word(self, name: str, default: str) -> str:
-        """A string."""
         return self._read(name, default, "a word")
 
     def _read(self, name: str, default: T, wanted: str) -> T:

@@ -32,7 +32,6 @@ def describe_data(numbers: DatasetNumbers) -> str:
 
 
 def describe_check(certificate: Certificate) -> str:
-    """What was checked, and how, in a line."""
     how = {
         "exact": "in exact arithmetic",
         "interpreter": "by the slow interpreter",

@@ -163,12 +163,10 @@ class VectorSequences:
 
     @property
     def seq_len(self) -> int:
-        """Length of every sequence."""
         return int(self.values.shape[1])
 
     @property
     def dim(self) -> int:
-        """Dimension of every token."""
         return int(self.values.shape[2])
 
     @cached_property

@@ -130,7 +130,6 @@ class _TableTokenizer(Tokenizer):
             raise _unknown(error.args[0], text, self) from None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name and the vocabulary."""
         return {"name": self.name, "vocabulary": list(self.words)}
 
 
@@ -151,7 +150,6 @@ class CharTokenizer(_TableTokenizer):
         return cls(tuple(sorted(set("".join(texts)))))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join the characters."""
         return "".join(self.words[i] for i in ids)
 
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
@@ -179,7 +177,6 @@ class WordTokenizer(_TableTokenizer):
         return WORD_PUNCT.findall(text)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join the words by single spaces."""
         return " ".join(self.words[i] for i in ids)
 
 
@@ -214,7 +211,6 @@ class IdTokenizer(_TableTokenizer):
         return text.split()
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Join the numbers by single spaces."""
         return " ".join(self.words[i] for i in ids)
 
     @cached_property
@@ -251,7 +247,6 @@ class BytesTokenizer(Tokenizer):
         return bytes(ids).decode("utf-8", errors="replace")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name: there is nothing else to say."""
         return {"name": self.name}
 
 
@@ -322,14 +317,12 @@ class FileTokenizer(Tokenizer):
         return self._gather(rows)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text that the file's decoder makes of these ids."""
         try:
             return self._backend.decode(list(ids))
         except RefusedText as error:
             raise MalformedFile(f"these ids cannot be decoded: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the name and the document."""
         return {"name": self.name, "json": self.document}
 
 

@@ -58,7 +58,6 @@ class CutOff:
 
 
 def everything() -> CutOff:
-    """Keep every point."""
     return CutOff("all points", lambda x, y: np.ones(x.size, dtype=bool))
 
 
@@ -181,7 +180,6 @@ def compare(
 
 
 def law_of(name: str) -> Law:
-    """The law of that name."""
     if name not in LAWS:
         raise UsageError(f"no law `{name}`; there are: {', '.join(LAWS)}.", law=name)
     return LAWS[name]

@@ -89,7 +89,6 @@ class Record:
 
 
 def record_of(run: Run, outcome: Outcome, *, n_samples: float, device: str, created: str) -> Record:
-    """The record of a finished run."""
     return Record(
         key=run.key,
         config=run.config,

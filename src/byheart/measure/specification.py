@@ -40,7 +40,6 @@ class Search:
 
     @property
     def field(self) -> str:
-        """The field in that section."""
         return self.axis.partition(".")[2]
 
 

@@ -49,7 +49,6 @@ class Stack:
 
     @property
     def device(self) -> torch.device:
-        """Where the stack is."""
         return self.inputs.device
 
     @property

@@ -110,7 +110,6 @@ class AdamStepper:
         self.falls_back = False
 
     def run(self, steps: int) -> None:
-        """Make `steps` steps; on a GPU by replaying one captured step."""
         if self.engine == "eager" or self.flat.device.type != "cuda":
             for _ in range(steps):
                 self._first_step() if self.falls_back else self._step()
@@ -175,7 +174,6 @@ class LBFGSStepper:
         return losses.detach(), grad
 
     def run(self, steps: int) -> None:
-        """Make `steps` evaluations."""
         self.lbfgs.run(steps)
 
     def freeze(self, models: Sequence[int]) -> None:

@@ -35,7 +35,6 @@ def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
 
 
 def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
-    """Entries of all these arrays."""
     return sum(prod(shape) for _, shape in shapes)
 
 

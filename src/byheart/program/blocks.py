@@ -203,7 +203,6 @@ def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ..
 
 
 def negate(form: Form) -> dict[str, Number]:
-    """The form times -1."""
     return {name: _negative(value) for name, value in form.items()}
 
 

@@ -38,7 +38,6 @@ class DistinctTokens:
 
     @property
     def dim(self) -> int:
-        """The dimension of the vectors."""
         return int(self.points.coordinates.shape[1])
 
     @property

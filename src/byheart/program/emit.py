@@ -64,7 +64,6 @@ def emit(program: Program, precision: Precision = "exact") -> Transformer:
 def emit_layers(
     steps: Sequence[Step], registers: Sequence[str], precision: Precision = "exact"
 ) -> tuple[Layer, ...]:
-    """The layers of some steps."""
     channel = {name: number for number, name in enumerate(registers)}
     layers: list[Layer] = []
     for step in flat_steps(steps):
@@ -134,7 +133,6 @@ def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
 
 
 def list_numbers(numbers: Numbers) -> Sequence[Number] | np.ndarray:
-    """The numbers one by one."""
     assert not isinstance(numbers, Repeated), "these numbers stand for others, and are only counted"
     if isinstance(numbers, Progression):
         return range(numbers.first, numbers.first + numbers.difference * numbers.length, numbers.difference)

@@ -93,7 +93,6 @@ def _gpt_run(scale: fig.Scale, width: int, density: float, seed: int) -> Run:
 
 
 def data_bits(one: Observation) -> float:
-    """Bits of all labels of its data."""
     data = one.config["data"]
     return one.n_samples * math.log2(data.get("n_classes", data["n_vocab"]))
 

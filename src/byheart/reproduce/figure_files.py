@@ -232,7 +232,6 @@ def _numbers(values: Sequence[float | None]) -> tuple[float, ...]:
 
 
 def verdict_text(record: FigureRecord) -> str:
-    """The verdict as a page of plain text."""
     lines = [
         record.title,
         "",

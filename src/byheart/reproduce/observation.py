@@ -161,7 +161,6 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `_flat`."""
     config: dict[str, Any] = {}
     for name, value in flat.items():
         *outer, last = name.split(".")

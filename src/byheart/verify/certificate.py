@@ -187,7 +187,6 @@ class Certificate:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in certificate.json."""
         values = asdict(self)
         if self.sampled is None:
             del values["sampled"]

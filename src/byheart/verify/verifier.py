@@ -272,7 +272,6 @@ def _rule_of(certificate: Certificate) -> dict[str, Any]:
 
 
 def dataset_numbers(dataset: Dataset) -> DatasetNumbers:
-    """The numbers of `dataset` that a certificate keeps."""
     return DatasetNumbers(
         dataset.digest,
         dataset.task,

@@ -21,7 +21,6 @@ def matrices_of(model: Model) -> list[tuple[str, Weights]]:
 
 
 def find_matrix(model: Model, name: str) -> Weights:
-    """The weight matrix of that name."""
     for found, weights in model.network.parameters():
         if found == name:
             return weights

@@ -59,7 +59,6 @@ class Folders:
         ]
 
     def data_path(self, name: str) -> Path:
-        """The data file of that name."""
         if DATA_NAME.fullmatch(name):
             for folder in (self.data, self.examples):
                 path = folder / name
@@ -117,7 +116,6 @@ class Folders:
         return [path.name for path in found]
 
     def model_path(self, name: str) -> Path:
-        """The model folder of that name."""
         path = self.models / name
         if MODEL_NAME.fullmatch(name) and self._is_model(path):
             return path
@@ -151,7 +149,6 @@ class Folders:
         return self.exports / f"{model}-{secrets.token_hex(4)}.{suffix}"
 
     def export_path(self, name: str) -> Path:
-        """The export of that name."""
         path = self.exports / name
         if MODEL_NAME.fullmatch(name) and path.is_file() and path.resolve().parent == self.exports.resolve():
             return path
@@ -164,7 +161,6 @@ class Folders:
         return [] if self.figures is None else sorted(path.stem for path in self.figures.glob("*.json"))
 
     def figure_path(self, name: str) -> Path:
-        """The record of that figure."""
         if self.figures is None or name not in self.list_figures():
             raise UnknownName(f"there is no figure {name!r}.", name=name)
         return self.figures / f"{name}.json"

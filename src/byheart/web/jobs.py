@@ -93,7 +93,6 @@ class JobQueue:
             return job
 
     def get(self, job_id: str) -> Job:
-        """The job of that number."""
         with self._changed:
             return self._find(job_id)
 

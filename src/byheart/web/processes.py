@@ -46,7 +46,6 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process number."""
         return self._process.pid
 
     @property

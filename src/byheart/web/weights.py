@@ -42,7 +42,6 @@ def show_matrix(context: Context, model: str, matrix: str, row: int, column: int
 
 
 def show_weight(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
-    """One weight: its value and its bits."""
     return {"schema": 1, "matrix": matrix, "row": row, "column": column} | _describe(
         open_model(model), matrix, row, column
     )

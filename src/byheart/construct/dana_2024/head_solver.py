@@ -83,7 +83,6 @@ def _draw_and_solve(
     ragged: bool,
     key_dim: int | None,
 ) -> SolvedNetwork[AttentionOnly]:
-    """One draw of heads and the solve for it."""
     seq_len, dim = encoded.shape[1], encoder.embeddings.shape[1]
     n_outputs = len(encoder.unembedding)
     n_pool = int(np.ceil(POOL[precision] * n_heads)) if n_heads > 1 else n_heads

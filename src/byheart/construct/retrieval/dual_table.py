@@ -263,7 +263,6 @@ class DualTable(RetrievalLayout):
         )
 
     def _centred_digits(self) -> np.ndarray:
-        """The centred digits of each row."""
         rest, weight, columns = np.arange(self.n_rows), prod(self.radices), []
         for radix in self.radices:
             weight //= radix

@@ -28,7 +28,6 @@ class Inputs:
 
     @property
     def device(self) -> torch.device:
-        """Where the inputs are."""
         return self.lengths.device
 
 

@@ -49,7 +49,6 @@ class Dyadic:
 
     @property
     def fraction(self) -> Fraction:
-        """The same number as a `Fraction`."""
         if self.exponent >= 0:
             return Fraction(self.mantissa << self.exponent)
         return Fraction(self.mantissa, 1 << -self.exponent)

@@ -47,12 +47,10 @@ class Fixed:
 
     @staticmethod
     def from_fractions(values: Sequence[Fraction]) -> Fixed:
-        """From dyadic fractions."""
         frac_bits = max((value.denominator.bit_length() - 1 for value in values), default=0)
         return Fixed.from_integers([int(value * (1 << frac_bits)) for value in values], frac_bits)
 
     def fractions(self) -> list[Fraction]:
-        """The numbers, exactly."""
         width = 4 * self.limbs.shape[1]
         raw = self.limbs.astype("<u4").tobytes()
         integers = (

@@ -33,7 +33,6 @@ class Llama(ReadsWholeSpec):
         expect_one_float_type(self.parameters())
 
     def weight(self, layer: int, part: str) -> np.ndarray:
-        """The weight of `part` in `layer`."""
         return self.weights[weight_name(layer, part)]
 
     @property

@@ -20,7 +20,6 @@ CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = (
 
 
 def config_of(spec: LlamaSpec) -> dict[str, Any]:
-    """The `config.json` of the checkpoint."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

@@ -56,7 +56,6 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def precision(self) -> Precision:
-        """float32, always."""
         return "float32"
 
     @property
@@ -71,12 +70,10 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def dim(self) -> int:
-        """Width of the stream."""
         return self.hidden
 
     @property
     def model_width(self) -> int:
-        """Width of the stream."""
         return self.hidden
 
     @property
@@ -86,12 +83,10 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def width(self) -> int:
-        """The largest width of a layer."""
         return max(self.hidden, self.inner, self.n_heads * self.head_dim)
 
     @property
     def n_arrays(self) -> int:
-        """Tensors in all."""
         return 2 + 9 * self.n_layers
 
     @property
@@ -103,7 +98,6 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def parameters_dense(self) -> int:
-        """Entries of all tensors."""
         return (self.n_tokens + 1) * self.hidden + self.n_layers * entries_of(iter(self._layer_shapes()))
 
     @property

@@ -32,7 +32,6 @@ class ExactValues:
     index: np.ndarray  # (n_samples,) or (n_samples, n_tokens)
 
     def all(self) -> list[Fraction]:
-        """The numbers one by one."""
         return [self.distinct[i] for i in self.index.ravel()]
 
 

@@ -52,11 +52,9 @@ class Counts:
         )
 
     def values(self) -> Vector:
-        """The numbers themselves."""
         return [self.unit * count for count in self.counts]
 
     def total(self) -> Fraction:
-        """Their sum."""
         return self.unit * sum(self.counts)
 
     def relu(self) -> Counts:

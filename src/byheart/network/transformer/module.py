@@ -21,7 +21,6 @@ class FeedForwardModule(nn.Module):
     """H + W2 ReLU(W1 H + b1) + b2 (KS25 eq. 3)."""
 
     def __init__(self, w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor) -> None:
-        """Wrap the four weight tensors."""
         super().__init__()
         self.w1, self.b1 = nn.Parameter(w1), nn.Parameter(b1)
         self.w2, self.b2 = nn.Parameter(w2), nn.Parameter(b2)
@@ -103,7 +102,6 @@ class TransformerModule(nn.Module):
         w_out: torch.Tensor,
         extra: torch.Tensor | None = None,
     ) -> None:
-        """Wrap the parts."""
         super().__init__()
         self.extra = None if extra is None else nn.Parameter(extra)
         self.embedding = embedding

@@ -54,13 +54,11 @@ def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -
 
 
 def curves(observations: Sequence[Observation], x: str, **fixed: int) -> dict[Way, SeedValues]:
-    """Every curve there is."""
     found = {way: curve(observations, way, x, **fixed) for way in LABELS}
     return {way: at for way, at in found.items() if at}
 
 
 def n_vocab_of(observations: Sequence[Observation]) -> int:
-    """The vocabulary of the observations."""
     return int(observations[0].config["data"]["n_vocab"]) if observations else runs.N_VOCAB
 
 

@@ -176,7 +176,6 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 
 
 def length(one: Observation) -> int:
-    """The sequence length n."""
     return int(one.config["data"]["seq_len"])
 
 
