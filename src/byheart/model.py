@@ -140,6 +140,7 @@ class Model:
     def module(self) -> nn.Module:
         """The network as a `torch.nn.Module` with ordinary parameters, made when first asked for.
 
+        It is a copy: `predict`, `save` and the certificate speak of the weights that were compiled, whatever is done to it.
         `InexactWeights` if a weight has no exact value in floats: a rounded weight is another network.
         """
         return self.network.module()

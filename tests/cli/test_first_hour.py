@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import byheart as bh
 from byheart.cli import progress
@@ -243,6 +244,16 @@ CALLS: dict[str, Callable[[Path], object]] = {
     "bh.verify(model, data)": lambda f: (
         bh.verify(bh.load(f / "out/m"), bh.Dataset.from_csv(f / "examples/capitals.csv")).holds
     ),
+    "bh.compile({1: 'a', 2: 'b'}).predict('2')": lambda f: bh.compile({1: "a", 2: "b"}).predict("2"),
+    "bh.compile((vectors, names))": lambda f: bh.compile((np.eye(3), np.array(["x", "y", "z"]))).predict(
+        np.eye(3)[1:]
+    ),
+    "bh.compile({'a': 'b'}, reject_bit=3)": lambda f: bh.compile({"a": "b"}, reject_bit=3),
+    "bh.compile({'a': 'b'}, delimiter=';')": lambda f: bh.compile({"a": "b"}, delimiter=";"),
+    "bh.load('out/m').module(short)": lambda f: bh.load(f / "out/m").module(
+        torch.zeros((1, 3), dtype=torch.long)
+    ),
+    "bh.load('out/m').module(floats)": lambda f: bh.load(f / "out/m").module(torch.zeros((1, 3))),
     "bh.compile(7)": lambda f: bh.compile(7),
     "bh.load('nowhere')": lambda f: bh.load(f / "nowhere"),
     "bh.load('out/m').predict(7)": lambda f: bh.load(f / "out/m").predict(7),  # type: ignore[call-overload]
@@ -256,8 +267,14 @@ EXPECTED = {
     "bh.compile('phones.csv', input='name', label='town')": ["Bern", None],
     "bh.compile((ids, labels))": ["1"],
     "bh.verify(model, data)": True,
+    "bh.compile({1: 'a', 2: 'b'}).predict('2')": "b",
+    "bh.compile((vectors, names))": ["y", "z"],
 }
 REFUSED = {
+    "bh.compile({'a': 'b'}, reject_bit=3)": "Did you mean `reject_bits`",
+    "bh.compile({'a': 'b'}, delimiter=';')": "delimiter says how a file is read",
+    "bh.load('out/m').module(short)": "this module takes 31 tokens a sequence; got 3",
+    "bh.load('out/m').module(floats)": "this module takes token ids",
     "bh.compile(7)": "data of type int cannot be compiled",
     "bh.load('nowhere')": "nowhere",
     "bh.load('out/m').predict(7)": "predict takes a text or a list of inputs, not a int",

@@ -8,12 +8,12 @@ precision, the smallest first; then exact arithmetic. With precision `exact` it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from byheart.construct.registry import Method, candidates, get, names
 from byheart.data.options import Task
 from byheart.data.shape import DataShape
-from byheart.errors import UsageError
+from byheart.errors import UsageError, did_you_mean
 from byheart.network.transformer.architecture import Precision
 
 USUAL = "retrieval"
@@ -45,7 +45,10 @@ def trials(
             methods = candidates("auto", each, shape, options)
         except UsageError as error:  # none offers this precision for the task; the next one may be offered
             if each == wanted_precisions[-1] and not n_tried:
+                known = {field.name for each in names() for field in fields(get(each).options)}
+                unknown = next((name for name in options if name not in known), "")
                 asked = f"\n  Options asked for: {', '.join(options)}." if options else ""
+                asked += did_you_mean(unknown, known) if unknown else ""
                 raise UsageError(f"{error}{asked}", **error.facts) from None
             continue
         for trial in _in_order(methods, each, options):

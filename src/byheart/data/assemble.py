@@ -84,6 +84,10 @@ def content_of_columns(
     if not inputs:
         raise DataError("the data set has no samples, so there is nothing to memorise.")
     task = task or default_task(labels)
+    if isinstance(inputs[0], int | float | np.number) and not isinstance(inputs[0], bool):
+        inputs = [
+            str(one) if isinstance(one, int | float | np.number) else one for one in inputs
+        ]  # as in a file
     used: Tokenizer | None
     sequences: TokenSequences | VectorSequences
     if isinstance(inputs[0], str):
@@ -246,6 +250,8 @@ def _classes_of(
 
 def _require_scalars(labels: Sequence[Any]) -> None:
     for row, label in enumerate(labels, start=1):
+        if label is None:
+            raise DataError(f"row {row}: the label is missing.\n  Fill it in, or drop the row.", row=row)
         if not isinstance(label, (str, int, float, np.generic)):
             raise DataError(
                 f"row {row}: the label {label!r} is a {type(label).__name__}, not a text or a number.\n"

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from byheart.errors import UsageError
 from byheart.network.batches import run_in_batches
 from byheart.network.exact.dyadic import Weights
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
@@ -111,12 +112,32 @@ class TransformerModule(nn.Module):
 
     def enter(self, inputs: torch.Tensor) -> torch.Tensor:
         """Inputs to the residual stream before the first layer, the extra token included."""
+        self._require_fitting(inputs)
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         if self.positions is not None:
             vectors = vectors + self.positions
         if self.extra is not None:
             vectors = torch.cat([self.extra.expand(len(vectors), 1, -1), vectors], dim=1)
         return nn.functional.linear(vectors.to(self.w_in.dtype), self.w_in)
+
+    def _require_fitting(self, inputs: torch.Tensor) -> None:
+        """Say what is expected, in place of an error from the middle of the network."""
+        dim = self.w_in.shape[1]
+        if self.embedding is None:
+            wanted = f"vectors (batch, seq_len, {dim})"
+            fits = inputs.ndim == 3 and inputs.shape[2] == dim
+        else:
+            wanted = "token ids (batch, seq_len), whole numbers"
+            fits = inputs.ndim == 2 and not inputs.is_floating_point()
+        if not fits:
+            raise UsageError(
+                f"this module takes {wanted}; got {inputs.dtype} of shape {tuple(inputs.shape)}."
+            )
+        if self.positions is not None and inputs.shape[1] != len(self.positions):
+            raise UsageError(
+                f"this module takes {len(self.positions)} tokens a sequence; got {inputs.shape[1]}.\n"
+                "  Fill shorter ones up on the left with model.network.pad; longer ones are unknown. model.predict does both."
+            )
 
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
         """Token ids (batch, seq) or vectors (batch, seq, d) to outputs (batch, seq, n_outputs).
