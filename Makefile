@@ -11,7 +11,7 @@ SECONDS ?= 60
 SEED   ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-all check format format-check lint types bench fuzz docs pictures clean
+.PHONY: help setup lock run test test-all check format format-check lint types bench fuzz mutants kills docs pictures clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -72,6 +72,12 @@ bench: $(STAMP) ## run every benchmark; each prints its numbers and writes JSON 
 
 fuzz: $(STAMP) ## attack for SECONDS=60, from SEED=0: spoilt files and odd requests; findings are kept in out/fuzz
 	$(BIN)/python -m tests.attacks.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+mutants: $(STAMP) ## put sixty mistakes into the code, one at a time, and count those that the tests notice
+	$(BIN)/python -m tests.attacks.mutants
+
+kills: $(STAMP) ## kill -9 compile, verify, export and measure a hundred times each, and look at what is left
+	$(BIN)/python -m tests.attacks.kills
 
 docs: $(STAMP) ## build the site into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs docs/_build/html

@@ -39,6 +39,7 @@ SETTINGS: dict[Any, Any] = {
     "legend.fontsize": 7.5,
     "legend.frameon": False,
     "svg.fonttype": "none",  # text stays text
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
 }
 
 

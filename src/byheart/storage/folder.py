@@ -20,6 +20,7 @@ from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, 
 from byheart.fields import Fields, corrupt, read_bytes, read_json
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.families import FAMILIES, NetworkFamily, read_spec
+from byheart.network.logits import AnswersWithLogits
 from byheart.network.memory import Memory
 from byheart.network.protocol import Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch
@@ -32,6 +33,7 @@ from byheart.verify.origin import origin_of
 
 SCHEMA = 1
 FLOATS = {"float64": "F64", "float32": "F32"}
+FEW_COLUMNS = 4096
 
 
 def save_folder(
@@ -144,6 +146,10 @@ def _memory(network: Network, fields: Fields) -> Memory:
                 fields.where,
                 f"the tokenizer has {len(tokenizer.vocabulary):,} tokens; the network embeds {n_known:,}",
             )
+    if isinstance(network, AnswersWithLogits) and network.n_outputs > len(labels):
+        raise corrupt(
+            fields.where, f"there are {len(labels):,} labels; the network has {network.n_outputs:,} logits"
+        )
     return Memory(network, task, labels, tokenizer, fields.boolean("ordered"))
 
 
@@ -188,8 +194,16 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
         raise corrupt(
             path, f"row_counts describes {n_rows:,} matrix rows; the architecture in {MODEL} has {n_wanted:,}"
         )
+    shapes = _matrix_shapes(spec)
+    n_entries, widest = header["columns"].shape[0], max(columns for _, columns in shapes)
+    if widest > max(
+        FEW_COLUMNS, n_entries
+    ):  # columns without an entry cost no byte here, and memory when run
+        raise corrupt(
+            path, f"the architecture in {MODEL} has {widest:,} columns; only {n_entries:,} entries are stored"
+        )
     tensors = {name: read_tensor(path, stored) for name, stored in header.items()}
-    return decode_sparse(tensors, _matrix_shapes(spec), path)
+    return decode_sparse(tensors, shapes, path)
 
 
 def _matrix_shapes(spec: NetworkSpec) -> list[tuple[int, int]]:

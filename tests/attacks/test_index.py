@@ -1,0 +1,100 @@
+"""Every attack that once succeeded, and where its outcome is tested. The tests stand beside what they test; this is the list."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+
+CASES: dict[str, tuple[str, ...]] = {
+    "unknown inputs near a key are answered": (
+        "construct/retrieval/test_unknown_inputs.py::test_near_misses_are_turned_away",
+        "construct/retrieval/test_method.py::test_reject_bits_turn_unknown_inputs_away",
+    ),
+    "the record of a model names the rule by which it is judged": (
+        "verify/test_distributions.py::test_the_record_of_a_model_has_no_say_in_the_rule",
+        "verify/test_distributions.py::test_a_model_that_meets_the_total_gap_alone_is_not_called_right",
+    ),
+    "a changed label, token, order or architecture loads under its certificate": (
+        "attacks/test_forged.py::test_a_changed_document_is_refused_under_its_certificate",
+        "attacks/test_forged.py::test_changed_weights_are_refused",
+        "verify/test_verifier.py::test_labels_and_vocabulary_are_under_a_digest",
+    ),
+    "a token id takes memory in proportion to it": (
+        "attacks/test_small_inputs.py::test_a_large_id_at_predict",
+        "verify/test_verifier.py::test_a_large_token_id_takes_no_memory",
+        "attacks/test_small_inputs.py::test_an_array_of_large_ids",
+    ),
+    "a header of repeated keys takes quadratic time": (
+        "test_reader.py::test_small_files_that_would_take_much_are_refused_at_once",
+    ),
+    "claimed sizes take memory": (
+        "attacks/test_small_inputs.py::test_sizes_that_the_weights_do_not_have",
+        "attacks/test_small_inputs.py::test_many_exponents",
+        "attacks/test_small_inputs.py::test_a_document_of_nothing_but_brackets",
+        "storage/test_hostile.py::test_a_lie_in_model_json_is_refused",
+    ),
+    "compressed data that grow": ("data/test_hostile.py::test_parquet_that_grows_is_refused_unread",),
+    "the limit of memory": ("data/test_hostile.py::test_the_limit_is_one_variable",),
+    "a tokenizer pads, truncates, or gives two tokens one id": (
+        "data/test_hostile.py::test_padding_and_truncation_are_left_out",
+        "data/test_hostile.py::test_a_tokenizer_is_checked_before_it_is_used",
+    ),
+    "a tokenizer panics, aborts or does not end": (
+        "data/test_hostile.py::test_what_the_package_refuses_is_our_error",
+        "data/test_hostile.py::test_a_tokenizer_that_aborts_ends_a_child_and_not_this_process",
+        "data/test_hostile.py::test_a_tokenizer_that_does_not_end_is_ended",
+    ),
+    "a dead worker counts as alive": ("attacks/test_processes.py::test_a_claim_of_a_zombie_is_taken_over",),
+    "workers train on without their parent": (
+        "attacks/test_processes.py::test_a_child_ends_with_its_parent",
+        "attacks/test_processes.py::test_no_worker_trains_on_when_its_sweep_is_gone",
+    ),
+    "a text of one context cannot be saved": (
+        "construct/closed_forms/test_madden_2024.py::test_a_text_of_one_context_is_compiled_and_saved",
+    ),
+    "other people's exceptions": (
+        "data/test_hostile.py::test_damaged_archives_are_our_error",
+        "data/test_hostile.py::test_times_that_python_cannot_hold_are_our_error",
+        "measure/test_store.py::test_a_record_with_odd_fields_is_named",
+        "measure/test_store.py::test_a_text_that_is_not_unicode_is_damage",
+        "attacks/test_small_inputs.py::test_fewer_labels_than_logits",
+        "attacks/test_small_inputs.py::test_a_formula_in_a_figures_record_is_drawn_as_it_stands",
+        "cli/test_failures.py::test_whatever_is_raised_has_a_status",
+        "attacks/test_fuzz.py::test_nothing_is_found",
+    ),
+    "pipes and devices are read": ("data/test_hostile.py::test_pipes_and_devices_are_not_read",),
+    "a power cut between two renames": (
+        "storage/test_folder.py::test_a_crash_between_two_renames_is_mended",
+        "storage/test_folder.py::test_leftovers_are_cleared_by_the_next_save_and_no_one_elses",
+    ),
+    "answers depend on the number of threads": (
+        "network/test_batches.py::test_two_threads_give_the_bits_of_one",
+    ),
+    "two certificates of one check differ": (
+        "verify/test_verifier.py::test_two_equal_checks_differ_in_their_seconds_alone",
+    ),
+    "terminal escapes, long cells, read-only stores": (
+        "cli/test_commands.py::test_a_label_cannot_steer_the_terminal",
+        "data/test_hostile.py::test_long_cells_are_read",
+        "attacks/test_small_inputs.py::test_the_runs_of_a_read_only_store",
+    ),
+    "guards that no test would have missed": (
+        "verify/test_distributions.py::test_a_successor_that_the_model_has_no_name_for_is_wrong",
+        "attacks/test_guards.py::test_logits_that_are_not_finite_answer_nothing",
+        "attacks/test_guards.py::test_a_record_that_was_stored_survives_a_power_cut",
+        "attacks/test_guards.py::test_a_lower_bound_is_never_raised_by_a_wide_enclosure",
+        "attacks/test_guards.py::test_a_stack_that_is_lost_again_and_again_ends_the_sweep",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_case_has_its_test(case: str) -> None:
+    for place in CASES[case]:
+        file, name = place.split("::")
+        tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, place
