@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,14 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import byheart as bh
 from byheart.bounds import kajitsuka_sato_2025_lower
 from byheart.bounds.enclosures import Interval
+from byheart.errors import CorruptModel
 from byheart.measure import cluster
 from byheart.measure.records import Run
 from byheart.measure.store import Store
 from byheart.network.decoder.architecture import Decoder, TokenAveraging
 from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Embedding
+from byheart.storage.tensor_file import read_header
 from tests.measure.test_sweep import runs_of
 
 
@@ -104,3 +108,63 @@ def test_a_stack_that_is_lost_again_and_again_ends_the_sweep(
     ):
         cluster.train_on_cluster(runs, store)
     assert ray.n_started == cluster.MOST_LOSSES
+
+
+@pytest.fixture(scope="module")
+def forked_text() -> tuple[bh.Dataset, bh.Model]:
+    """`a` is followed by `b` or `c`, each half of the time."""
+    data = bh.Dataset.from_documents(["a b", "a c"])
+    return data, bh.compile(data, method="madden-2024", precision="float64")
+
+
+def _with_logits(model: bh.Model, change: Callable[[np.ndarray], np.ndarray]) -> bh.Model:
+    network = model.network
+    assert isinstance(network, Decoder)
+    spoilt = replace(network, logits=change(network.logits.copy()))
+    return replace(model, memory=replace(model.memory, network=spoilt))
+
+
+def test_a_distribution_is_wrong_though_no_token_is_certain(forked_text: tuple[bh.Dataset, bh.Model]) -> None:
+    data, model = forked_text
+
+    def prefer_one(logits: np.ndarray) -> np.ndarray:
+        logits[:, model.memory.label_names.index("b")] *= 1.1
+        return logits
+
+    assert bh.verify(model, data, rule="contexts").holds
+    found = bh.verify(_with_logits(model, prefer_one), data, rule="contexts")
+    assert (found.holds, found.wrong) == (False, 1)
+    assert found.distribution is not None
+    assert found.distribution.wrong_tokens == 0
+
+
+def test_one_unknown_successor_of_two_is_infinitely_far(forked_text: tuple[bh.Dataset, bh.Model]) -> None:
+    _, model = forked_text
+    more = bh.Dataset.from_documents(["a b", "a c", "a d"])
+    found = bh.verify(replace(model, certificate=None), more, rule="contexts")
+    assert not found.holds
+    assert found.distribution is not None
+    assert found.distribution.max_divergence > 1e300
+
+
+def test_logits_that_are_off_by_more_than_rounding_are_a_problem(
+    forked_text: tuple[bh.Dataset, bh.Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, model = forked_text
+    compute = type(model.network).compute_logits
+
+    def off(self: Any, *arguments: Any, **more: Any) -> np.ndarray:
+        return compute(self, *arguments, **more) + 1e-9  # moves no probability
+
+    monkeypatch.setattr(type(model.network), "compute_logits", off)
+    found = bh.verify(model, data, rule="contexts")
+    assert found.wrong == 0
+    assert not found.holds
+    assert "disagree on context" in found.problems[0]
+
+
+def test_a_header_that_ends_within_its_own_length_is_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes((20).to_bytes(8, "little") + b"{}" + b" " * 14)
+    with pytest.raises(CorruptModel, match="announces a header of 20 bytes and has 24"):
+        read_header(path)
