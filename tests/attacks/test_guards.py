@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,15 @@ from byheart.measure import cluster
 from byheart.measure.records import Run
 from byheart.measure.store import Store
 from byheart.network.decoder.architecture import Decoder, TokenAveraging
+from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.network.protocol import UNKNOWN, Evaluation
-from byheart.network.transformer.architecture import Embedding
+from byheart.network.transformer.architecture import Embedding, Transformer
+from byheart.storage.sparse_weights import MAX_EXPONENT, decode_sparse, encode_sparse
 from byheart.storage.tensor_file import read_header
+from byheart.verify.digest import weights_digest
 from tests.measure.test_sweep import runs_of
+
+FIXTURES = Path(__file__).resolve().parents[1] / "storage" / "fixtures"
 
 
 @pytest.mark.parametrize("spoilt", [np.nan, np.inf, -np.inf])
@@ -168,3 +174,28 @@ def test_a_header_that_ends_within_its_own_length_is_cut_short(tmp_path: Path) -
     path.write_bytes((20).to_bytes(8, "little") + b"{}" + b" " * 14)
     with pytest.raises(CorruptModel, match="announces a header of 20 bytes and has 24"):
         read_header(path)
+
+
+def test_the_first_id_beyond_the_vocabulary_is_unknown() -> None:
+    model = bh.load(FIXTURES / "retrieval-tokens")
+    assert model.network.n_vocab is not None
+    assert model.predict([[model.network.n_vocab, 0, 1]]) == [None]
+
+
+def test_the_digest_sees_the_last_bit_of_a_weight() -> None:
+    one, same = (np.array([[1.0]]) for _ in range(2))
+    other = np.nextafter(one, 2)
+    digests = {weights_digest(Transformer(weights, (), one, 1)) for weights in (one, same, other)}
+    assert len(digests) == 2
+
+
+def test_an_exponent_just_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    for exponent, is_allowed in ((MAX_EXPONENT, True), (MAX_EXPONENT + 1, False)):
+        tensors = encode_sparse([SparseMatrix((1, 1), {(0, 0): Dyadic(1, 1)})])
+        tensors["exponents"] = np.array([exponent], np.int32)
+        read = partial(list, decode_sparse(tensors, [(1, 1)], tmp_path))
+        if is_allowed:
+            assert len(read()) == 1
+        else:
+            with pytest.raises(CorruptModel, match="has an exponent beyond"):
+                read()
