@@ -22,7 +22,7 @@ from byheart.web.limits import Limits
 from byheart.web.processes import Refused
 from byheart.web.server import EXAMPLES, _explain_errors
 from byheart.web.tasks import TASKS
-from byheart.web.worker import _described
+from byheart.web.worker import _describe
 from tests.attacks.fuzz.mutation import NUMBERS, TEXTS, mutate_bytes, mutate_document
 from tests.attacks.fuzz.target import Target, Wrong
 from tests.measure.test_store import record
@@ -51,7 +51,7 @@ class Questions:
         except Exception as error:
             if InProcess().explain(error) is None:
                 raise
-            raise Refused(_described(InProcess(), error)) from error
+            raise Refused(_describe(InProcess(), error)) from error
 
 
 class Jobs:
