@@ -25,7 +25,6 @@ from byheart.cli.summary import (
     describe_check,
     describe_data,
     describe_files,
-    describe_unknown,
     distribution_lines,
     entropy_lines,
     show_sizes,
@@ -150,6 +149,8 @@ def _texts(data: Path, choices: dict[str, Any]) -> Dataset:
 
 
 def _document(model: Model, seconds: dict[str, float], theory: BoundTable, output: Path) -> dict[str, Any]:
+    from byheart.construct.choice import describe_unknown_input
+
     certificate = model.certificate
     assert certificate is not None
     return {
@@ -176,13 +177,15 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "distribution": None if certificate.distribution is None else asdict(certificate.distribution),
         "assumptions": [asdict(item) for item in certificate.assumptions],
         "bounds": [bound.to_json() for bound in theory.applicable],
-        "unknown_inputs": describe_unknown(model),
+        "unknown_inputs": describe_unknown_input(model.record),
         "bytes_on_disk": {path.name: path.stat().st_size for path in sorted(output.iterdir())},
         "path": str(output),
     }
 
 
 def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Path, output: Path) -> None:
+    from byheart.construct.choice import describe_unknown_input
+
     certificate = model.certificate
     assert certificate is not None
     numbers = certificate.dataset
@@ -192,7 +195,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     if choice is not None:
         lines += [("chosen", choice["why"]), ("instead", choice["instead"])]
     if choice is None or "unknown input" not in choice["why"]:
-        lines.append(("unknown", describe_unknown(model)))
+        lines.append(("unknown", describe_unknown_input(model.record)))
     if is_quiet():
         show_pairs(lines)
         return

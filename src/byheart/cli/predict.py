@@ -14,7 +14,7 @@ from byheart.cli.batch import output_kind, read_rows, write_answers
 from byheart.cli.options import model_argument, output_options, text_options, threads_option
 from byheart.cli.output import echo_json, is_quiet, printable
 from byheart.cli.progress import watch
-from byheart.cli.summary import describe_unknown, turns_away
+from byheart.cli.summary import turns_away
 from byheart.data.tokenizers import parse_ids
 from byheart.errors import MalformedFile, UsageError, amount
 
@@ -67,6 +67,7 @@ def command(
     TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. Without TEXT, or with
     a single -, questions are read from standard input, one a line. Many are read from a file with --data.
     """
+    from byheart.construct.choice import describe_unknown_input
     from byheart.data.readers import kind_of
     from byheart.data.textfile import TextFormat
     from byheart.pipeline import load, source_of
@@ -117,12 +118,12 @@ def command(
     elif as_json:
         pairs = zip(asked, answers, strict=True)
         answered = [{"input": question, "answer": answer} for question, answer in pairs]
-        echo_json({"answers": answered, "unknown_inputs": describe_unknown(model)})
+        echo_json({"answers": answered, "unknown_inputs": describe_unknown_input(model.record)})
     else:
         for answer in answers:
             click.echo(format_answer(answer))
     if not (as_json or is_quiet() or turns_away(model)):
-        click.echo(f"Note: {describe_unknown(model)}.", err=True)
+        click.echo(f"Note: {describe_unknown_input(model.record)}.", err=True)
 
 
 def format_answer(answer: Answer) -> str:

@@ -57,17 +57,6 @@ def describe_files(folder: Path) -> str:
     return f"{sum(files.values()):,} bytes: {', '.join(each)}"
 
 
-def describe_unknown(model: Model) -> str:
-    """What an input gets that was not among the data of a model."""
-    from byheart.construct.choice import unknown_input
-
-    method, notes = model.record.get("method"), model.record.get("notes") or {}
-    bits = notes.get("reject_bits")
-    if isinstance(bits, int):
-        return unknown_input(bits)
-    return f"an unknown input may get some label: {method or 'this model'} promises nothing for it"
-
-
 def turns_away(model: Model) -> bool:
     """Whether unknown inputs are answered "unknown", but for a small share."""
     return bool((model.record.get("notes") or {}).get("reject_bits"))

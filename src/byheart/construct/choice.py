@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from byheart.construct.registry import Method, candidates, get, names
 from byheart.data.options import Task
@@ -87,6 +88,15 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
         instead.append("--precision exact for the smallest")
     instead.append("`byheart compare DATA` for all side by side")
     return {"why": why, "instead": "; ".join(instead)}
+
+
+def describe_unknown_input(record: Mapping[str, Any]) -> str:
+    """What an input gets that was not among the data of the model with this record."""
+    bits = (record.get("notes") or {}).get("reject_bits")
+    if isinstance(bits, int):
+        return unknown_input(bits)
+    method = record.get("method") or "this model"
+    return f"an unknown input may get some label: {method} promises nothing for it"
 
 
 def unknown_input(reject_bits: int) -> str:

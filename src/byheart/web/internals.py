@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from byheart.bounds import curves, plan, table
+from byheart.construct.choice import describe_unknown_input
 from byheart.construct.registry import get as get_method
 from byheart.construct.registry import names as method_names
 from byheart.construct.retrieval.locate import locate
@@ -40,6 +41,7 @@ __all__ = [
     "as_sparse",
     "compile_data",
     "curves",
+    "describe_unknown_input",
     "encode_inputs",
     "filter_rows",
     "get_method",

@@ -13,7 +13,7 @@ from typing import Any
 from byheart.data.tokenizers import parse_ids
 from byheart.web import damage, examination, overview, weights
 from byheart.web.context import Context, Document, open_model
-from byheart.web.internals import Dataset, compile_data
+from byheart.web.internals import Dataset, compile_data, describe_unknown_input
 from byheart.web.trace import trace
 
 
@@ -36,7 +36,8 @@ def predict(context: Context, model: str, texts: list[str]) -> Document:
     opened = open_model(model)
     asked: list[Any] = list(texts) if opened.memory.tokenizer is not None else [_ids(text) for text in texts]
     pairs = zip(texts, opened.predict(asked), strict=True)
-    return {"schema": 1, "answers": [{"input": text, "answer": answer} for text, answer in pairs]}
+    answers = [{"input": text, "answer": answer} for text, answer in pairs]
+    return {"schema": 1, "answers": answers, "unknown_inputs": describe_unknown_input(opened.record)}
 
 
 def predict_file(context: Context, model: str, path: str) -> Document:
