@@ -133,7 +133,7 @@ def hostile(server: Server) -> str:
     return str(job["result"]["model"])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, its event loop keeps tests of other files from theirs
 def browser() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     program = shutil.which("chromium")
