@@ -424,3 +424,12 @@ def test_a_frame_with_holes_or_other_columns_is_refused(data: Dataset) -> None:
         compile(frame, input="keys")
     with pytest.raises(UsageError, match="has been read already"):
         compile(data, input="key")
+
+
+@pytest.mark.parametrize("number", [[], "many", 10**400, float("nan")])
+def test_a_record_whose_bits_are_not_a_number_is_refused(number: object) -> None:
+    model = bh.compile({"a": "1", "b": "2"}, check=False)
+    record = {**model.record, "dataset": {**model.record["dataset"], "label_bits": number}}
+    with pytest.raises(CorruptModel, match="label_bits"):
+        _ = replace(model, record=record).bits_per_parameter
+    assert replace(model, record={**record, "dataset": []}).label_bits is None

@@ -13,7 +13,7 @@ import numpy as np
 
 from byheart.data.sequences import TokenSequences, VectorSequences, as_vectors, offsets_of
 from byheart.data.tokenizers import IdTokenizer
-from byheart.errors import UnknownToken, UsageError
+from byheart.errors import CorruptModel, UnknownToken, UsageError
 from byheart.network.memory import Memory
 from byheart.network.protocol import UNKNOWN, Network
 from byheart.network.size import Size, size_of_network
@@ -148,14 +148,12 @@ class Model:
     @property
     def label_bits(self) -> float | None:
         """Bits of information in the labels: n_labels · log2(n_classes); None if no data set is recorded."""
-        bits = self.record.get("dataset", {}).get("label_bits")
-        return None if bits is None else float(bits)
+        return self._recorded("label_bits")
 
     @property
     def label_entropy(self) -> float | None:
         """Bits that a code for the labels must pay, at most `label_bits`; None if none are recorded."""
-        bits = self.record.get("dataset", {}).get("label_entropy")
-        return None if bits is None else float(bits)
+        return self._recorded("label_entropy")
 
     @property
     def entropy_per_parameter(self) -> float | None:
@@ -171,6 +169,14 @@ class Model:
     def bits_per_stored_bit(self) -> float | None:
         """Label bits per bit that stores the weights."""
         return None if self.label_bits is None else self.label_bits / max(1, self.size.total_bits)
+
+    def _recorded(self, name: str) -> float | None:
+        """A number that the record gives of its data set."""
+        dataset = self.record.get("dataset")
+        number = dataset.get(name) if isinstance(dataset, Mapping) else None
+        if number is None or (isinstance(number, int | float) and abs(number) < 2.0**1000):
+            return None if number is None else float(number)
+        raise CorruptModel(f"the model's record says {name}: {str(number)[:40]!r}, which is not a number.")
 
     def save(self, path: str | Path) -> None:
         """Write the model folder at `path`, whole or not at all; a model folder already there is replaced."""
