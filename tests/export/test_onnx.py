@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import byheart as bh
 from byheart.construct.registry import get
 from byheart.data import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import InexactWeights, MissingExtra, UsageError
 from byheart.export import onnx as export
-from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.network.transformer.architecture import (
     Attention,
@@ -164,10 +164,8 @@ def test_refuses_what_it_cannot_export(monkeypatch: pytest.MonkeyPatch) -> None:
     export.to_onnx(Transformer(whole, (), whole, 2))
     with pytest.raises(InexactWeights):
         export.to_onnx(Transformer(whole, (), long, 2))
-    ones = np.ones((1, 1, 1))
-    logits = AttentionOnly(None, ones, ones, ones, ones, np.ones((2, 1)), seq_len=1)
-    with pytest.raises(UsageError, match="logits"):
-        export.to_onnx(logits)
+    with pytest.raises(UsageError, match="llama"):
+        export.to_onnx(bh.compile({"a": "1", "b": "2"}, method="llama", check=False).network)
     network = _network(("uniform",), ids=True, extra=False)
     monkeypatch.setattr(export, "_MOST_BYTES", 100)
     with pytest.raises(UsageError, match="2 GiB"):

@@ -24,9 +24,9 @@ FORMATS = ("gguf", "onnx", "transformer-lens")
 def command(folder: Path, kind: str, output: Path | None, as_json: bool) -> None:
     """Write the model in DIR for another program.
 
-    gguf: for llama.cpp, of models that `llama` compiled with the tokenizer char or bytes. onnx: for ONNX runtimes, of float
-    networks that answer with the number of a class. transformer-lens: checks that TransformerLens opens DIR and gives equal
-    logits; a Llama's folder needs no conversion.
+    gguf: for llama.cpp, of models that `llama` compiled with the tokenizer char or bytes. onnx: for ONNX runtimes, of every
+    float network but a Llama. transformer-lens: checks that TransformerLens opens DIR and gives equal logits; a Llama's folder
+    needs no conversion.
     """
     from byheart.network.llama.architecture import Llama
     from byheart.pipeline import load

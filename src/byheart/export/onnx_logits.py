@@ -1,0 +1,146 @@
+"""One-layer networks that answer with logits, as ONNX graphs: MFT24's decoder and DPC24's attention-only Transformer.
+
+The graph takes token ids (batch, seq), shorter inputs filled up on the left with the id `pad`, or vectors (batch, seq, d), and
+gives logits (batch, n_outputs), as the PyTorch module does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from byheart.errors import UsageError
+from byheart.export.onnx_graph import END, GraphBuilder
+from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.decoder.architecture import Decoder, SelfAttention
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+class LogitGraph(GraphBuilder):
+    """What both networks do: look tokens up, and let the last one attend to the others in every head."""
+
+    def look_up(self, tokens: np.ndarray) -> str:
+        """The ids' vectors (batch, seq, d); the filling gets those of some token, which nothing may see."""
+        known = self.node("Min", "inputs", self.whole("last_token", [len(tokens) - 1]))
+        return self.node("Gather", self.weight("embedding.tokens", tokens), known)
+
+    def last(self, vectors: str) -> str:
+        """The last token's vector, (batch, 1, 1, d)."""
+        return self.node("Unsqueeze", self.tokens(vectors, -1, END), self.whole("heads", [1]))
+
+    def attend(
+        self,
+        last: str,
+        others: str,
+        heads: tuple[np.ndarray, np.ndarray],
+        filling: str | None,
+        zero_token: bool = False,
+    ) -> str:
+        """The average of the others that each head of the last token takes, (batch, heads, 1, d).
+
+        heads: W_Q as (heads, d, k) and W_K as (heads, k, d); filling: which of the others are no tokens, (batch, seq)
+        """
+        query, key = heads
+        asked = self.node("MatMul", last, self.weight("query", query))
+        carried = self.node("MatMul", asked, self.weight("key", key))
+        across = self.node("Unsqueeze", others, self.whole("head", [1]))
+        scores = self.node("MatMul", carried, self.node("Transpose", across, perm=[0, 1, 3, 2]))
+        if filling is not None:
+            hidden = self.node("Unsqueeze", filling, self.whole("head.and.query", [1, 2]))
+            scores = self.node("Where", hidden, self.number("never", -np.inf), scores)
+        if zero_token:  # of score 0 and value 0
+            scores = self.node("Pad", scores, self.whole("zero_token", [0, 0, 0, 0, 0, 0, 0, 1]))
+        shares = self.node("Softmax", scores, axis=-1)
+        if zero_token:
+            ends = [
+                self.whole(f"zero_token.{name}", [at]) for name, at in (("from", 0), ("to", -1), ("axis", 3))
+            ]
+            shares = self.node("Slice", shares, *ends)
+        return self.node("MatMul", shares, across)
+
+    def sum_heads(self, mixed: str, value: np.ndarray, output: np.ndarray) -> str:
+        """Σ_h of the average through (heads, d, v) and (heads, v, out): (batch, out)."""
+        values = self.node("MatMul", mixed, self.weight("value", value))
+        each = self.node("MatMul", values, self.weight("output", output))
+        return self.node("ReduceSum", each, self.whole("heads.and.query", [1, 2]), keepdims=0)
+
+
+def attention_only_model(network: AttentionOnly) -> ModelProto:
+    """W_U (x_S + Σ_h W_O W_V A_h), DPC24 eqs. 1-2."""
+    graph = LogitGraph(network.unembedding.dtype)
+    vectors, filling = "inputs", None
+    if network.embedding is not None:
+        positions = graph.weight("embedding.positions", network.positions)
+        vectors = graph.node("Add", graph.look_up(network.tokens), positions)
+    last = graph.last(vectors)
+    others = vectors if network.sees_itself else graph.tokens(vectors, 0, -1)
+    if network.pad is not None:  # only a last token that sees itself takes shorter sequences
+        filling = graph.node("GreaterOrEqual", "inputs", graph.whole("pad", [network.pad]))
+    heads = network.query.transpose(0, 2, 1), network.key
+    mixed = graph.attend(last, others, heads, filling, network.zero_token)
+    stream = graph.sum_heads(mixed, network.value.transpose(0, 2, 1), network.output.transpose(0, 2, 1))
+    if network.skip:
+        stream = graph.node("Add", stream, graph.node("Squeeze", last, graph.whole("one.token", [1, 2])))
+    graph.node("MatMul", stream, graph.weight("unembedding", network.unembedding.T), name="outputs")
+    has_ids = network.embedding is not None
+    shape = [network.seq_len] if has_ids else [network.seq_len, network.dim]
+    return graph.finish(has_ids, shape, [network.n_outputs])
+
+
+def decoder_model(network: Decoder) -> ModelProto:
+    """Vᵀψ(Wᵀ mixing(z + u) + b), MFT24 eq. 2."""
+    graph = LogitGraph(network.hidden.dtype)
+    pad = graph.whole("pad", [network.pad])
+    seen = graph.node("Cast", graph.node("Less", "inputs", pad), to=graph.onnx.TensorProto.INT64)
+    counted = graph.node("CumSum", seen, graph.scalar("along", 1))
+    before = graph.node("Sub", counted, graph.whole("one", [1]))
+    place = graph.node("Max", before, graph.whole("zero", [0]))  # of every token, counted from the first
+    vectors = graph.look_up(network.tokens)
+    if isinstance(network.mixing, SelfAttention):
+        assert network.positions is not None
+        positions = graph.node("Gather", graph.weight("embedding.positions", network.positions), place)
+        vectors = graph.node("Add", vectors, positions)
+        filling = graph.node("GreaterOrEqual", "inputs", pad)
+        heads = network.mixing.query, network.mixing.key.transpose(0, 2, 1)
+        attended = graph.attend(graph.last(vectors), vectors, heads, filling)
+        mixed = graph.sum_heads(attended, network.mixing.value, network.mixing.output)
+    else:
+        given = graph.node("Gather", graph.weight("mixing.shares", network.mixing.shares), place)
+        number = graph.onnx.helper.np_dtype_to_tensor_dtype(graph.dtype)
+        shares = graph.node("Mul", given, graph.node("Cast", seen, to=number))
+        row = graph.node("Unsqueeze", shares, graph.whole("row", [1]))
+        mixed = graph.node("Squeeze", graph.node("MatMul", row, vectors), graph.whole("one.row", [1]))
+    neurons = graph.node("MatMul", mixed, graph.weight("hidden", network.hidden))
+    active = _activate(graph, graph.node("Add", neurons, graph.weight("bias", network.bias)), network)
+    graph.node("MatMul", active, graph.weight("logits", network.logits), name="outputs")
+    return graph.finish(True, [network.seq_len], [network.n_outputs])
+
+
+def _activate(graph: LogitGraph, neurons: str, network: Decoder) -> str:
+    if network.activation == "tanh":
+        return graph.node("Tanh", neurons)
+    if network.activation == "silu":
+        return graph.node("Mul", neurons, graph.node("Sigmoid", neurons))
+    if graph.dtype == np.float64:
+        raise UsageError(
+            f"ONNX runtimes have no {network.activation} in float64.\n"
+            "  Compile with --precision float32, or with --set activation=tanh."
+        )
+    if network.activation == "arctan":
+        return graph.node("Atan", neurons)
+    spread = graph.node("Erf", graph.node("Div", neurons, graph.number("root", sqrt(2))))
+    half = graph.node("Mul", neurons, graph.number("half", 0.5))
+    return graph.node("Mul", half, graph.node("Add", spread, graph.number("unit", 1)))
+
+
+LOGIT_MODELS: dict[str, Callable[[Any], ModelProto]] = {
+    "attention-only": attention_only_model,
+    "decoder": decoder_model,
+    "averaging-decoder": decoder_model,
+}
+"""How a family that answers with logits is written, by its name."""
