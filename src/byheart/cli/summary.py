@@ -82,7 +82,7 @@ def show_sizes(
 
     is_said: the theorem's numbers were read from a model's folder, not computed now.
     """
-    promised = dict(theorem or {})
+    promised = {name: value for name, value in (theorem or {}).items() if value}  # a 0 promises nothing
     if {"parameters", "weight_bits"} <= set(promised):
         promised["total_bits"] = promised["parameters"] * promised["weight_bits"]
     rows = [
