@@ -42,6 +42,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PIECE = 15 << 20  # bytes of a packed file
 PACKED = "runs.sqlite.gz"
 NOTE_SECONDS = 20.0
+PACK_SECONDS = 60.0  # so that a pass that is cut off keeps what it had
+PROBE_SECONDS = 40.0
+SERVICE = "nvidia-cuda-mps-control"
 PACKING_SECONDS = 15.0  # kept back at the end
 GRACE_SECONDS = 5.0  # for a lane that is told to stop
 
@@ -107,23 +110,24 @@ def _oversee(options: argparse.Namespace) -> None:
     print(f"{len(options.lanes)} lanes, multi-process service {'on' if service else 'off'}", flush=True)
     end = started + options.seconds - (PACKING_SECONDS if options.pack else 0)
     lanes = [_start(options, lane, end - time.monotonic()) for lane in options.lanes]
-    noted = 0.0
+    noted = packed = time.monotonic()
     while any(lane.poll() is None for lane in lanes) and time.monotonic() < end:
         if time.monotonic() - noted > NOTE_SECONDS:
             noted = time.monotonic()
             _note(options.store, passes, earlier, began, started, before)
+        if options.pack is not None and time.monotonic() - packed > PACK_SECONDS:
+            _pack(options.store, options.pack)
+            packed = time.monotonic()
         time.sleep(0.2)
     _stop(lanes)
     if service:
-        subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, check=False)
+        _stop_service()
     _note(options.store, passes, earlier, began, started, before)
     with Store(options.store) as store:
         print(f"{store.count()} records in {options.store}, {store.count() - before} of them new", flush=True)
     print(in_words(read(passes)), flush=True)
     if options.pack is not None:
-        pack(options.store, options.pack)
-        if passes.is_file():
-            shutil.copy(passes, options.pack / "passes.jsonl")
+        _pack(options.store, options.pack)
         for path in sorted(options.pack.iterdir()):
             print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB", flush=True)
 
@@ -150,11 +154,25 @@ def _stop(lanes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _start_service() -> bool:
-    """NVIDIA's multi-process service, where it is installed."""
+    """NVIDIA's multi-process service, where it is installed and a process can use it."""
+    os.environ["PATH"] += os.pathsep + "/usr/local/nvidia/bin"
     try:
-        return subprocess.run(["nvidia-cuda-mps-control", "-d"], check=False).returncode == 0
+        if subprocess.run([SERVICE, "-d"], check=False).returncode != 0:
+            return False
     except OSError:
         return False
+    probe = [sys.executable, "-c", "import torch; torch.ones(9, device='cuda').sum().item()"]
+    try:
+        works = subprocess.run(probe, check=False, timeout=PROBE_SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        works = False
+    if not works:
+        _stop_service()
+    return works
+
+
+def _stop_service() -> None:
+    subprocess.run([SERVICE], input="quit\n", text=True, check=False, timeout=PROBE_SECONDS)
 
 
 def _note(
@@ -171,6 +189,16 @@ def _note(
         note(draft, one)
     if draft.is_file():
         draft.replace(passes)
+
+
+def _pack(store: Path, folder: Path) -> None:
+    """The store and its passes; what was packed before stays whole until the new pieces are."""
+    draft = folder / "draft"
+    for piece in pack(store, draft):
+        piece.replace(folder / piece.name)
+    draft.rmdir()
+    if beside(store).is_file():
+        shutil.copy(beside(store), folder / "passes.jsonl")
 
 
 def pack(store: Path, folder: Path) -> list[Path]:

@@ -31,8 +31,8 @@ PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # priority, and the most 
     ("as-coded", "adam"): (0, 10),
     ("as-written", "adam"): (2, 5),
     ("position-first", "adam"): (3, 3),
-    ("as-coded", "longer"): (4, 3),
-    ("as-coded", "longest"): (8, 2),
+    ("as-coded", "longer"): (4, 5),
+    ("as-coded", "longest"): (3, 5),
     ("as-coded", "lbfgs"): (5, 5),
     ("as-written", "lbfgs"): (9, 5),
 }

@@ -95,7 +95,8 @@ def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]
     found = [of(ladder, "frozen", width, rates, 2) for width, ladder in LADDERS[scale].items()]
     found.append(of(LEARNED[scale], "learned", runs.WIDTH, (RATE,), 2))
     width, ladder = next(iter(LADDERS[scale].items()))
-    return [*found, of(ladder, "frozen", width, rates, 4, "multinli-sub-words")]
+    found.append(of(ladder, "frozen", width, rates, 4, "multinli-sub-words"))
+    return [*found, of(LEARNED[scale], "learned", runs.WIDTH, (RATE,), 4, "multinli-sub-words")]
 
 
 @realises("KS25-F3")
