@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from byheart.errors import MalformedFile, UsageError
-from byheart.reader import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json, read_values, within
+from byheart.json_file import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json
+from byheart.reader import read_values, within
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import StageProgress, compile
 from byheart.theorems import realises
 from byheart.verify.certificate import DatasetNumbers
-from byheart.verify.verifier import dataset_numbers
 
 MOST_PARAMETERS = 20_000_000
 """A construction that plans to be larger is not built unless asked to."""
@@ -134,7 +133,7 @@ def compare(
         rows.append(replace(row, floors=_floors(theory, row.precision)))
     order = {"memorised": 0, "wrong": 1, "refused": 2}
     rows.sort(key=lambda row: (order[row.state], row.size.parameters_dense if row.size else 0))
-    return Comparison(dataset_numbers(data), seed, tuple(rows))
+    return Comparison(DatasetNumbers.of(data), seed, tuple(rows))
 
 
 def _row(

@@ -5,15 +5,20 @@ Every refusal is a `CorruptModel` that names the file, the field and what to do.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from byheart import json_file
 from byheart.errors import CorruptModel
+from byheart.json_file import show_value
 
-MAX_JSON_BYTES = 256 * 2**20
-"""No document of ours comes near this; a larger one is refused before it is read."""
+T = TypeVar("T")
+LARGEST = 10**30
+"""No count that a record tells comes near this."""
 
 REMEDY = "Restore the folder from a copy you trust, or compile the data again."
 
@@ -23,28 +28,9 @@ def corrupt(where: str | Path, problem: str, remedy: str = REMEDY) -> CorruptMod
     return CorruptModel(f"{where}: {problem}.\n  {remedy}", file=str(where), problem=problem)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The file `path`, which must be a plain file of at most `MAX_JSON_BYTES`."""
-    if not path.is_file():
-        raise corrupt(path, "the file is missing or is not a plain file")
-    size = path.stat().st_size
-    if size > MAX_JSON_BYTES:
-        raise corrupt(
-            path, f"the file has {size:,} bytes, more than the {MAX_JSON_BYTES:,} a document may have"
-        )
-    return path.read_bytes()
-
-
-def read_json(path: Path) -> object:
-    """The JSON document in the file `path`."""
-    return parse_json(read_bytes(path), path)
-
-
-def parse_json(raw: bytes, where: str | Path) -> object:
-    """The JSON document `raw`, guarded by the reader: UTF-8, no repeated key, no NaN or infinity, neither deep nor many parts."""
-    from byheart import reader  # only reading files needs it, so networks run without msgspec
-
-    return reader.parse_json(raw, str(where), refuse=corrupt)
+read_bytes = partial(json_file.read_bytes, refuse=corrupt)
+read_json = partial(json_file.read_json, refuse=corrupt)
+parse_json = partial(json_file.parse_json, refuse=corrupt)
 
 
 class Fields:
@@ -58,7 +44,7 @@ class Fields:
         self.where = where
         self.trail = trail
         if not isinstance(values, dict):
-            raise corrupt(where, f"{trail or 'the document'} must be an object, not {_show(values)}")
+            raise corrupt(where, f"{trail or 'the document'} must be an object, not {show_value(values)}")
         self.values: dict[str, Any] = values
 
     def _at(self, name: str) -> str:
@@ -68,7 +54,7 @@ class Fields:
         """The exception for the field `name`, which is not what is `wanted`."""
         if name not in self.values:
             return corrupt(self.where, f"the field {self._at(name)} is missing; it must be {wanted}")
-        return corrupt(self.where, f"{self._at(name)} must be {wanted}, not {_show(self.values[name])}")
+        return corrupt(self.where, f"{self._at(name)} must be {wanted}, not {show_value(self.values[name])}")
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
@@ -130,11 +116,31 @@ class Fields:
         for number, item in enumerate(value):
             yield Fields(item, self.where, f"{self._at(name)}[{number}]")
 
+    def record(self, kind: type[T]) -> T:
+        """A dataclass, each field read by its type. One that is absent or null has its default, or is None."""
+        assert is_dataclass(kind)
+        hints, values = get_type_hints(kind), {}
+        for field in fields(kind):
+            hint = hints[field.name]
+            is_optional = NoneType in get_args(hint)
+            if self.has(field.name):
+                values[field.name] = self._value(field.name, get_args(hint)[0] if is_optional else hint)
+            elif field.default is MISSING and field.default_factory is MISSING:
+                values[field.name] = None if is_optional else self._value(field.name, hint)
+        return kind(**values)
 
-def _show(value: object) -> str:
-    if isinstance(value, dict | list):
-        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value):,} items"
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
-        return f"a number of {value.bit_length():,} bits"
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    def _value(self, name: str, kind: Any) -> Any:
+        inner = get_args(kind)
+        if inner and get_origin(kind) is tuple and is_dataclass(inner[0]):
+            return tuple(item.record(cast(type, inner[0])) for item in self.children(name))
+        if get_origin(kind) is Mapping:
+            items = self.child(name)
+            return {key: items._value(key, inner[1]) for key in items.values}
+        plain: dict[Any, Callable[[str], Any]] = {
+            int: partial(self.integer, most=LARGEST),
+            float: self.number,
+            bool: self.boolean,
+            str: self.text,
+            tuple[str, ...]: self.texts,
+        }
+        return plain[kind](name) if kind in plain else self.child(name).record(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ from byheart.network.transformer.architecture import Precision
 from byheart.program.construction import Construction
 from byheart.reader import read_values
 from byheart.storage.folder import load_folder
+from byheart.verify.certificate import DatasetNumbers
 from byheart.verify.digest import require_certified
-from byheart.verify.verifier import dataset_json, verify
+from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
 
 StageProgress = Callable[[str, int, int], None]
@@ -213,14 +214,11 @@ def _record(
         "method": construction.method,
         "theorem": construction.theorem,
         "theorem_size": theorem_size and {name: getattr(theorem_size, name) for name in sizes},
-        "assumptions": [
-            {"statement": item.statement, "holds": item.holds, "detail": item.detail}
-            for item in construction.assumptions
-        ],
+        "assumptions": [asdict(item) for item in construction.assumptions],
         "notes": dict(construction.notes),
         "seed": seed,
         **choice,
-        "dataset": dataset_json(data),
+        "dataset": asdict(DatasetNumbers.of(data)),
         "versions": versions("numpy"),
     }
     if data.source is not None:

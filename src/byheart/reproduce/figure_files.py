@@ -179,7 +179,7 @@ def _plain(value: Any) -> Any:
 
 def read_record(path: Path) -> FigureRecord:
     """A record as `to_json` wrote it; a `MalformedFile` otherwise."""
-    from byheart.reader import read_json
+    from byheart.json_file import read_json
 
     table: Any = read_json(path)
     try:

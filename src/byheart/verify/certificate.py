@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from byheart.assumption import Assumption
+from byheart.data.dataset import Dataset
 from byheart.fields import Fields, corrupt
 from byheart.network.size import Size
-from byheart.verify.origin import optional_text, read_assumptions, read_theorem_size
 
 SCHEMA = 1
 
@@ -61,6 +61,10 @@ class DatasetNumbers:
     # bits that a code for the labels must pay; None in certificates of older versions, which are equal all the same
     label_entropy: float | None = field(default=None, compare=False)
 
+    @classmethod
+    def of(cls, dataset: Dataset) -> DatasetNumbers:
+        return cls(**{item.name: getattr(dataset, item.name) for item in fields(cls)})
+
 
 @dataclass(frozen=True)
 class Distributional:
@@ -105,17 +109,17 @@ class Distributional:
             f"average; the loss is {self.gap_nats:.3g} nats above the entropy of {self.entropy_nats:,.6g}{share}{judged}"
         )
 
-    @staticmethod
-    def from_json(found: Fields) -> Distributional:
-        needed = ("max_divergence", "mean_divergence", "loss_nats", "entropy_nats", "gap_nats")
-        optional = ("gap_percent", "allowed_divergence", "allowed_gap_percent")
-        numbers: dict[str, Any] = {name: found.number(name) for name in needed}
-        numbers |= {name: found.number(name) if found.has(name) else None for name in optional}
-        return Distributional(
-            n_contexts=found.integer("n_contexts"),
-            wrong_tokens=found.integer("wrong_tokens") if found.has("wrong_tokens") else None,
-            **numbers,
-        )
+
+@dataclass(frozen=True)
+class Findings:
+    """What one way of checking found: how many samples were checked and are wrong, the first few wrong ones, and the problems."""
+
+    checked: int
+    wrong: int
+    shown: tuple[WrongSample, ...]
+    problems: tuple[str, ...]
+    n_rechecked: int
+    distribution: Distributional | None = None
 
 
 @dataclass(frozen=True)
@@ -198,69 +202,17 @@ class Certificate:
         found = Fields(document, where)
         schema = found.integer("schema", 1)
         if schema > SCHEMA:
-            raise corrupt(
-                where,
-                f"the file has schema {schema}; this byheart reads {SCHEMA}",
-                "Install a newer byheart.",
-            )
-        size = found.child("size")
-        certificate = Certificate(
-            holds=found.boolean("holds"),
-            dataset=_dataset_numbers(found.child("dataset")),
-            weights_digest=found.text("weights_digest"),
-            size=Size(**{item.name: size.integer(item.name) for item in fields(Size)}),
-            checked=found.integer("checked"),
-            wrong=found.integer("wrong"),
-            wrong_samples=tuple(_wrong_sample(item) for item in found.children("wrong_samples")),
-            problems=found.texts("problems"),
-            backend=found.text("backend"),
-            rechecked_by_interpreter=found.integer("rechecked_by_interpreter"),
-            seconds=found.number("seconds"),
-            method=optional_text(found, "method"),
-            theorem=optional_text(found, "theorem"),
-            assumptions=read_assumptions(found),
-            theorem_size=read_theorem_size(found),
-            versions={name: found.child("versions").text(name) for name in found.child("versions").values},
-            distribution=Distributional.from_json(found.child("distribution"))
-            if found.has("distribution")
-            else None,
-            model_digest=optional_text(found, "model_digest"),
-            rechecked_by=optional_text(found, "rechecked_by"),
-            sampled=found.integer("sampled", 1) if found.has("sampled") else None,
-        )
+            problem = f"the file has schema {schema}; this byheart reads {SCHEMA}"
+            raise corrupt(where, problem, "Install a newer byheart.")
+        certificate = found.record(Certificate)
+        if found.has("sampled"):
+            found.integer("sampled", 1)
         said = certificate.dataset.n_samples if certificate.sampled is None else certificate.sampled
         if certificate.distribution is None and certificate.checked != said:
-            raise corrupt(
-                where,
-                f"the file counts {certificate.checked:,} checked samples of {said:,} that were to be checked",
-            )
+            counted = f"{certificate.checked:,} checked samples of {said:,} that were to be checked"
+            raise corrupt(where, f"the file counts {counted}")
         judged = certificate.distribution
         may_be_wrong = judged is not None and judged.rule == "total-gap"
         if certificate.holds and ((certificate.wrong and not may_be_wrong) or certificate.problems):
             raise corrupt(where, "the file says that it holds, and counts wrong samples or names a problem")
         return certificate
-
-
-def _dataset_numbers(found: Fields) -> DatasetNumbers:
-    return DatasetNumbers(
-        digest=found.text("digest"),
-        task=found.text("task"),
-        n_samples=found.integer("n_samples"),
-        n_labels=found.integer("n_labels"),
-        n_classes=found.integer("n_classes"),
-        seq_len=found.integer("seq_len"),
-        vocab=found.integer("vocab") if found.has("vocab") else None,
-        dim=found.integer("dim") if found.has("dim") else None,
-        label_bits=found.number("label_bits"),
-        label_entropy=found.number("label_entropy") if found.has("label_entropy") else None,
-    )
-
-
-def _wrong_sample(found: Fields) -> WrongSample:
-    return WrongSample(
-        found.integer("number", 1),
-        found.text("input"),
-        found.text("expected"),
-        optional_text(found, "got"),
-        optional_text(found, "reason"),
-    )

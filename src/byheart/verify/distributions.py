@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -12,9 +11,8 @@ from byheart.data.contexts import Contexts
 from byheart.data.dataset import Dataset
 from byheart.network.divergence import divergences
 from byheart.network.memory import UNKNOWN, Memory, Progress
-from byheart.verify.certificate import Distributional, DistributionRule, WrongSample
-from byheart.verify.encoded_inputs import EncodedInputs, encode_inputs
-from byheart.verify.sample import draw_samples
+from byheart.verify.certificate import Distributional, DistributionRule, Findings, WrongSample
+from byheart.verify.encoded_inputs import EncodedInputs, draw_samples, encode_inputs
 
 ALLOWED_DIVERGENCE = 1e-3
 """Nats by which a context may diverge to be right."""
@@ -26,17 +24,6 @@ N_LOOKED_AT_TWICE = 8
 """Contexts asked again of the second evaluator."""
 
 
-@dataclass(frozen=True, eq=False)
-class Checked:
-    """What was found: the numbers, which contexts are wrong, the first few of them, and the problems in words."""
-
-    numbers: Distributional
-    wrong: Int[np.ndarray, " n_wrong"]
-    shown: tuple[WrongSample, ...]
-    problems: tuple[str, ...]
-    n_rechecked: int
-
-
 def check_distributions(
     memory: Memory,
     dataset: Dataset,
@@ -46,7 +33,7 @@ def check_distributions(
     n_shown: int,
     device: str = "cpu",
     progress: Progress | None = None,
-) -> Checked:
+) -> Findings:
     """Ask `memory` every distinct context of `dataset` and compare its softmax with what follows in the data.
 
     A context is right if it can be asked, its divergence is at most `ALLOWED_DIVERGENCE`, and where one token is certain to follow
@@ -90,7 +77,7 @@ def check_distributions(
             f"the loss lies {gap:.6g} nats above the entropy of {entropy:.6g}; allowed were {100 * allowed_gap:g}%."
         )
     shown = tuple(_wrong(dataset, contexts, asked, int(i), float(found[i])) for i in wrong[:n_shown])
-    return Checked(numbers, wrong, shown, tuple(problems), n_rechecked)
+    return Findings(len(contexts), len(wrong), shown, tuple(problems), n_rechecked, numbers)
 
 
 def _other_tokens(

@@ -24,6 +24,11 @@ class EncodedInputs:
     refused: dict[int, str]
 
 
+def draw_samples(n_asked: int, n_wanted: int) -> Int[np.ndarray, " n_drawn"]:
+    """Positions of samples to ask again; the seed is fixed so that a certificate can be made again."""
+    return np.sort(np.random.default_rng(0).permutation(n_asked)[:n_wanted])
+
+
 def encode_inputs(
     memory: Memory, inputs: TokenSequences | VectorSequences, tokenizer: Tokenizer | None
 ) -> EncodedInputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,18 +15,11 @@ from byheart.errors import UsageError
 from byheart.network.memory import Memory
 from byheart.network.protocol import UNKNOWN, Backend, Network, Progress
 from byheart.network.size import size_of_network
-from byheart.verify.certificate import (
-    Certificate,
-    DatasetNumbers,
-    Distributional,
-    DistributionRule,
-    WrongSample,
-)
+from byheart.verify.certificate import Certificate, DatasetNumbers, DistributionRule, Findings, WrongSample
 from byheart.verify.digest import model_digest, weights_digest
 from byheart.verify.distributions import ALLOWED_GAP, check_distributions
-from byheart.verify.encoded_inputs import EncodedInputs, encode_inputs
+from byheart.verify.encoded_inputs import EncodedInputs, draw_samples, encode_inputs
 from byheart.verify.origin import origin_of
-from byheart.verify.sample import draw_samples
 from byheart.verify.versions import versions
 
 MAX_WRONG_SHOWN = 5
@@ -95,15 +88,20 @@ def verify(
     backend = backend or memory.network.backend
     _check_device(backend, device)
     if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
-        most = f"fewer than the {dataset.n_samples:,} samples there are, and at least 1"
-        wanted = (
-            "left out for distributions, all contexts of which are checked"
-            if dataset.task == "distribution"
-            else most
-        )
+        wanted = f"fewer than the {dataset.n_samples:,} samples there are, and at least 1"
+        if dataset.task == "distribution":
+            wanted = "left out for distributions, all contexts of which are checked"
         raise UsageError(f"the sample of {sample:,} samples must be {wanted}.", sample=sample)
     if dataset.task == "distribution":
-        found = _check_contexts(memory, dataset, rule, allowed_gap, device, progress)
+        found = check_distributions(
+            memory,
+            dataset,
+            rule=rule,
+            allowed_gap=allowed_gap,
+            n_shown=MAX_WRONG_SHOWN,
+            device=device,
+            progress=progress,
+        )
     else:
         found = _check_labels(memory, dataset, backend, device, n_rechecked, sample, progress)
     digests = {
@@ -115,7 +113,7 @@ def verify(
     origin = origin_of(record or {})
     return Certificate(
         holds=not problems,
-        dataset=dataset_numbers(dataset),
+        dataset=DatasetNumbers.of(dataset),
         weights_digest=digests["weights"],
         size=size_of_network(memory.network),
         checked=found.checked,
@@ -147,42 +145,6 @@ def _settings(network: Network, backend: Backend) -> dict[str, str]:
     return {"attention": attention_run(network)} if isinstance(network, Llama) else {}
 
 
-@dataclass(frozen=True)
-class _Findings:
-    """What one way of checking found."""
-
-    checked: int
-    wrong: int
-    shown: tuple[WrongSample, ...]
-    problems: tuple[str, ...]
-    n_rechecked: int
-    distribution: Distributional | None = None
-
-
-def _check_contexts(
-    memory: Memory,
-    dataset: Dataset,
-    rule: DistributionRule,
-    allowed_gap: float,
-    device: str,
-    progress: Progress | None,
-) -> _Findings:
-    """Next-token distributions: what is checked are the distinct contexts of the documents."""
-    found = check_distributions(
-        memory,
-        dataset,
-        rule=rule,
-        allowed_gap=allowed_gap,
-        n_shown=MAX_WRONG_SHOWN,
-        device=device,
-        progress=progress,
-    )
-    n_contexts = found.numbers.n_contexts
-    return _Findings(
-        n_contexts, len(found.wrong), found.shown, found.problems, found.n_rechecked, found.numbers
-    )
-
-
 def _check_labels(
     memory: Memory,
     dataset: Dataset,
@@ -191,7 +153,7 @@ def _check_labels(
     n_rechecked: int,
     sample: int | None,
     progress: Progress | None,
-) -> _Findings:
+) -> Findings:
     """One label for each sample, or for each token."""
     asked = encode_inputs(memory, dataset.inputs, dataset.tokenizer)
     is_drawn = np.ones(dataset.n_samples, dtype=bool)
@@ -219,7 +181,7 @@ def _check_labels(
         _wrong_sample(memory, dataset, asked, int(wrong_labels[at]), int(got[wrong_labels[at]]), owners)
         for at in first[:MAX_WRONG_SHOWN]
     ]
-    return _Findings(n_checked, len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
+    return Findings(n_checked, len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
 
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
@@ -269,26 +231,6 @@ def _rule_of(certificate: Certificate) -> dict[str, Any]:
     if judged is None or judged.allowed_gap_percent is None:
         return {}
     return {"rule": judged.rule, "allowed_gap": judged.allowed_gap_percent / 100}
-
-
-def dataset_numbers(dataset: Dataset) -> DatasetNumbers:
-    return DatasetNumbers(
-        dataset.digest,
-        dataset.task,
-        dataset.n_samples,
-        dataset.n_labels,
-        dataset.n_classes,
-        dataset.seq_len,
-        dataset.vocab,
-        dataset.dim,
-        dataset.label_bits,
-        dataset.label_entropy,
-    )
-
-
-def dataset_json(dataset: Dataset) -> dict[str, Any]:
-    """The same numbers, ready for JSON."""
-    return asdict(dataset_numbers(dataset))
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:

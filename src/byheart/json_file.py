@@ -1,0 +1,128 @@
+"""JSON files that may be hostile: size, depth and number of containers are checked before they cost memory."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from byheart.errors import ByheartError, MalformedFile
+
+MAX_JSON_BYTES = 256 * 2**20
+"""No document of ours comes near this; a larger one is refused before it is read."""
+
+MAX_DEPTH = 32
+"""Nesting allowed. Ours have five levels, and readers that walk a document must not run out of stack."""
+
+MAX_CONTAINERS = 2**20
+"""Objects and lists allowed: each takes some 64 bytes, though `[]` is written in two."""
+
+Refusal = Callable[[str, str], ByheartError]
+"""Makes the exception for a problem found at a place: (where, problem). The problem is a clause without a full stop."""
+
+
+def refuse_file(where: str, problem: str) -> ByheartError:
+    """A file does not hold what it should."""
+    return MalformedFile(f"{where}: {problem}.", file=where, problem=problem)
+
+
+def read_bytes(path: Path, *, refuse: Refusal = refuse_file) -> bytes:
+    """The file `path`, which must be a plain file of at most `MAX_JSON_BYTES`."""
+    if not path.is_file():
+        raise refuse(str(path), "the file is missing or is not a plain file")
+    size = path.stat().st_size
+    if size > MAX_JSON_BYTES:
+        limit = f"more than the {MAX_JSON_BYTES:,} a document may have"
+        raise refuse(str(path), f"the file has {size:,} bytes, {limit}")
+    return path.read_bytes()
+
+
+def read_json(path: Path, *, refuse: Refusal = refuse_file) -> object:
+    """The JSON document in the file `path`."""
+    return parse_json(read_bytes(path, refuse=refuse), path, refuse=refuse)
+
+
+def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) -> object:
+    """The JSON document `raw`: UTF-8, no repeated key, no NaN or infinity, at most `MAX_DEPTH` deep."""
+    where = str(where)
+    if not raw:
+        raise refuse(where, "the file is empty")
+    n_containers = raw.count(b"[") + raw.count(b"{")  # those inside texts too: the limit is far above ours
+    if n_containers > MAX_CONTAINERS:
+        raise refuse(
+            where, f"the file holds {n_containers:,} lists and objects, more than {MAX_CONTAINERS:,}"
+        )
+    try:
+        document = json.loads(
+            raw.decode("utf-8"),
+            parse_constant=_refuse_constant,
+            parse_float=_finite_float,
+            object_pairs_hook=_distinct_keys,
+        )
+    except UnicodeDecodeError as error:
+        found = f"byte {error.start} is 0x{raw[error.start]:02x}"
+        raise refuse(where, f"the file is not UTF-8: {found}") from None
+    except json.JSONDecodeError as error:
+        cut = " (the file may be cut short)" if error.pos >= len(error.doc.rstrip()) else ""
+        place = f"line {error.lineno}, column {error.colno}"
+        raise refuse(where, f"the file is not valid JSON: {error.msg} at {place}{cut}") from None
+    except RecursionError:
+        raise refuse(where, f"the file is nested more than {MAX_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise refuse(where, f"the file is not valid JSON: {error}") from None
+    problem = _find_problem(document)
+    if problem is not None:
+        raise refuse(where, problem)
+    return document
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
+
+
+def _finite_float(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:40]} is too large for a number")
+    return value
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"the key {repeated[:40]!r} appears twice in one object")
+    return values
+
+
+def _find_problem(document: object) -> str | None:
+    """Deep nesting, or text that no file could hold (lone surrogates); without recursion."""
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH + 1):
+        texts = [value for value in level if isinstance(value, str)]
+        containers = [value for value in level if isinstance(value, dict | list)]
+        texts += [key for value in containers if isinstance(value, dict) for key in value]
+        for text in texts:
+            if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+                return f"the file holds text that is not Unicode: {text[:40]!a}"
+        if not containers:
+            return None
+        level = [
+            item for value in containers for item in (value.values() if isinstance(value, dict) else value)
+        ]
+    return f"the file is nested more than {MAX_DEPTH} levels deep"
+
+
+def show_value(value: object) -> str:
+    """A value as it was written, shortened."""
+    if isinstance(value, Mapping):
+        return f"an object of {len(value):,} items"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value):,} items"
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
+        return f"a number of {value.bit_length():,} bits"
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 60 else f"{text[:57]}..."
