@@ -24,7 +24,8 @@ from byheart.reproduce.observation import Observation
 
 Embedding = Literal["frozen", "learned"]
 EMBEDDINGS: tuple[Embedding, ...] = ("frozen", "learned")
-WIDTH = 256  # of the frozen table in Figures 1 and 2
+WIDTH = 256  # of the frozen table of words in Figures 1 and 2
+SUB_WORD_WIDTH = 768  # and of sub-words, whose tokenizer and class token are BERT's way
 
 PASSES = PassRule("loss", 0.01)
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)

@@ -18,7 +18,8 @@ from byheart.theorems import realises
 NEAR_ONE = 0.99
 AXIS_END = 0.25  # of the loss in the paper's Figure 1
 FROZEN = (
-    f"The fixed table is of width {runs.WIDTH}, picked at N = 600 among 6, 64, 128 and 256, the only one memorised with.",
+    f"The fixed table of words is of width {runs.WIDTH}, picked at N = 600 among 6, 64, 128 and 256, the only one memorised with.",
+    f"The fixed table of sub-words is of width {runs.SUB_WORD_WIDTH}, as in BERT.",
 )
 
 
@@ -43,7 +44,13 @@ class TextStudy:
                     run
                     for count in blocks
                     for run in runs.text_runs(
-                        scale, samples, collection, self.n_samples[scale], count, embedding
+                        scale,
+                        samples,
+                        collection,
+                        self.n_samples[scale],
+                        count,
+                        embedding,
+                        width=runs.SUB_WORD_WIDTH if is_later else runs.WIDTH,
                     )
                 ),
             )
