@@ -17,7 +17,18 @@ PACKAGE = Path(byheart.__file__).parent
 # A part may import from the lines above its own. Parts on one line may import one another in one direction.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("theorems", "fields", "reader", "memory_limit", "liveness", "assumption", "json_record"),
+    (
+        "theorems",
+        "fields",
+        "reader",
+        "memory_limit",
+        "liveness",
+        "assumption",
+        "json_record",
+        "json_file",
+        "task_runner",
+        "work_folder",
+    ),
     ("data", "network"),
     ("program", "bounds"),
     ("construct",),

@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from byheart.construct import registry
 from byheart.construct.choice import explain, trials
 from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
+from byheart.data.dataset_pieces import DatasetPieces, spool
+from byheart.data.distinct_contexts import count_contexts
 from byheart.data.readers import kind_of
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.data.source import DataSource
+from byheart.data.textfile import require_file
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.fields import corrupt
@@ -26,10 +30,12 @@ from byheart.network.transformer.architecture import Precision
 from byheart.program.construction import Construction
 from byheart.reader import read_values
 from byheart.storage.folder import load_folder
+from byheart.task_runner import Workers
 from byheart.verify.certificate import DatasetNumbers
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
+from byheart.work_folder import claim_folder
 
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, work done, work in all) now and then; the stages are "compile" and "verify"."""
@@ -79,14 +85,72 @@ def compile(
             progress=_stage(progress, "verify"),
             **_distribution_rule(construction),
         )
-        if not certificate.holds:
-            raise DoesNotHold(
-                f"{construction.method} built a network that does not memorise these data; nothing is kept.\n"
-                f"  {certificate.problems[0]}\n"
-                "  This is a mistake in byheart. Please report it with the data.",
-                certificate=certificate,
-            )
-    return Model(construction.memory, record, certificate)
+    return _checked(Model(construction.memory, record, certificate))
+
+
+def compile_in_shards(
+    path: str | Path,
+    *,
+    n_shards: int,
+    work: str | Path,
+    precision: Precision = "float64",
+    seed: int = 0,
+    sample: int | None = None,
+    workers: Workers | None = None,
+    progress: StageProgress | None = None,
+    reading: Mapping[str, Any] | None = None,
+    **options: object,
+) -> Model:
+    """Compile a data file that need not fit memory by `retrieval`, in `n_shards` shards that are solved apart.
+
+    The weights are those of `compile` with the option `shards`. Memory holds one piece of the file or one shard for each
+    worker. What is finished is kept in the folder `work`: the same call goes on from there, however it was ended.
+
+    sample: check so many samples only; the certificate says so.
+    workers: processes of this machine or a Ray cluster, all of which see `work`; this process unless given.
+    reading: how to read the file, as for `Dataset.read`.
+    """
+    from byheart.construct.retrieval.out_of_core import build
+
+    path, folder, workers = Path(path), Path(work), workers or Workers()
+    require_file(path)
+    chosen = registry.get("retrieval").read_options({**options, "shards": n_shards}, precision)
+    told = {name: value for name, value in (reading or {}).items() if value is not None}
+    stat = path.stat()
+    job = {
+        "file": str(path.resolve()),
+        "bytes": stat.st_size,
+        "changed": stat.st_mtime_ns,
+        "seed": seed,
+        "options": {name: str(value) for name, value in vars(chosen).items()},
+        "reading": {name: str(value) for name, value in told.items()},
+        "versions": versions("numpy"),
+    }
+    claim_folder(folder, job)
+    pieces = spool(path, folder / "pieces", **told)
+    stage = _stage(progress, "compile")
+    n_contexts = count_contexts(pieces, folder / "contexts", workers, stage)
+    rng = np.random.default_rng(seed)
+    construction = build(pieces, n_contexts, chosen, rng, folder / "solution", workers, stage)
+    given = {**options, "shards": n_shards, "precision": precision}
+    record = _record(construction, pieces, seed, {"options": given})
+    certificate = verify(
+        construction.memory, pieces, record=record, sample=sample, progress=_stage(progress, "verify")
+    )
+    return _checked(Model(construction.memory, record, certificate))
+
+
+def _checked(model: Model) -> Model:
+    """The model, if its certificate holds."""
+    certificate = model.certificate
+    if certificate is not None and not certificate.holds:
+        raise DoesNotHold(
+            f"{model.record['method']} built a network that does not memorise these data; nothing is kept.\n"
+            f"  {certificate.problems[0]}\n"
+            "  This is a mistake in byheart. Please report it with the data.",
+            certificate=certificate,
+        )
+    return model
 
 
 def _build(
@@ -205,7 +269,7 @@ def _stage(progress: StageProgress | None, stage: str) -> Progress | None:
 
 
 def _record(
-    construction: Construction, data: Dataset, seed: int, choice: Mapping[str, object]
+    construction: Construction, data: Dataset | DatasetPieces, seed: int, choice: Mapping[str, object]
 ) -> dict[str, Any]:
     """How the model came about. It holds no clock time, so equal calls save equal bytes."""
     theorem_size = construction.theorem_size

@@ -68,6 +68,35 @@ if TYPE_CHECKING:
     help="Answer unknown inputs with a label only once in 2^F (retrieval; the same as --set reject_bits=F).",
 )
 @click.option(
+    "--shards",
+    type=WholeNumber(1, 4096),
+    metavar="N",
+    help="Solve the data in N shards, on disk, for data that memory does not hold (retrieval; needs --work).",
+)
+@click.option(
+    "--work",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Folder for what is finished on the way: the same command goes on from there after it was ended.",
+)
+@click.option(
+    "--workers",
+    type=WholeNumber(1, 1024),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes that solve shards side by side.",
+)
+@click.option(
+    "--cluster", metavar="ADDRESS", help="Ray cluster that solves the shards; `local` starts one here."
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Check K samples only, drawn at random; the certificate says so (with --shards).",
+)
+@click.option(
     "--recite",
     is_flag=True,
     help="DATA holds texts: memorise what follows every window, so that `byheart recite` can continue them.",
@@ -83,6 +112,11 @@ def command(
     seed: int,
     settings: tuple[str, ...],
     reject_bits: int | None,
+    shards: int | None,
+    work: Path | None,
+    workers: int,
+    cluster: str | None,
+    sample: int | None,
     recite: bool,
     as_json: bool,
     **reading: Any,
@@ -95,7 +129,7 @@ def command(
     """
     from byheart.bounds import table
     from byheart.data.dataset import Dataset
-    from byheart.pipeline import compile
+    from byheart.pipeline import compile, compile_in_shards
     from byheart.storage.atomic_folder import check_target
 
     check_target(output)
@@ -105,23 +139,74 @@ def command(
     if reject_bits is not None:
         options["reject_bits"] = reject_bits
     choices = reading_choices(**reading)
+    in_shards = _shard_options(shards, work, workers, cluster, sample, method, recite)
     with watch() as progress:
         progress("read", 0, 1)
-        dataset = _texts(data, choices) if recite else Dataset.read(data, **choices)
         start = time.perf_counter()
-        progress("compile", 0, 1)
-        model = compile(dataset, method=method, precision=precision, seed=seed, progress=progress, **options)
+        if in_shards is None:
+            dataset = _texts(data, choices) if recite else Dataset.read(data, **choices)
+            start = time.perf_counter()
+            progress("compile", 0, 1)
+            model = compile(
+                dataset, method=method, precision=precision, seed=seed, progress=progress, **options
+            )
+        else:
+            options |= {"precision": precision or "float64", "seed": seed, "reading": choices}
+            model = compile_in_shards(data, progress=progress, **in_shards, **options)
     assert model.certificate is not None
     seconds = {
         "compile": round(time.perf_counter() - start - model.certificate.seconds, 3),
         "verify": model.certificate.seconds,
     }
-    theory = table(dataset)
+    theory = table(dataset) if in_shards is None else _theory(model)
     model.save(output)
     if as_json:
         echo_json(_document(model, seconds, theory, output))
     else:
         _show(model, seconds, theory, data, output)
+
+
+def _shard_options(
+    shards: int | None,
+    work: Path | None,
+    workers: int,
+    cluster: str | None,
+    sample: int | None,
+    method: str,
+    recite: bool,
+) -> dict[str, Any] | None:
+    """What the options of `--shards` say, if it was given; `UsageError` where they do not go together."""
+    if shards is None:
+        if work or cluster or sample or workers > 1:
+            raise UsageError(
+                "--work, --workers, --cluster and --sample go with --shards; add it, or leave them out."
+            )
+        return None
+    if method != "retrieval" or recite or work is None:
+        raise UsageError("--shards needs --method retrieval and --work DIR, and does not go with --recite.")
+    from byheart.task_runner import Workers
+
+    return {"n_shards": shards, "work": work, "sample": sample, "workers": Workers(workers, cluster)}
+
+
+def _theory(model: Model) -> BoundTable:
+    """The bounds for data that were never in memory as a whole: those that need only their numbers."""
+    from byheart.bounds import for_shape
+    from byheart.data.shape import DataShape
+
+    assert model.certificate is not None
+    numbers = model.certificate.dataset
+    return for_shape(
+        DataShape(
+            numbers.n_samples,
+            numbers.seq_len,
+            numbers.n_classes,
+            task=model.memory.task,
+            vocab=numbers.vocab,
+            dim=numbers.dim,
+            ordered=model.memory.ordered,
+        )
+    )
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -20,23 +23,43 @@ COPIES = 3
 _MAX_DEFLATE_RATIO = 1100  # no deflate stream expands further (the format's limit is 1032)
 
 
-def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Read the named arrays. Pickled objects, and arrays for which there is no memory, are refused."""
+@dataclass(frozen=True, eq=False)
+class StoredArray:
+    """An array in an archive whose header was found sound, and the stream that its numbers are read from."""
+
+    path: Path
+    name: str
+    shape: tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype[Any]
+    stream: IO[bytes]
+
+    @property
+    def row_items(self) -> int:
+        """Numbers in a row, along the first axis."""
+        return math.prod(self.shape[1:])
+
+    def read_rows(self, n_rows: int) -> np.ndarray:
+        """The next rows."""
+        wanted = n_rows * self.row_items * self.dtype.itemsize
+        raw = self.stream.read(wanted)
+        if len(raw) != wanted:
+            raise MalformedFile(
+                f"{self.path}: array `{self.name}` ends before its last row.\n"
+                "  The file is cut short; write or download it again.",
+                path=str(self.path),
+                array=self.name,
+            )
+        return np.frombuffer(raw, dtype=self.dtype).reshape(n_rows, *self.shape[1:])
+
+
+@contextmanager
+def open_npz(path: Path, names: Sequence[str]) -> Iterator[list[StoredArray]]:
+    """The named arrays, to be read row by row. Whatever is wrong with the archive is said as a `MalformedFile`."""
     require_content(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = {info.filename: info for info in archive.infolist()}
-            for name in names:
-                if f"{name}.npy" not in entries:
-                    found = sorted(entry.removesuffix(".npy") for entry in entries)
-                    raise MalformedFile(
-                        f"{path} holds no array `{name}`; it holds {', '.join(found) or 'nothing'}.\n"
-                        "  Save it with numpy.savez(path, inputs=..., labels=...).",
-                        path=str(path),
-                        array=name,
-                        found=found,
-                    )
-            return {name: _read_entry(path, archive, entries[f"{name}.npy"]) for name in names}
+            yield [_open_entry(path, archive, name) for name in names]
     except (ByheartError, MemoryError):
         raise
     except (
@@ -49,13 +72,39 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _read_entry(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    name = info.filename.removesuffix(".npy")
-    with archive.open(info) as stream:
-        version = npy.read_magic(stream)
-        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read_header(stream)
-        header_bytes = stream.tell()
+def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Read the named arrays. Pickled objects, and arrays for which there is no memory, are refused."""
+    with open_npz(path, names) as arrays:
+        return {array.name: _read_whole(array) for array in arrays}
+
+
+def _read_whole(array: StoredArray) -> np.ndarray:
+    n_numbers = math.prod(array.shape)
+    require_memory(
+        f"{array.path}: array `{array.name}` of shape {array.shape} and type {array.dtype}",
+        n_numbers * array.dtype.itemsize + (COPIES - 1) * 8 * n_numbers,
+    )
+    flat = replace(array, shape=(n_numbers,)).read_rows(n_numbers)
+    return np.array(flat.reshape(array.shape, order="F" if array.is_fortran else "C"))
+
+
+def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
+    entries = {info.filename: info for info in archive.infolist()}
+    if f"{name}.npy" not in entries:
+        found = sorted(entry.removesuffix(".npy") for entry in entries)
+        raise MalformedFile(
+            f"{path} holds no array `{name}`; it holds {', '.join(found) or 'nothing'}.\n"
+            "  Save it with numpy.savez(path, inputs=..., labels=...).",
+            path=str(path),
+            array=name,
+            found=found,
+        )
+    info = entries[f"{name}.npy"]
+    stream = archive.open(info)
+    version = npy.read_magic(stream)
+    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, is_fortran, dtype = read_header(stream)
+    header_bytes = stream.tell()
     if dtype.hasobject:
         raise MalformedFile(
             f"{path}: array `{name}` holds pickled Python objects, which are never loaded.\n"
@@ -76,9 +125,4 @@ def _read_entry(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> 
             claimed_bytes=claimed,
             stored_bytes=stored,
         )
-    n_numbers = math.prod(shape)
-    require_memory(
-        f"{path}: array `{name}` of shape {shape} and type {dtype}", claimed + (COPIES - 1) * 8 * n_numbers
-    )
-    with archive.open(info) as stream:
-        return np.asarray(npy.read_array(stream, allow_pickle=False))
+    return StoredArray(path, name, shape, is_fortran, dtype, stream)

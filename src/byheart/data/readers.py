@@ -117,24 +117,37 @@ def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | No
 
 def _read_arrays(path: Path, options: TableOptions) -> Content:
     arrays = read_npz(path, ("inputs", "labels"))
+    return array_content(path, arrays["inputs"], arrays["labels"], options)
+
+
+def array_content(path: Path, inputs: np.ndarray, labels: np.ndarray, options: TableOptions) -> Content:
+    """The content of two arrays that were read from `path`."""
     with naming(path, UsageError, DataError):
-        content = content_of_arrays(
-            arrays["inputs"], arrays["labels"], task=options.get("task"), ordered=options.get("ordered")
-        )
+        content = content_of_arrays(inputs, labels, task=options.get("task"), ordered=options.get("ordered"))
     number = number_names(options.get("label_names") or (), content.label_names)
     renumbered = np.array([number[name] for name in content.label_names], dtype=np.int64)
     return replace(content, labels=renumbered[content.labels], label_names=tuple(number))
 
 
 def _read_table(path: Path, kind: str, written: TextFormat, options: TableOptions) -> Content:
+    names = table_columns(options)
+    columns = READERS[kind](path, names, written)
+    _require_rows(path, columns[names[0]])
+    return table_content(path, columns[names[0]], columns[names[1]], options)
+
+
+def table_columns(options: TableOptions) -> tuple[str, str]:
+    """The names of the columns of inputs and labels."""
     names = (options.get("input") or "key", options.get("label") or "value")
     if names[0] == names[1]:
         raise UsageError(
             f"input and label are both the column `{names[0]}`; name two columns.", column=names[0]
         )
-    columns = READERS[kind](path, names, written)
-    inputs, labels = columns[names[0]], columns[names[1]]
-    _require_rows(path, inputs)
+    return names
+
+
+def table_content(path: Path, inputs: Sequence[Any], labels: Sequence[Any], options: TableOptions) -> Content:
+    """The content of two columns that were read from `path`."""
     labels = ["" if label is None else label for label in labels]
     if options.get("empty_labels", "error") == "error" and "" in labels:
         row = labels.index("") + 1

@@ -104,14 +104,14 @@ def _row_hashes(
         with np.errstate(over="ignore"):
             salted = words[begin:end].view(np.uint64) + (position.astype(np.uint64) + np.uint64(1)) * _GOLDEN
             running = np.zeros(end - begin + 1, dtype=np.uint64)
-            np.cumsum(_mix(salted), out=running[1:])
+            np.cumsum(mix(salted), out=running[1:])
             bounds = offsets[row : last + 1] - begin
             hashes[row:last] += running[bounds[1:]] - running[bounds[:-1]]
         row = last
     return hashes
 
 
-def _mix(words: UInt64[np.ndarray, " n_words"]) -> UInt64[np.ndarray, " n_words"]:
+def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
     """Scramble words (the finaliser of splitmix64), so that sums of them collide only by chance."""
     with np.errstate(over="ignore"):
         mixed = words + _GOLDEN

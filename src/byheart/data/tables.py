@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -126,7 +126,7 @@ def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]
             raise MalformedFile(f"{path} is not a sound Parquet file: {error}", path=str(path)) from None
     if kind == "jsonl":
         return list(next((row for _, row in json_rows(path, written)), {}))
-    reader = _separated_rows(path, kind, written)
+    reader = _separated_rows(_whole_text(path, written), kind, written)
     try:
         return next((row for row in reader if row), [])
     except csv.Error as error:
@@ -135,24 +135,38 @@ def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]
         ) from None
 
 
-def _separated_rows(path: Path, kind: str, written: TextFormat) -> Any:
+def _separated_rows(lines: Iterable[str], kind: str, written: TextFormat) -> Any:
     csv.field_size_limit(MAX_CELL_CHARACTERS)  # Python's own limit is 131,072 characters
     chosen = {} if written.delimiter is None else {"delimiter": written.delimiter}
-    return csv.reader(io.StringIO(read_text(path, written), newline=""), **{**DIALECTS[kind], **chosen})
+    return csv.reader(lines, **{**DIALECTS[kind], **chosen})
+
+
+def _whole_text(path: Path, written: TextFormat) -> io.StringIO:
+    return io.StringIO(read_text(path, written), newline="")
 
 
 def _read_separated(path: Path, wanted: Sequence[str], kind: str, written: TextFormat) -> Columns:
-    reader = _separated_rows(path, kind, written)
     columns: Columns = {name: [] for name in wanted}
+    for cells in separated_cells(path, wanted, kind, written, _whole_text(path, written)):
+        for name, cell in zip(wanted, cells, strict=True):
+            columns[name].append(cell)
+    return columns
+
+
+def separated_cells(
+    path: Path, wanted: Sequence[str], kind: str, written: TextFormat, lines: Iterable[str]
+) -> Iterator[list[str]]:
+    """The wanted cells of every row of a CSV or TSV, row by row; `lines` are those of the file at `path`."""
+    reader = _separated_rows(lines, kind, written)
     header: list[str] = []
-    targets: list[tuple[int, list[Any]]] = []
+    places: list[int] = []
     start = 1  # a row may span lines: the line it starts on is the one after the last one read
     try:
         for row in reader:
             if row and not header:
                 header = row
                 require_columns(path, wanted, header)
-                targets = [(header.index(name), columns[name]) for name in wanted]
+                places = [header.index(name) for name in wanted]
             elif row:
                 if len(row) != len(header):
                     raise _malformed_table(
@@ -161,13 +175,16 @@ def _read_separated(path: Path, wanted: Sequence[str], kind: str, written: TextF
                         f"{len(row)} fields, but the header has {len(header)}",
                         "Complete the line, or put quotation marks around a field that holds the separator",
                     )
-                for place, column in targets:
-                    column.append(row[place])
+                yield [row[place] for place in places]
             start = reader.line_num + 1
     except csv.Error as error:
         fix = "Look for a quotation mark that is opened on this line and never closed"
         raise _malformed_table(path, start, f"not a row of the table ({error})", fix) from None
-    return columns
+    except UnicodeDecodeError as error:
+        what = f"byte 0x{error.object[error.start]:02x} on or behind this line is not {written.encoding}"
+        raise _malformed_table(
+            path, start, what, "Name the encoding that the file has (--encoding)"
+        ) from None
 
 
 def require_columns(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from byheart.assumption import Assumption
 from byheart.data.dataset import Dataset
+from byheart.data.dataset_pieces import DatasetPieces
 from byheart.fields import Fields, corrupt
 from byheart.network.size import Size
 
@@ -62,7 +63,7 @@ class DatasetNumbers:
     label_entropy: float | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, dataset: Dataset) -> DatasetNumbers:
+    def of(cls, dataset: Dataset | DatasetPieces) -> DatasetNumbers:
         return cls(**{item.name: getattr(dataset, item.name) for item in fields(cls)})
 
 

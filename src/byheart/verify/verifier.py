@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from byheart.data.dataset import Dataset
+from byheart.data.dataset_pieces import DatasetPieces
 from byheart.errors import UsageError
 from byheart.network.memory import Memory
 from byheart.network.protocol import UNKNOWN, Backend, Network, Progress
@@ -50,7 +51,7 @@ PACKAGES = {
 
 def verify(
     memory: Memory,
-    dataset: Dataset,
+    dataset: Dataset | DatasetPieces,
     *,
     record: Mapping[str, Any] | None = None,
     expected_digests: Mapping[str, str] | None = None,
@@ -64,6 +65,7 @@ def verify(
 ) -> Certificate:
     """Ask `memory` every sample of `dataset` and compare its answers with the labels, by name.
 
+    dataset: one in pieces is asked piece by piece, so that memory holds one of them at a time.
     backend: `exact` unless given for exact networks (no rounding anywhere), `module` for float networks.
     device: where PyTorch runs float networks.
     n_rechecked: samples asked once more of the family's second evaluator, which shares no code with the first one. They are
@@ -92,7 +94,13 @@ def verify(
         if dataset.task == "distribution":
             wanted = "left out for distributions, all contexts of which are checked"
         raise UsageError(f"the sample of {sample:,} samples must be {wanted}.", sample=sample)
-    if dataset.task == "distribution":
+    is_drawn = np.ones(dataset.n_samples, dtype=bool)
+    if sample is not None:
+        is_drawn[:] = False
+        is_drawn[draw_samples(dataset.n_samples, sample)] = True
+    if isinstance(dataset, DatasetPieces):
+        found = _check_pieces(memory, dataset, backend, device, n_rechecked, is_drawn, progress)
+    elif dataset.task == "distribution":
         found = check_distributions(
             memory,
             dataset,
@@ -103,7 +111,10 @@ def verify(
             progress=progress,
         )
     else:
-        found = _check_labels(memory, dataset, backend, device, n_rechecked, sample, progress)
+        found = _check_labels(memory, dataset, backend, device, n_rechecked, is_drawn, progress)
+    if found.wrong and dataset.task != "distribution":
+        wrong = f"{found.wrong:,} of {found.checked:,} samples are answered wrongly."
+        found = replace(found, problems=(*found.problems, wrong))
     digests = {
         "dataset": dataset.digest,
         "weights": weights_digest(memory.network),
@@ -151,15 +162,12 @@ def _check_labels(
     backend: Backend,
     device: str,
     n_rechecked: int,
-    sample: int | None,
+    is_drawn: Bool[np.ndarray, " n_samples"],
     progress: Progress | None,
 ) -> Findings:
-    """One label for each sample, or for each token."""
+    """One label for each sample, or for each token, of the samples that were drawn."""
     asked = encode_inputs(memory, dataset.inputs, dataset.tokenizer)
-    is_drawn = np.ones(dataset.n_samples, dtype=bool)
-    if sample is not None:
-        is_drawn[:] = False
-        is_drawn[draw_samples(dataset.n_samples, sample)] = True
+    if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
     answers = memory.answer(
@@ -174,14 +182,39 @@ def _check_labels(
     owners = _owners(dataset)
     wrong_labels = np.flatnonzero(((got != expected) | (expected == UNKNOWN)) & is_drawn[owners])
     wrong_samples, first = np.unique(owners[wrong_labels], return_index=True)
-    n_checked = dataset.n_samples if sample is None else sample
-    if len(wrong_samples):
-        problems.append(f"{len(wrong_samples):,} of {n_checked:,} samples are answered wrongly.")
     shown = [
         _wrong_sample(memory, dataset, asked, int(wrong_labels[at]), int(got[wrong_labels[at]]), owners)
         for at in first[:MAX_WRONG_SHOWN]
     ]
-    return Findings(n_checked, len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
+    return Findings(int(is_drawn.sum()), len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
+
+
+def _check_pieces(
+    memory: Memory,
+    dataset: DatasetPieces,
+    backend: Backend,
+    device: str,
+    n_rechecked: int,
+    is_drawn: Bool[np.ndarray, " n_samples"],
+    progress: Progress | None,
+) -> Findings:
+    """Piece after piece; samples of the first are asked a second evaluator."""
+    total = Findings(0, 0, (), (), 0)
+    n_before = 0
+    for number, piece in enumerate(dataset.pieces()):
+        drawn = is_drawn[n_before : n_before + piece.n_samples]
+        part = _part(progress, n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
+        if drawn.any():
+            found = _check_labels(memory, piece, backend, device, 0 if number else n_rechecked, drawn, part)
+            total = Findings(
+                total.checked + found.checked,
+                total.wrong + found.wrong,
+                (*total.shown, *found.shown)[:MAX_WRONG_SHOWN],
+                (*total.problems, *found.problems),
+                total.n_rechecked + found.n_rechecked,
+            )
+        n_before += piece.n_samples
+    return total
 
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
@@ -209,7 +242,7 @@ class Checkable(Protocol):
         """What was found when it was checked before."""
 
 
-def verify_model(model: Checkable, data: Dataset, **options: Any) -> Certificate:
+def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any) -> Certificate:
     """Check every sample of `data` on `model`; the options are those of `verify`.
 
     The new certificate does not hold if data, weights or labels are not those of the model's own certificate. Distributions are

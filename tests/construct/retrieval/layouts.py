@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,7 +33,9 @@ LAYOUTS: dict[str, RetrievalLayout] = {
     "chain, pattern word": Chain(TABLE, 300, 3, 2, 24, 8, 3, 300, 5, 3, 24),
     "chain, set": Chain(SET, 300, 3, 4, 5, 2, 3, 7, 6, 2, 53),
     "chain, grid": Chain(GRID, 300, 3, 4, 5, 2, 3, 7, 6, 2, 53),
+    "chain, shards": replace(CHAIN, n_rows=21, n_shards=3),
     "dual table": DUAL,
+    "dual table, shards": replace(DUAL, n_rows=33, n_shards=3),
     "dual table, pattern word": DualTable(TABLE, 300, 3, 2, 24, 8, 2, 300, 4, 3, 24, n_digits=3),
     "dual table, bag": DualTable(BAG, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=3),
     "dual table, set": DualTable(SET, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=4),

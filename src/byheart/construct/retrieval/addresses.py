@@ -67,7 +67,12 @@ def pack_bits(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
     return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
-def reflect_rows(rows: Int[np.ndarray, " n_keys"], n_rows: int) -> Int[np.ndarray, " n_keys"]:
-    """Turn what left [0, n_rows) back inside; uniform rows stay uniform."""
-    rows = np.where(rows < 0, -1 - rows, rows)
-    return np.where(rows >= n_rows, 2 * n_rows - 1 - rows, rows)
+def step_rows(
+    rows: Int[np.ndarray, " n_keys"], steps: Int[np.ndarray, " n_keys"], shard_rows: int
+) -> Int[np.ndarray, " n_keys"]:
+    """The next row of each key: what would leave its shard is turned back inside, so that uniform rows stay uniform."""
+    local = rows % shard_rows
+    stepped = local + steps
+    stepped = np.where(stepped < 0, -1 - stepped, stepped)
+    turned = np.where(stepped >= shard_rows, 2 * shard_rows - 1 - stepped, stepped)
+    return np.asarray(rows - local + turned)

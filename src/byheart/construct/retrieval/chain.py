@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval import layout as common
-from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, reflect_rows
-from byheart.construct.retrieval.gadgets import HALF, pattern_blocks, window_blocks
+from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, step_rows
+from byheart.construct.retrieval.gadgets import HALF, pattern_blocks, window_blocks, within_shards
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.transformer.architecture import SumPool
@@ -138,12 +138,16 @@ class Chain(RetrievalLayout):
             outputs = [{register: factor} for register in self.entry_registers]
             yield blocks.RegisterAttention((blocks.RegisterHead(values, outputs),))
 
+    def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
+        """The row is the lower part of its field, or the whole."""
+        return np.asarray(fields[:, 0] % self.n_rows)
+
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
         """Read rows, pattern and plane off the fields, as the network does. All segments share the pattern."""
         patterns = ChannelPatterns(self.groups, self.choices)
-        rows, held = [fields[:, 0]], list(fields[:, 1:-1].T)
+        rows, held = [self.first_rows(fields)], list(fields[:, 1:-1].T)
         if self.shares_row:
-            rows, held = [fields[:, 0] % self.n_rows], [fields[:, 0] // self.n_rows]
+            held = [fields[:, 0] // self.n_rows]
         bits = sum(
             patterns.bits(numbers, groups) for numbers, groups in zip(held, self.pattern_fields, strict=True)
         )
@@ -151,7 +155,7 @@ class Chain(RetrievalLayout):
         for window_bits in self.windows:
             weight >>= window_bits
             step, rest = rest // weight, rest % weight
-            rows.append(reflect_rows(rows[-1] + step - (1 << window_bits) // 2, self.n_rows))
+            rows.append(step_rows(rows[-1], step - (1 << window_bits) // 2, self.shard_rows))
         same = np.repeat(pack_bits(np.asarray(bits))[:, None], self.n_segments, axis=1)
         return Addresses(np.stack(rows, axis=1), same, rest)
 
@@ -174,7 +178,8 @@ class Chain(RetrievalLayout):
             is_last = segment == self.n_segments - 1
             yield self._table(None if table is None else table[:, segment], is_last)
             if not is_last:
-                yield from window_blocks(weight, self.windows[segment], self.n_rows, {})
+                step = window_blocks(weight, self.windows[segment], self.shard_rows, {})
+                yield from within_shards(step, self.n_shards, self.shard_rows, COPY)
                 weight >>= self.windows[segment]
 
     def _table(

@@ -39,7 +39,7 @@ def addresses_needed(n_keys: int, reject_bits: int) -> float:
 
 
 def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
-    """Rows of each segment so that the fullest plane fits.
+    """Rows of each segment so that the fullest plane fits; of one shard, and the fullest of all shards.
 
     Sorted by row, equations queue for pivots within a window of A columns; with a share ε of the columns left over the queue
     exceeds A with probability e^(-2εA) at each row. Every segment is hit once by each key, so all segments but one waste a row
@@ -49,7 +49,7 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
     columns = max(_columns_for_all(layout), _columns_for_lonely(layout))
     rows = ceil((columns / n_channels + k - 1) / k)
     window = sum(max(2, min(1 << w, rows)) for w in windows) * n_channels
-    spare = min(MOST_SPARE, log(max(2.0, k * rows * planes / 0.3)) / (2 * window))
+    spare = min(MOST_SPARE, log(max(2.0, k * rows * planes * layout.n_shards / 0.3)) / (2 * window))
     if 1 << windows[-1] >= rows:
         spare = 0.0  # every key reaches every row: one queue for all
     return max(1, ceil((columns / (1 - spare) / n_channels + k - 1) / k))
@@ -64,13 +64,13 @@ def fullest(n_keys: int, n_planes: int) -> float:
 
 def _columns_for_all(layout: RetrievalLayout) -> float:
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
-    return fullest(layout.n_keys, layout.n_planes) / rank_limit(mean_words(layout)) + spare
+    return fullest(layout.n_keys, layout.n_planes * layout.n_shards) / rank_limit(mean_words(layout)) + spare
 
 
 def _columns_for_lonely(layout: RetrievalLayout) -> float:
     """Keys that touch one channel of the first group and no other must fit the columns of that channel alone."""
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
-    lonely = fullest(layout.n_keys, layout.n_planes * n_patterns)
+    lonely = fullest(layout.n_keys, layout.n_planes * layout.n_shards * n_patterns)
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
     return layout.n_channels * (lonely / rank_limit(float(layout.n_segments)) + spare)
 
@@ -121,5 +121,5 @@ def seconds_allowed(n_keys: int) -> float:
 
 def is_quickly_solved(layout: RetrievalLayout) -> bool:
     """Whether elimination takes no longer than it may."""
-    window = min(sum(1 << w for w in layout.windows), layout.n_rows) * layout.n_segments
+    window = min(sum(1 << w for w in layout.windows), layout.shard_rows) * layout.n_segments
     return solve_seconds(layout.n_keys, float(window * layout.n_channels)) <= seconds_allowed(layout.n_keys)

@@ -27,8 +27,14 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval import layout as common
-from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, reflect_rows
-from byheart.construct.retrieval.gadgets import LazyUnits, pattern_blocks, threshold, window_blocks
+from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, step_rows
+from byheart.construct.retrieval.gadgets import (
+    LazyUnits,
+    pattern_blocks,
+    threshold,
+    window_blocks,
+    within_shards,
+)
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
@@ -155,6 +161,7 @@ class DualTable(RetrievalLayout):
             and self.entrance.n_folds > 0
             and all(self.has_exact_digits(choices) for choices in self.digit_fields)
             and self.fits(self.largest_gate_sum)
+            and self.fits(self.largest_shard_sum)
             and all(self.has_exact_pooling(field) for field in self.hashed_fields)
             and self.fits(2 * self.n_groups << self.word_bits)
             and self.word_bits + 2 + self.headroom_bits <= self.mantissa_bits
@@ -175,6 +182,10 @@ class DualTable(RetrievalLayout):
             total[:, :, OWN_FIELD] += kept[:, :, OWN_FIELD]
         return total
 
+    def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
+        """The row has a field of its own."""
+        return np.asarray(fields[:, 0])
+
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
         """Read rows, patterns and plane off the fields, as the network does."""
         patterns = ChannelPatterns(self.groups, self.choices)
@@ -183,7 +194,7 @@ class DualTable(RetrievalLayout):
         if self.shares_window:
             step, own = rest // prod(self.choices), rest % prod(self.choices)
         both = [pack_bits(patterns.bits(each, range(self.n_groups))) for each in (fields[:, 1], own)]
-        second = reflect_rows(fields[:, 0] + step - self.half_window, self.n_rows)
+        second = step_rows(fields[:, 0], step - self.half_window, self.shard_rows)
         return Addresses(np.stack([fields[:, 0], second], axis=1), np.stack(both, axis=1), planes)
 
     def pooling_steps(self) -> Iterator[Step]:
@@ -201,15 +212,7 @@ class DualTable(RetrievalLayout):
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[Step]:
         """Give each token its pattern and its row, read the table, fetch what the extra token read, and mask the channels."""
-        all_groups = (tuple(range(self.n_groups)),)
-        held = self.hashed_fields[1].base
-        # only the extra token keeps its pattern field; it starts with the first channel chosen, and takes no step
-        clear = Unit({Y: 1, ROLE: -held}, 0, {Y: -1})
-        choose = Unit({ROLE: 1}, 0, {self.channels[0]: 1, X: self.half_window})
-        yield Block((clear, choose), {}, "roles")
-        yield from pattern_blocks(self.groups, self.choices, all_groups, [Y], 1, self.channels, 0, 1)
-        base = self.hashed_fields[-1].base
-        yield from window_blocks(base, self.step_bits, self.n_rows, {ROLE: -base})
+        yield from within_shards(self._pattern_and_step(), self.n_shards, self.shard_rows, self.digits[0])
         yield from self._digit_blocks()
         yield self._table(
             None if words is None else self.widen(words).reshape(self.n_rows, 2, self.n_channels)
@@ -217,8 +220,29 @@ class DualTable(RetrievalLayout):
         yield RegisterAttention((head({Y: 1}, {X: WORD_SCALE}),), pattern="scatter")
         mask, place = WORD_SCALE << self.word_bits, self.n_planes if self.shares_window else 1
         yield from pattern_blocks(
-            self.groups, self.choices, all_groups, [self.pattern_register], place, self.channels, -mask, mask
+            self.groups,
+            self.choices,
+            self._all_groups,
+            [self.pattern_register],
+            place,
+            self.channels,
+            -mask,
+            mask,
         )
+
+    @property
+    def _all_groups(self) -> tuple[tuple[int, ...]]:
+        return (tuple(range(self.n_groups)),)
+
+    def _pattern_and_step(self) -> Iterator[Block]:
+        held = self.hashed_fields[1].base
+        # only the extra token keeps its pattern field; it starts with the first channel chosen, and takes no step
+        clear = Unit({Y: 1, ROLE: -held}, 0, {Y: -1})
+        choose = Unit({ROLE: 1}, 0, {self.channels[0]: 1, X: self.half_window})
+        yield Block((clear, choose), {}, "roles")
+        yield from pattern_blocks(self.groups, self.choices, self._all_groups, [Y], 1, self.channels, 0, 1)
+        base = self.hashed_fields[-1].base
+        yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _digit_blocks(self) -> Iterator[Block]:
         """x into its centred digits J_i = d_i - h_i, and Σ J_i², which grows by 2(d - h) - 1 at each threshold d."""

@@ -6,7 +6,7 @@ Wide blocks say how many units they have before the units are made, so that a la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
@@ -127,3 +127,17 @@ def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str,
         yield Block(step, {X: -(2 ** (window_bits - 1))} if is_first else {}, "window")
     back = Unit({X: -1}, -HALF, {X: 2})
     yield Block((back, reflect_above(X, n_rows)), {}, "reflect")
+
+
+def within_shards(steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str) -> Iterator[Block]:
+    """Let `steps` see the row within its shard: the shard's first row waits in the register `kept`, empty before and after."""
+    if n_shards > 1:
+        yield Block(LazyUnits(2 * (n_shards - 1), partial(_shard_unit, shard_rows, kept)), {}, "shard")
+    yield from steps
+    if n_shards > 1:
+        yield Block((Unit({kept: 1}, 0, {kept: -1, X: 1}),), {}, "shard")
+
+
+def _shard_unit(shard_rows: int, kept: str, at: int) -> Unit:
+    """Two units for each shard but the first."""
+    return threshold(X, (at // 2 + 1) * shard_rows, {X: -shard_rows, kept: shard_rows})[at % 2]

@@ -47,6 +47,11 @@ class ContextKeys:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def largest(self) -> int:
+        """The largest |coordinate| of a vector; 0 for ids."""
+        return int(max(np.abs(self.lowest).max(initial=0), np.abs(self.highest).max(initial=0)))
+
     def pick(self, fields: Int[np.ndarray, "n_tokens n_fields"]) -> Int[np.ndarray, "n_keys n_fields"]:
         """The rows of the keys among the rows of all tokens (of all last tokens, if `last_only`)."""
         if self.last_only:
@@ -85,6 +90,14 @@ def grid_points(
     inputs: VectorSequences,
 ) -> tuple[Int[np.ndarray, "n_samples seq_len dim"], int] | None:
     """The vectors times 2^grid_bits as whole numbers, and grid_bits; None if they lie on no grid of few levels."""
+    grid_bits = grid_bits_of(inputs)
+    if grid_bits is None:
+        return None
+    return np.ldexp(inputs.values, grid_bits).astype(np.int64), grid_bits
+
+
+def grid_bits_of(inputs: VectorSequences) -> int | None:
+    """The least number of bits behind the point that all coordinates have; None if they lie on no grid of few levels."""
     values = inputs.values
     largest = float(np.abs(values).max(initial=0.0))
     for grid_bits in range(-8, 64):
@@ -92,7 +105,7 @@ def grid_points(
             break
         scaled = np.ldexp(values, grid_bits)
         if (scaled == np.rint(scaled)).all():
-            return scaled.astype(np.int64), grid_bits
+            return grid_bits
     return None
 
 

@@ -5,6 +5,7 @@ Notation:
     P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
     J  parts: where a field is too long for a word, its bits are dealt out to J words read alike; `field_bits` counts one part
     Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a key may be from its last
+    S  shards: ranges of Q/S rows that no key leaves, so that each can be solved without the others
 
 Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In
 `dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first, the labelled token
@@ -109,6 +110,7 @@ class RetrievalLayout:
     mantissa_bits: int
     reject_bits: int = 0
     n_parts: int = 1
+    n_shards: int = 1
 
     name: ClassVar[str]
     has_extra_token: ClassVar[bool]
@@ -141,6 +143,10 @@ class RetrievalLayout:
     @abstractmethod
     def pool(self, own: TokenFields, extra: ExtraFields, last_only: bool) -> LabelledFields:
         """The fields of every labelled token after pooling, before they are folded."""
+
+    @abstractmethod
+    def first_rows(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Int[np.ndarray, " n_keys"]:
+        """The first row of each key: what decides its shard."""
 
     @abstractmethod
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
@@ -204,6 +210,11 @@ class RetrievalLayout:
         return self.n_slots + self.n_parts * self.n_channels
 
     @property
+    def shard_rows(self) -> int:
+        """Rows of one shard."""
+        return self.n_rows // self.n_shards
+
+    @property
     def n_columns(self) -> int:
         """Words of one part in all tables."""
         return self.n_segments * self.n_rows * self.n_channels
@@ -236,7 +247,7 @@ class RetrievalLayout:
     @property
     def n_ways(self) -> float:
         """Different rows after a first row; steps that end beyond a border turn back onto others."""
-        return prod(2.0**w / (1 + 2.0**w / (2 * self.n_rows)) for w in self.windows)
+        return prod(2.0**w / (1 + 2.0**w / (2 * self.shard_rows)) for w in self.windows)
 
     def make_field(self, register: str, base: int) -> HashedField:
         """The field with `base` outcomes: how wide a token's part must be so that the folded sum is uniform.
@@ -262,6 +273,11 @@ class RetrievalLayout:
         if self.entrance.pooling == "sum":
             return self.n_tokens
         return 1 + self.sum_factor * self.n_tokens
+
+    @property
+    def largest_shard_sum(self) -> int:
+        """No partial sum exceeds this where the shard is taken off a row: S - 1 ramps, each at most Q, times Q/S."""
+        return self.n_rows**2 if self.n_shards > 1 else 1
 
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
         """Whether taking these digits off a number is exact."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -10,15 +10,21 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.assumption import Assumption
-from byheart.construct.retrieval import exactness, key_hash, table_solver
-from byheart.construct.retrieval.addresses import Addresses
+from byheart.construct.retrieval import key_hash
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.keys import ContextKeys, keys_of
 from byheart.construct.retrieval.layout import RetrievalLayout
 from byheart.construct.retrieval.program import Contents, describe
 from byheart.construct.retrieval.quantiser import N_PROJECTIONS
+from byheart.construct.retrieval.shard import (
+    FAILURES,
+    Failure,
+    FilledTables,
+    SolvedShard,
+    join_shards,
+    solve_shard,
+)
 from byheart.construct.retrieval.size import MANTISSA_BITS, NAME, RetrievalOptions, Tokens, layout_of
-from byheart.construct.retrieval.table_solver import SolvedTable
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
@@ -26,9 +32,12 @@ from byheart.network.memory import Progress
 from byheart.program.blocks import Program, flat_steps
 from byheart.program.program_plan import ProgramPlan
 
-# What is tried, each with so many draws: whether more reflections stir the tokens, and room for how many times the keys.
-_STAGES = (("usual hash", False, 1.0), ("robust hash", True, 1.0), ("robust hash, roomy tables", True, 1.5))
-_DRAWS = 24
+THEOREM = "retrieval structure in the weights (no theorem of the papers)"
+
+STAGES = (("usual hash", False, 1.0), ("robust hash", True, 1.0), ("robust hash, roomy tables", True, 1.5))
+"""What is tried, each with so many draws: whether more reflections stir the tokens, and room for how many times the keys."""
+
+DRAWS = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +81,9 @@ def plan(
         program,
         data,
         NAME,
-        theorem="retrieval structure in the weights (no theorem of the papers)",
+        theorem=THEOREM,
         assumptions=_assumptions(data, keys),
-        notes=_notes(found, program, len(keys), options.reject_bits),
+        notes=notes_of(found, program, len(keys), options.reject_bits),
         precision=options.precision,
     )
 
@@ -87,62 +96,56 @@ def _solve(
     progress: Progress | None,
 ) -> Solution:
     """Draw hashes until one holds every label: the usual kind first, then the robust one."""
-    failures = {"equal addresses": 0, "dependent equations": 0, "headroom": 0}
+    failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
     shape, tokens = DataShape.of(data), _tokens(data, keys)
-    for stage, is_robust, room in _STAGES:
+    for stage, is_robust, room in STAGES:
         layout = layout_of(shape, options, replace(tokens, is_robust=is_robust), ceil(room * len(keys)))
         layout = replace(layout, n_keys=len(keys))
-        for _ in range(_DRAWS):
+        for _ in range(DRAWS):
             n_draws += 1
             hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
             fields = keys.pick(key_hash.evaluate_fields(layout, hashed, keys.inputs, keys.last_only))
-            where = layout.addresses(fields)
-            if where.n_duplicates:
-                failures["equal addresses"] += 1
-                continue
-            tables = _solve_parts(layout, where, keys.labels, rng, progress)
-            if tables is None:
-                failures["dependent equations"] += 1
-                continue
-            centres = tuple(exactness.centre_of(layout, table.sums) for table in tables)
-            largest = int(max(np.abs(keys.lowest).max(initial=0), np.abs(keys.highest).max(initial=0)))
-            try:
-                for table, centre in zip(tables, centres, strict=True):
-                    found = exactness.margins(layout, hashed, table.words, table.sums, centre, largest)
-                    exactness.require_exact(found, layout.mantissa_bits)
-            except exactness.NotExactInFloats:
-                failures["headroom"] += 1
-                continue
-            words = [table.words.reshape(-1, layout.n_channels) for table in tables]
-            return Solution(
-                layout, hashed, np.concatenate(words, axis=1).reshape(-1), centres, stage, n_draws, failures
-            )
-    raise AssumptionViolated(
-        f"no hash tells these {len(keys)} contexts apart: {n_draws} draws failed "
+            found = _solve_shards(layout, hashed, fields, keys, own_generators(options, rng), progress)
+            if isinstance(found, FilledTables):
+                return Solution(layout, hashed, found.words, found.centres, stage, n_draws, failures)
+            failures[found] += 1
+    raise refuse_keys(len(keys), n_draws, failures)
+
+
+def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> AssumptionViolated:
+    """What to say where every draw failed."""
+    return AssumptionViolated(
+        f"no hash tells these {n_keys} contexts apart: {n_draws} draws failed "
         f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
         "  The inputs are too regular for a random hash. Use the method kajitsuka-sato-2025, which is exact and holds any data.",
-        failures=failures,
+        failures=dict(failures),
     )
 
 
-def _solve_parts(
+def own_generators(options: RetrievalOptions, rng: np.random.Generator) -> list[np.random.Generator]:
+    """What the random bits of each shard are drawn from; where none were asked for, the one generator of the compilation."""
+    return [rng] if options.shards is None else rng.spawn(options.shards)
+
+
+def _solve_shards(
     layout: RetrievalLayout,
-    where: Addresses,
-    labels: Int[np.ndarray, " n_keys"],
-    rng: np.random.Generator,
+    hashed: KeyHash,
+    fields: Int[np.ndarray, "n_keys n_fields"],
+    keys: ContextKeys,
+    generators: Sequence[np.random.Generator],
     progress: Progress | None,
-) -> list[SolvedTable] | None:
-    """The words of every part: the same equations for other bits of the labels. None if they are dependent."""
-    tables = []
-    for part in range(layout.n_parts):
-        own = (labels >> part * layout.field_bits) & ((1 << layout.field_bits) - 1)
-        table = table_solver.solve(layout, where, own, rng, progress)
-        if not isinstance(table, SolvedTable):
-            return None
-        assert (table_solver.read_labels(layout, where, table.sums) == own).all()
-        tables.append(table)
-    return tables
+) -> FilledTables | Failure:
+    """One shard after the other, until one fails."""
+    shard_of = layout.first_rows(fields) // layout.shard_rows
+    solved = []
+    for shard, rng in enumerate(generators):
+        own = np.flatnonzero(shard_of == shard) if len(generators) > 1 else slice(None)
+        found = solve_shard(layout, shard, fields[own], keys.labels[own], rng, progress)
+        if not isinstance(found, SolvedShard):
+            return found
+        solved.append(found)
+    return join_shards(layout, hashed, solved, keys.largest)
 
 
 def _tokens(data: Dataset, keys: ContextKeys) -> Tokens:
@@ -153,7 +156,7 @@ def _tokens(data: Dataset, keys: ContextKeys) -> Tokens:
     return Tokens(int((keys.highest - keys.lowest).sum()).bit_length())
 
 
-def _notes(found: Solution, program: Program, n_contexts: int, reject_bits: int) -> dict[str, object]:
+def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: int) -> dict[str, object]:
     layout = found.layout
     return {
         "layout": layout.name,

@@ -52,19 +52,20 @@ def find_layout(
     *,
     reject_bits: int = 0,
     n_parts: int = 1,
+    n_shards: int = 1,
     allow_dual: bool = True,
     prune: bool = True,
 ) -> RetrievalLayout:
     """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
-    n_parts: words that the bits of a label are dealt out to. A dual table has one.
+    n_parts: words that the bits of a label are dealt out to. A dual table has one. n_shards: ranges of rows solved apart.
     Layouts are sized in the order of what they need at least, and none is sized that needs more than the best so far has: the
     answer is that of the full search, which `prune=False` makes.
     """
     part_bits = -(-field_bits // n_parts)
     most_planes = _most_planes(n_keys, part_bits, mantissa_bits)
     starts = [
-        replace(start, reject_bits=reject_bits, n_parts=n_parts)
+        replace(start, reject_bits=reject_bits, n_parts=n_parts, n_shards=n_shards)
         for start in _starts(
             entrance, n_keys, part_bits, mantissa_bits, reject_bits, allow_dual and n_parts == 1
         )
@@ -156,7 +157,9 @@ def _with_rows(layout: SomeLayout) -> SomeLayout | None:
 def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
     wanted = addresses_needed(layout.n_keys, layout.reject_bits)
     # even with the most rows that are ever needed, and no step turned back, fewer bits would not do
-    most = replace(layout, n_rows=stretch * rows_needed(layout, (0,) * (layout.n_segments - 1)))
+    most = replace(
+        layout, n_rows=layout.n_shards * stretch * rows_needed(layout, (0,) * (layout.n_segments - 1))
+    )
     first = max(0, ceil(log2(max(1.0, wanted / most.n_addresses))))
     for step_bits in range(first, 14 * (layout.n_segments - 1)):
         windows = split_evenly(step_bits, layout.n_segments - 1)
@@ -165,7 +168,7 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
             return None
         if windows[-1] < LEAST_WINDOW_BITS and 1 << (windows[-1] + 1) <= rows:
             continue
-        sized = replace(layout, n_rows=rows, step_bits=step_bits)
+        sized = replace(layout, n_rows=layout.n_shards * rows, step_bits=step_bits)
         if sized.n_addresses >= wanted:
             return sized if is_quickly_solved(sized) else None
     return None

@@ -34,12 +34,14 @@ class RetrievalOptions:
     """The options of `retrieval`.
 
     reject_bits  f: unknown inputs answer "unknown" but for a share of about 2^-f
+    shards       ranges of rows that are solved apart, with random bits of their own; the network is one all the same
     word_bits    precision exact: bits of the longest number; as many as make the network smallest unless given
     """
 
     precision: Precision = "float64"
     reject_bits: Annotated[int, within(0, 24)] = 0
     word_bits: Annotated[int, within(24, 1 << 30)] | None = None
+    shards: Annotated[int, within(1, 4096)] | None = None
 
     def __post_init__(self) -> None:
         if self.word_bits is not None and self.precision != "exact":
@@ -107,6 +109,7 @@ def layout_of(
                 options.mantissa_bits,
                 reject_bits=options.reject_bits,
                 n_parts=n_parts,
+                n_shards=options.shards or 1,
                 allow_dual=shape.task != "seq-to-seq" and not n_projections,
             )
         except AssumptionViolated as error:

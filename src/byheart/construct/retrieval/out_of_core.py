@@ -1,0 +1,306 @@
+"""`retrieval` for data larger than memory: pieces are hashed into shards on disk, and each shard is solved by itself.
+
+Two rounds of tasks for each draw of the hash. First every piece of the data becomes the hashed fields of its keys, sorted by shard.
+Then every shard collects its keys from all pieces, solves them and leaves the words of its rows. Tasks leave whole files and are
+not done twice, so a compilation goes on where it was stopped; they share nothing else, so it does not matter who does them.
+
+The weights are those that `method.plan` gives the same data in memory with the same number of shards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.assumption import Assumption
+from byheart.construct.retrieval import key_hash
+from byheart.construct.retrieval.key_hash import KeyHash
+from byheart.construct.retrieval.keys import MAX_LEVELS_BITS, grid_bits_of
+from byheart.construct.retrieval.layout import RetrievalLayout
+from byheart.construct.retrieval.method import (
+    DRAWS,
+    STAGES,
+    THEOREM,
+    Solution,
+    notes_of,
+    own_generators,
+    refuse_keys,
+)
+from byheart.construct.retrieval.program import Contents, describe
+from byheart.construct.retrieval.shard import (
+    FAILURES,
+    Failure,
+    FilledTables,
+    SolvedShard,
+    join_shards,
+    solve_shard,
+)
+from byheart.construct.retrieval.size import NAME, RetrievalOptions, Tokens, layout_of
+from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.fingerprints import context_fingerprints
+from byheart.data.sequences import TokenSequences
+from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated, UsageError
+from byheart.network.memory import Memory
+from byheart.program.construction import Construction
+from byheart.program.emit import emit
+from byheart.task_runner import Progress, Workers
+from byheart.work_folder import read_json, write_arrays, write_json
+
+
+@dataclass(frozen=True, eq=False)
+class WholeNumbers:
+    """How the inputs of every piece become whole numbers.
+
+    pad              id that fills up short sequences; None if none is short
+    grid_bits        vectors are whole multiples of 2^-grid_bits
+    lowest, highest  bounds of each coordinate; empty for ids
+    """
+
+    pad: int | None
+    grid_bits: int
+    lowest: Int[np.ndarray, " dim"]
+    highest: Int[np.ndarray, " dim"]
+
+    @property
+    def largest(self) -> int:
+        """The largest |coordinate| of a vector; 0 for ids."""
+        return int(max(np.abs(self.lowest).max(initial=0), np.abs(self.highest).max(initial=0)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Survey:
+    """Task: the bounds and the grid of one piece of vectors."""
+
+    pieces: DatasetPieces
+    folder: Path
+    number: int
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.number:06d}.json"
+
+
+@dataclass(frozen=True, eq=False)
+class _Hashing:
+    """Task: the keys of one piece, sorted by shard."""
+
+    pieces: DatasetPieces
+    numbers: WholeNumbers
+    layout: RetrievalLayout
+    hashed: KeyHash
+    folder: Path
+    number: int
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"keys-{self.number:06d}.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class _Solving:
+    """Task: the words of one shard."""
+
+    layout: RetrievalLayout
+    rng: np.random.Generator
+    folder: Path
+    n_pieces: int
+    shard: int
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"shard-{self.shard:06d}.npz"
+
+
+def build(
+    pieces: DatasetPieces,
+    n_contexts: int,
+    options: RetrievalOptions,
+    rng: np.random.Generator,
+    folder: Path,
+    workers: Workers,
+    progress: Progress | None = None,
+) -> Construction:
+    """Compile data in pieces, `n_contexts` of whose contexts are distinct, with results on the way kept under `folder`."""
+    if options.shards is None:
+        raise UsageError("data in pieces are compiled in shards; say in how many.")
+    numbers = _whole_numbers(pieces, folder / "survey", workers, progress)
+    found = _solve(pieces, numbers, n_contexts, options, rng, folder, workers, progress)
+    contents = Contents(found.hashed, found.words, found.centres, numbers.pad, numbers.grid_bits)
+    program = describe(found.layout, contents)
+    network = emit(program, options.precision)
+    return Construction(
+        Memory(network, pieces.task, pieces.label_names, pieces.tokenizer, pieces.ordered),
+        NAME,
+        THEOREM,
+        _assumptions(pieces, numbers, n_contexts),
+        None,
+        notes_of(found, program, n_contexts, options.reject_bits),
+    )
+
+
+def _whole_numbers(
+    pieces: DatasetPieces, folder: Path, workers: Workers, progress: Progress | None
+) -> WholeNumbers:
+    none = np.zeros(0, dtype=np.int64)
+    if pieces.vocab is not None:
+        return WholeNumbers(pieces.vocab if pieces.shortest < pieces.seq_len else None, 0, none, none)
+    tasks = [_Survey(pieces, folder, number) for number in range(len(pieces.sizes))]
+    workers.run(_survey_piece, tasks, progress)
+    found = [read_json(task.file) for task in tasks]
+    lowest = np.array([piece["lowest"] for piece in found]).min(axis=0)
+    highest = np.array([piece["highest"] for piece in found]).max(axis=0)
+    largest = float(max(np.abs(lowest).max(), np.abs(highest).max()))
+    bits = [piece["grid_bits"] for piece in found]
+    if None in bits or np.ldexp(largest, max(bits)) > 2.0**MAX_LEVELS_BITS:
+        raise AssumptionViolated(
+            "the vectors lie on no grid of few levels; such data are quantised only where they fit memory.\n"
+            "  Round the values to fewer digits, or leave out the shards."
+        )
+    scaled = [np.ldexp(bound, max(bits)).astype(np.int64) for bound in (lowest, highest)]
+    return WholeNumbers(None, max(bits), scaled[0], scaled[1])
+
+
+def _survey_piece(task: _Survey) -> None:
+    if task.file.exists():
+        return
+    inputs = task.pieces.piece(task.number).inputs
+    assert not isinstance(inputs, TokenSequences)
+    flat = inputs.values.reshape(-1, inputs.dim)
+    bounds = {"lowest": flat.min(axis=0).tolist(), "highest": flat.max(axis=0).tolist()}
+    write_json(task.file, {"grid_bits": grid_bits_of(inputs), **bounds})
+
+
+def _solve(
+    pieces: DatasetPieces,
+    numbers: WholeNumbers,
+    n_contexts: int,
+    options: RetrievalOptions,
+    rng: np.random.Generator,
+    folder: Path,
+    workers: Workers,
+    progress: Progress | None,
+) -> Solution:
+    """Draw hashes until one holds every label, as `method` does."""
+    failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
+    shape = DataShape(
+        pieces.n_samples,
+        pieces.seq_len,
+        pieces.n_classes,
+        task=pieces.task,
+        vocab=pieces.vocab,
+        dim=pieces.dim,
+        ordered=pieces.ordered,
+        ragged=pieces.shortest < pieces.seq_len,
+        n_contexts=n_contexts,
+    )
+    token_bits = (
+        None if pieces.vocab is not None else int((numbers.highest - numbers.lowest).sum()).bit_length()
+    )
+    n_draws = 0
+    for stage, is_robust, room in STAGES:
+        tokens = Tokens(token_bits, is_robust=is_robust)
+        layout = replace(layout_of(shape, options, tokens, ceil(room * n_contexts)), n_keys=n_contexts)
+        for _ in range(DRAWS):
+            n_draws += 1
+            hashed = key_hash.draw(layout, numbers.lowest, numbers.highest, rng)
+            generators = own_generators(options, rng)
+            found = _solve_shards(
+                pieces, numbers, layout, hashed, generators, folder / f"draw-{n_draws:02d}", workers, progress
+            )
+            if isinstance(found, FilledTables):
+                return Solution(layout, hashed, found.words, found.centres, stage, n_draws, failures)
+            failures[found] += 1
+    raise refuse_keys(n_contexts, n_draws, failures)
+
+
+def _solve_shards(
+    pieces: DatasetPieces,
+    numbers: WholeNumbers,
+    layout: RetrievalLayout,
+    hashed: KeyHash,
+    generators: list[np.random.Generator],
+    folder: Path,
+    workers: Workers,
+    progress: Progress | None,
+) -> FilledTables | Failure:
+    n_pieces = len(pieces.sizes)
+    solving = [_Solving(layout, rng, folder, n_pieces, shard) for shard, rng in enumerate(generators)]
+    if not all(task.file.exists() for task in solving):
+        hashing = [_Hashing(pieces, numbers, layout, hashed, folder, number) for number in range(n_pieces)]
+        workers.run(_hash_piece, hashing, progress)
+        workers.run(_solve_one, solving, progress)
+        for piece in hashing:
+            piece.file.unlink(missing_ok=True)
+    solved = []
+    for task in solving:
+        found = _read_shard(task.file)
+        if not isinstance(found, SolvedShard):
+            return found
+        solved.append(found)
+    return join_shards(layout, hashed, solved, numbers.largest)
+
+
+def _hash_piece(task: _Hashing) -> None:
+    """Write the fields of one piece's keys, sorted by shard and otherwise in the order of the data."""
+    if task.file.exists():
+        return
+    layout, data = task.layout, task.pieces.piece(task.number)
+    if isinstance(data.inputs, TokenSequences):
+        pad = 0 if task.numbers.pad is None else task.numbers.pad
+        inputs = data.inputs.padded(pad, task.pieces.seq_len)
+    else:
+        inputs = np.ldexp(data.inputs.values, task.numbers.grid_bits).astype(np.int64)
+    fields = key_hash.evaluate_fields(layout, task.hashed, inputs, last_only=True)
+    shard_of = layout.first_rows(fields) // layout.shard_rows
+    order = np.argsort(shard_of, kind="stable")
+    bounds = np.searchsorted(shard_of[order], np.arange(layout.n_shards + 1))
+    prints = context_fingerprints(data.inputs, data.task, data.ordered)[:, 0]
+    keys = {"fields": fields[order], "labels": data.labels[order], "prints": prints[order]}
+    write_arrays(task.file, {"bounds": bounds, **keys})
+
+
+def _solve_one(task: _Solving) -> None:
+    """Collect the keys of one shard, each context once, and solve them."""
+    if task.file.exists():
+        return
+    parts: dict[str, list[np.ndarray]] = {"fields": [], "labels": [], "prints": []}
+    for number in range(task.n_pieces):
+        with np.load(task.folder / f"keys-{number:06d}.npz", allow_pickle=False) as arrays:
+            begin, end = arrays["bounds"][task.shard : task.shard + 2]
+            for name, found in parts.items():
+                found.append(arrays[name][begin:end])
+    fields, labels, prints = (np.concatenate(found) for found in parts.values())
+    _, first = np.unique(prints, return_index=True)
+    first.sort()
+    solved = solve_shard(task.layout, task.shard, fields[first], labels[first], task.rng)
+    if not isinstance(solved, SolvedShard):
+        write_arrays(task.file, {"failure": np.array(FAILURES.index(solved))})
+        return
+    bounds = {"lowest": np.array(solved.lowest), "highest": np.array(solved.highest)}
+    write_arrays(task.file, {"words": solved.words, **bounds})
+
+
+def _read_shard(path: Path) -> SolvedShard | Failure:
+    with np.load(path, allow_pickle=False) as arrays:
+        if "failure" in arrays:
+            return FAILURES[int(arrays["failure"])]
+        return SolvedShard(
+            arrays["words"], tuple(arrays["lowest"].tolist()), tuple(arrays["highest"].tolist())
+        )
+
+
+def _assumptions(pieces: DatasetPieces, numbers: WholeNumbers, n_contexts: int) -> tuple[Assumption, ...]:
+    found = [
+        Assumption(
+            "inputs are finite", True, f"{pieces.n_samples} sequences of at most {pieces.seq_len} tokens"
+        ),
+        Assumption("equal contexts carry equal labels", True, f"{n_contexts} distinct contexts"),
+    ]
+    if pieces.dim is not None:
+        found.append(Assumption("vectors lie on a grid", True, f"multiples of 2^{-numbers.grid_bits}"))
+    return tuple(found)

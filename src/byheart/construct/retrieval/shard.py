@@ -1,0 +1,107 @@
+"""One shard: the keys of a range of rows, solved without those of any other range.
+
+No key leaves its shard (`addresses.step_rows`), so the equations of two shards share no unknown. Each is solved with random bits of
+its own; where and in which order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from byheart.construct.retrieval import exactness, table_solver
+from byheart.construct.retrieval.addresses import Addresses
+from byheart.construct.retrieval.key_hash import KeyHash
+from byheart.construct.retrieval.layout import RetrievalLayout
+from byheart.construct.retrieval.table_solver import SolvedTable
+from byheart.network.memory import Progress
+
+Failure = Literal["equal addresses", "dependent equations", "headroom"]
+FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "headroom")
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedShard:
+    """The words of one range of rows, part after part in every row, and the bounds of the sums of each part."""
+
+    words: Shaped[np.ndarray, " n_words"]
+    lowest: tuple[int, ...]
+    highest: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FilledTables:
+    """The words of the tables, part after part in every row, and the centre of the sums of each part."""
+
+    words: Shaped[np.ndarray, " n_words"]
+    centres: tuple[int, ...]
+
+
+def solve_shard(
+    layout: RetrievalLayout,
+    shard: int,
+    fields: Int[np.ndarray, "n_keys n_fields"],
+    labels: Int[np.ndarray, " n_keys"],
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> SolvedShard | Failure:
+    """Fill the rows of one shard; `fields` are those of its keys alone."""
+    where = layout.addresses(fields)
+    where = Addresses(where.rows - shard * layout.shard_rows, where.patterns, where.planes)
+    if where.n_duplicates:
+        return "equal addresses"
+    own = replace(layout, n_rows=layout.shard_rows, n_shards=1, n_keys=len(labels))
+    tables = _solve_parts(own, where, labels, rng, progress)
+    if tables is None:
+        return "dependent equations"
+    words = [table.words.reshape(-1, layout.n_channels) for table in tables]
+    return SolvedShard(
+        np.concatenate(words, axis=1).reshape(-1),
+        tuple(int(min(table.sums, default=0)) for table in tables),
+        tuple(int(max(table.sums, default=0)) for table in tables),
+    )
+
+
+def _solve_parts(
+    layout: RetrievalLayout,
+    where: Addresses,
+    labels: Int[np.ndarray, " n_keys"],
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> list[SolvedTable] | None:
+    """The words of every part: the same equations for other bits of the labels. None if they are dependent."""
+    tables = []
+    for part in range(layout.n_parts):
+        own = (labels >> part * layout.field_bits) & ((1 << layout.field_bits) - 1)
+        table = table_solver.solve(layout, where, own, rng, progress)
+        if not isinstance(table, SolvedTable):
+            return None
+        assert (table_solver.read_labels(layout, where, table.sums) == own).all()
+        tables.append(table)
+    return tables
+
+
+def join_shards(
+    layout: RetrievalLayout, hashed: KeyHash, shards: Sequence[SolvedShard], largest_input: int
+) -> FilledTables | Failure:
+    """The tables of one network, if every sum in it is exact; `largest_input` bounds |coordinate| of a grid vector."""
+    words = np.concatenate([shard.words for shard in shards])
+    by_part = words.reshape(-1, layout.n_parts, layout.n_channels)
+    centres = []
+    for part in range(layout.n_parts):
+        bounds = [bound for shard in shards for bound in (shard.lowest[part], shard.highest[part])]
+        sums = np.array(bounds, dtype=words.dtype)
+        centre = exactness.centre_of(layout, sums)
+        try:
+            found = exactness.margins(
+                layout, hashed, by_part[:, part].reshape(-1), sums, centre, largest_input
+            )
+            exactness.require_exact(found, layout.mantissa_bits)
+        except exactness.NotExactInFloats:
+            return "headroom"
+        centres.append(centre)
+    return FilledTables(words, tuple(centres))

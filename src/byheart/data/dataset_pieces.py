@@ -1,0 +1,267 @@
+"""`DatasetPieces`: a data set larger than memory, kept in pieces on disk, each a `Dataset` when it is looked at.
+
+A file is read once, piece by piece. Each piece is kept as a data set of its own, with the vocabulary and the label names that occur
+in it; when all are there, the vocabularies are merged, and a piece is renumbered whenever it is loaded. What comes out is, piece
+after piece, the data set that `Dataset.read` makes of the whole file, with the same digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.data.assemble import Content
+from byheart.data.dataset import Dataset
+from byheart.data.digest import VERSION_LINE, digest_header
+from byheart.data.options import TableOptions, Task
+from byheart.data.piece_reader import read_pieces
+from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.source import DataSource
+from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
+from byheart.errors import UsageError
+from byheart.work_folder import read_json, write_arrays, write_json
+
+_OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is what occurs in the texts
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetPieces:
+    """What a `Dataset` says of itself, and the folder its pieces are in.
+
+    sizes         samples of each piece
+    shortest      tokens of the shortest sequence
+    label_counts  how often each label occurs
+    """
+
+    folder: Path
+    sizes: tuple[int, ...]
+    task: Task
+    label_names: tuple[str, ...]
+    tokenizer: Tokenizer | None
+    ordered: bool
+    source: DataSource
+    vocab: int | None
+    dim: int | None
+    shortest: int
+    seq_len: int
+    label_counts: tuple[int, ...]
+
+    @property
+    def n_samples(self) -> int:
+        """Number of sequences."""
+        return sum(self.sizes)
+
+    @property
+    def n_labels(self) -> int:
+        """One for each sequence."""
+        return self.n_samples
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.label_names)
+
+    @property
+    def label_bits(self) -> float:
+        """Bits to be stored: n_labels · log2(n_classes)."""
+        return self.n_labels * math.log2(self.n_classes)
+
+    @property
+    def label_entropy(self) -> float:
+        """n_labels · H, as `Dataset.label_entropy`."""
+        return math.fsum(count * math.log2(self.n_labels / count) for count in self.label_counts if count)
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the whole, as `Dataset.digest`."""
+        sha = hashlib.sha256(VERSION_LINE)
+        words = None if self.tokenizer is None else self.tokenizer.vocabulary
+        shape = [self.n_samples] if self.dim is None else [self.n_samples, self.seq_len, self.dim]
+        header = digest_header(self.task, self.ordered, shape, self.vocab, words, self.label_names)
+        sha.update(len(header).to_bytes(8, "little") + header)
+        if self.dim is None:
+            n_tokens = sum(int(piece.lengths.sum()) for piece in self.pieces())
+            sha.update((8 * (self.n_samples + 1)).to_bytes(8, "little") + bytes(8))
+            last = 0
+            for piece in self.pieces():
+                offsets = last + np.cumsum(piece.lengths)
+                last = int(offsets[-1])
+                sha.update(offsets.astype("<i8").data)
+            sha.update((8 * n_tokens).to_bytes(8, "little"))
+        else:
+            sha.update((8 * math.prod(shape)).to_bytes(8, "little"))
+        for piece in self.pieces():
+            inputs = piece.inputs
+            numbers = inputs.ids.astype("<i8") if isinstance(inputs, TokenSequences) else inputs.values
+            sha.update(np.ascontiguousarray(numbers).data)
+        sha.update((8 * self.n_labels).to_bytes(8, "little"))
+        for piece in self.pieces():
+            sha.update(piece.labels.astype("<i8").data)
+        return sha.hexdigest()
+
+    def pieces(self) -> Iterator[Dataset]:
+        """The pieces in order, one in memory at a time."""
+        return map(self.piece, range(len(self.sizes)))
+
+    def piece(self, number: int) -> Dataset:
+        """One piece; its samples are numbered as in the file."""
+        about, arrays = _about(self.folder, number), np.load(_arrays(self.folder, number), allow_pickle=False)
+        inputs: TokenSequences | VectorSequences
+        if "values" in arrays:
+            inputs = VectorSequences(arrays["values"])
+        else:
+            ids = arrays["ids"].astype(np.int64)
+            if about["vocabulary"] is not None:
+                ids = self._renumber(about["vocabulary"], self._token_numbers)[ids]
+            assert self.vocab is not None
+            inputs = TokenSequences(ids, offsets_of(arrays["lengths"].astype(np.int64)), self.vocab)
+        labels = self._renumber(about["label_names"], self._label_numbers)[arrays["labels"]]
+        first = sum(self.sizes[:number]) + 1
+        rows = np.arange(first, first + self.sizes[number])
+        return Dataset(
+            inputs, labels, self.task, self.label_names, self.tokenizer, self.ordered, self.source, rows
+        )
+
+    @cached_property
+    def _token_numbers(self) -> dict[str, int]:
+        assert self.tokenizer is not None
+        return {word: number for number, word in enumerate(self.tokenizer.vocabulary)}
+
+    @cached_property
+    def _label_numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.label_names)}
+
+    @staticmethod
+    def _renumber(names: list[str], numbers: dict[str, int]) -> Int[np.ndarray, " n_names"]:
+        return np.array([numbers[name] for name in names], dtype=np.int64)
+
+
+def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetPieces:
+    """Read a file into pieces under `folder`. Pieces that are there already, from a call that was cut short, are kept."""
+    if options.get("on_conflict", "error") != "error":
+        raise UsageError(
+            "a data set that is read in pieces takes no rule for conflicting labels; repair the file."
+        )
+    if options.get("task") not in (None, "next-token", "set"):
+        raise UsageError(
+            f"data are read in pieces for the tasks next-token and set, not {options.get('task')}."
+        )
+    chosen = options.get("tokenizer", "char")
+    if not isinstance(chosen, Tokenizer) and chosen not in _OWN_VOCABULARY:
+        options["tokenizer"] = make_tokenizer(chosen, ())
+    known = read_json(folder / "merged.json")
+    if known is None:
+        for number, content in enumerate(read_pieces(path, **options)):
+            if not (folder / f"{number:06d}.json").exists():
+                _write_piece(folder, number, content)
+            known = {"n_pieces": number + 1, "tokenizer": content.tokenizer and content.tokenizer.name}
+        write_json(folder / "merged.json", known)
+    given = options.get("tokenizer")
+    source = DataSource(
+        file=path.name,
+        input=options.get("input"),
+        label=options.get("label"),
+        tokenizer=known["tokenizer"],
+        empty_labels=options.get("empty_labels", "error"),
+        delimiter=options.get("delimiter"),
+        encoding=options.get("encoding"),
+    )
+    return _merge(folder, known["n_pieces"], source, given if isinstance(given, Tokenizer) else None)
+
+
+def _arrays(folder: Path, number: int) -> Path:
+    return folder / f"{number:06d}.npz"
+
+
+def _about(folder: Path, number: int) -> dict[str, Any]:
+    about: dict[str, Any] = read_json(folder / f"{number:06d}.json")
+    return about
+
+
+def _write_piece(folder: Path, number: int, content: Content) -> None:
+    inputs, tokenizer = content.inputs, content.tokenizer
+    if content.task not in ("next-token", "set"):
+        raise UsageError(f"data are read in pieces for the tasks next-token and set, not {content.task}.")
+    if isinstance(tokenizer, IdTokenizer):
+        raise UsageError(
+            "the token ids of this file leave large gaps, which are closed only where the whole file is read at once.\n"
+            "  Number the tokens from 0, or leave out the shards."
+        )
+    lengths = inputs.lengths
+    Dataset(**vars(content))  # whatever is wrong with this piece is said now
+    if isinstance(inputs, VectorSequences):
+        inputs.require_finite()
+        arrays = {"values": inputs.values}
+    else:
+        arrays = {"ids": _narrow(inputs.ids), "lengths": _narrow(lengths)}
+    has_own = tokenizer is not None and tokenizer.name in _OWN_VOCABULARY
+    write_arrays(_arrays(folder, number), {**arrays, "labels": _narrow(content.labels)})
+    write_json(
+        folder / f"{number:06d}.json",
+        {
+            "n_samples": len(inputs),
+            "shortest": int(lengths.min()),
+            "longest": int(lengths.max()),
+            "n_vocab": inputs.n_vocab if isinstance(inputs, TokenSequences) else None,
+            "dim": inputs.dim if isinstance(inputs, VectorSequences) else None,
+            "vocabulary": list(tokenizer.vocabulary) if tokenizer is not None and has_own else None,
+            "tokenizer": tokenizer.to_json() if tokenizer is not None and has_own else None,
+            "task": content.task,
+            "ordered": content.ordered,
+            "label_names": list(content.label_names),
+            "label_counts": np.bincount(content.labels, minlength=len(content.label_names)).tolist(),
+        },
+    )
+
+
+def _narrow(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers from 0 in the smallest type that holds them."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+
+
+def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | None) -> DatasetPieces:
+    """One vocabulary and one list of labels for all pieces, as they would be had they been read together."""
+    found = [_about(folder, number) for number in range(n_pieces)]
+    counts: dict[str, int] = {}
+    for piece in found:
+        for name, count in zip(piece["label_names"], piece["label_counts"], strict=True):
+            counts[name] = counts.get(name, 0) + count
+    is_array = source.file is not None and source.file.lower().endswith(".npz")  # tables hold texts
+    names = sorted(counts, key=int) if is_array and _are_numbers(found) else sorted(counts)
+    tokenizer = None if source.tokenizer is None else given
+    vocab = None if found[0]["n_vocab"] is None else max(piece["n_vocab"] for piece in found)
+    if found[0]["vocabulary"] is not None:
+        words = sorted({word for piece in found for word in piece["vocabulary"]})
+        tokenizer = Tokenizer.from_json({**found[0]["tokenizer"], "vocabulary": words})
+        vocab = len(words)
+    return DatasetPieces(
+        folder,
+        tuple(piece["n_samples"] for piece in found),
+        found[0]["task"],
+        tuple(names),
+        tokenizer,
+        found[0]["ordered"],
+        source,
+        vocab,
+        found[0]["dim"],
+        min(piece["shortest"] for piece in found),
+        max(piece["longest"] for piece in found),
+        tuple(counts[name] for name in names),
+    )
+
+
+def _are_numbers(found: list[dict[str, Any]]) -> bool:
+    """Whether labels were whole numbers, which every piece has in the order of their values."""
+    return all(
+        all(name.lstrip("-").isdigit() for name in piece["label_names"])
+        and piece["label_names"] == sorted(piece["label_names"], key=int)
+        for piece in found
+    )

@@ -1,0 +1,124 @@
+"""How many different contexts a data set in pieces has, and where two equal ones carry different labels.
+
+The fingerprints of every piece are sorted into partitions by their first bits, so equal contexts meet in one partition, and each
+partition is looked at by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.fingerprints import context_fingerprints
+from byheart.errors import ConflictingLabels
+from byheart.task_runner import Progress, Workers
+from byheart.work_folder import read_json, write_arrays, write_json
+
+PARTITION_SAMPLES = 1 << 21
+
+
+@dataclass(frozen=True)
+class _Piece:
+    pieces: DatasetPieces
+    folder: Path
+    number: int
+    n_partitions: int
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"piece-{self.number:06d}.npz"
+
+
+@dataclass(frozen=True)
+class _Partition:
+    folder: Path
+    number: int
+    n_pieces: int
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"partition-{self.number:06d}.json"
+
+
+def count_contexts(
+    pieces: DatasetPieces, folder: Path, workers: Workers, progress: Progress | None = None
+) -> int:
+    """The number of distinct contexts; `ConflictingLabels`, naming both rows, where equal ones are labelled differently."""
+    done = folder / "counted.json"
+    if read_json(done) is None:
+        n_partitions = -(-pieces.n_samples // PARTITION_SAMPLES)
+        n_pieces = len(pieces.sizes)
+        workers.run(
+            _sort_piece,
+            [_Piece(pieces, folder, number, n_partitions) for number in range(n_pieces)],
+            progress,
+        )
+        partitions = [_Partition(folder, number, n_pieces) for number in range(n_partitions)]
+        workers.run(_count_partition, partitions, progress)
+        found = [read_json(partition.file) for partition in partitions]
+        total = sum(partition["n_contexts"] for partition in found)
+        conflicts = [partition["first"] for partition in found if partition["n_conflicts"]]
+        n_conflicts = sum(partition["n_conflicts"] for partition in found)
+        write_json(
+            done, {"n_contexts": total, "n_conflicts": n_conflicts, "first": min(conflicts, default=None)}
+        )
+        for number in range(n_pieces):
+            (folder / f"piece-{number:06d}.npz").unlink(missing_ok=True)
+    known = read_json(done)
+    if known["n_conflicts"]:
+        later, earlier, *labels = known["first"]
+        raise ConflictingLabels(
+            f"rows {earlier} and {later} are equal but labelled {pieces.label_names[labels[0]]!r} and "
+            f"{pieces.label_names[labels[1]]!r} (the first of {known['n_conflicts']} such pairs).\n"
+            "  No function can return both, so nothing can memorise this data set. Drop one of them.",
+            rows=(earlier, later),
+            n_conflicts=known["n_conflicts"],
+        )
+    return int(known["n_contexts"])
+
+
+def _sort_piece(task: _Piece) -> None:
+    """Write the fingerprints of one piece, sorted by partition."""
+    if task.file.exists():
+        return
+    data = task.pieces.piece(task.number)
+    assert data.rows is not None
+    prints = context_fingerprints(data.inputs, data.task, data.ordered)
+    # the upper 32 bits, times the number of partitions, over 2^32
+    partition = ((prints[:, 0] >> np.uint64(32)) * np.uint64(task.n_partitions)) >> np.uint64(32)
+    order = np.argsort(partition, kind="stable")
+    bounds = np.searchsorted(partition[order], np.arange(task.n_partitions + 1, dtype=np.uint64))
+    arrays = {
+        "bounds": bounds,
+        "prints": prints[order],
+        "labels": data.labels[order],
+        "rows": data.rows[order],
+    }
+    write_arrays(task.file, arrays)
+
+
+def _count_partition(task: _Partition) -> None:
+    """Count the distinct contexts of one partition, and the labels that disagree."""
+    if task.file.exists():
+        return
+    parts: dict[str, list[np.ndarray]] = {"prints": [], "labels": [], "rows": []}
+    for number in range(task.n_pieces):
+        with np.load(task.folder / f"piece-{number:06d}.npz", allow_pickle=False) as arrays:
+            begin, end = arrays["bounds"][task.number : task.number + 2]
+            for name, found in parts.items():
+                found.append(arrays[name][begin:end])
+    prints, labels, rows = (np.concatenate(found) for found in parts.values())
+    order = np.lexsort((rows, prints[:, 1], prints[:, 0]))
+    prints, labels, rows = prints[order], labels[order], rows[order]
+    is_new = np.ones(len(rows), dtype=bool)
+    is_new[1:] = (prints[1:] != prints[:-1]).any(axis=1)
+    first = np.flatnonzero(is_new)[np.cumsum(is_new) - 1] if len(rows) else rows
+    wrong = np.flatnonzero(labels != labels[first])
+    document: dict[str, object] = {"n_contexts": int(is_new.sum()), "n_conflicts": len(wrong), "first": None}
+    if len(wrong):
+        at = wrong[np.argmin(rows[wrong])]
+        document["first"] = [int(n) for n in (rows[at], rows[first[at]], labels[first[at]], labels[at])]
+    write_json(task.file, document)

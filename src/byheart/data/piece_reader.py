@@ -1,0 +1,117 @@
+"""Reading a data file piece by piece: CSV, TSV, Parquet and NPZ, never more than one piece in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from byheart.data.assemble import Content
+from byheart.data.npz import open_npz
+from byheart.data.options import TableOptions
+from byheart.data.readers import array_content, kind_of, table_columns, table_content, text_format
+from byheart.data.tables import BYTES_PER_CELL, DIALECTS, require_columns, separated_cells
+from byheart.data.textfile import require_content
+from byheart.errors import DataError, MalformedFile, MissingExtra, UsageError
+from byheart.memory_limit import require_memory
+
+PIECE_NUMBERS = 1 << 21
+"""Numbers in the inputs of a piece of arrays."""
+
+PIECE_ROWS = 1 << 17
+"""Rows in a piece of a table."""
+
+KINDS = (*DIALECTS, "parquet", "npz")
+
+
+def read_pieces(path: Path, **options: Unpack[TableOptions]) -> Iterator[Content]:
+    """The rows of a file in order, each piece with a vocabulary and label names of its own."""
+    kind = kind_of(path)
+    if kind not in KINDS:
+        raise UsageError(
+            f"{path}: a .{kind} is not read in pieces; only .{', .'.join(KINDS)} are.", path=str(path)
+        )
+    require_content(path)
+    pieces: Iterator[tuple[Any, Any]] = (
+        _array_pieces(path) if kind == "npz" else _table_pieces(path, kind, options)
+    )
+    n_before = 0
+    for inputs, labels in pieces:
+        try:
+            if kind == "npz":
+                yield array_content(path, inputs, labels, options)
+            else:
+                yield table_content(path, inputs, labels, options)
+        except DataError as error:
+            shown = f"{error}\n  Rows are counted from row {n_before + 1:,} of the file, where this piece of it begins."
+            raise type(error)(shown, **error.facts) from None
+        n_before += len(labels)
+    if not n_before:
+        raise MalformedFile(f"{path} has no rows; give a file with data in it.", path=str(path))
+
+
+def _table_pieces(
+    path: Path, kind: str, options: TableOptions
+) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    names = table_columns(options)
+    written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
+    if kind == "parquet":
+        yield from _parquet_pieces(path, names)
+        return
+    with path.open(encoding="utf-8-sig" if written.is_utf8 else written.encoding, newline="") as lines:
+        cells = separated_cells(path, names, kind, written, lines)
+        while rows := list(islice(cells, PIECE_ROWS)):
+            yield [row[0] for row in rows], [row[1] for row in rows]
+
+
+def _parquet_pieces(path: Path, names: tuple[str, str]) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra("pyarrow", "parquet", "reading Parquet files") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            require_columns(path, names, list(file.schema_arrow.names))
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            largest = max((group.total_byte_size for group in groups), default=0)
+            require_memory(f"a row group of {path}", largest + 2 * BYTES_PER_CELL * PIECE_ROWS)
+            n_before = 0
+            for batch in file.iter_batches(PIECE_ROWS, columns=list(names)):
+                inputs, labels = (batch.column(name).to_pylist() for name in names)
+                if None in inputs:
+                    row = n_before + inputs.index(None) + 1
+                    raise MalformedFile(
+                        f"{path}, row {row}: `{names[0]}` is null.\n  Fill it in, or remove the row.",
+                        path=str(path),
+                        row=row,
+                    )
+                yield inputs, labels
+                n_before += len(labels)
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError, TypeError) as error:
+        raise MalformedFile(
+            f"{path} is not a sound Parquet file: {error}\n  It may be cut short or damaged; write it again.",
+            path=str(path),
+        ) from None
+
+
+def _array_pieces(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    with open_npz(path, ("inputs", "labels")) as (inputs, labels):
+        if not inputs.shape or inputs.shape[:1] != labels.shape[:1]:
+            raise MalformedFile(
+                f"{path}: inputs of shape {inputs.shape} and labels of shape {labels.shape} do not go together.",
+                path=str(path),
+            )
+        if inputs.is_fortran and len(inputs.shape) > 1:
+            raise MalformedFile(
+                f"{path}: array `inputs` is stored column by column, so no row can be read before all are.\n"
+                "  Save numpy.ascontiguousarray(inputs).",
+                path=str(path),
+            )
+        step = max(1, PIECE_NUMBERS // max(1, inputs.row_items))
+        for start in range(0, inputs.shape[0], step):
+            n_rows = min(step, inputs.shape[0] - start)
+            yield inputs.read_rows(n_rows), labels.read_rows(n_rows)

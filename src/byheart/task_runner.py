@@ -1,0 +1,123 @@
+"""Many independent tasks: one after the other, side by side in processes, or on the machines of a Ray cluster.
+
+A task leaves its result in a file and does nothing where that file is there already. So it may be done twice, anywhere: a task
+whose worker is lost is simply done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+from byheart.errors import ByheartError, ExitStatus, MissingExtra
+
+Progress = Callable[[int, int], None]
+MOST_LOSSES = 5  # times workers may be lost before nothing more is tried
+
+
+class WorkersLost(ByheartError):
+    """Workers were lost again and again; what was finished is kept."""
+
+    exit_status = ExitStatus.STOPPED
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who does the tasks.
+
+    n_processes  of this machine; 1 is this process itself
+    cluster      address of a Ray cluster that does them instead; "local" starts one here
+    """
+
+    n_processes: int = 1
+    cluster: str | None = None
+
+    def run(
+        self, task: Callable[[Any], None], arguments: Sequence[Any], progress: Progress | None = None
+    ) -> None:
+        """Do `task` for each of the arguments. The first exception of a task ends it all."""
+        tell = progress or (lambda done, total: None)
+        if self.cluster is not None:
+            _run_on_cluster(task, arguments, self.cluster, tell)
+        elif self.n_processes > 1 and len(arguments) > 1:
+            _run_in_processes(task, arguments, self.n_processes, tell)
+        else:
+            for number, argument in enumerate(arguments, start=1):
+                task(argument)
+                tell(number, len(arguments))
+
+
+def _run_in_processes(
+    task: Callable[[Any], None], arguments: Sequence[Any], n_processes: int, tell: Progress
+) -> None:
+    waiting = list(range(len(arguments)))
+    for _ in range(MOST_LOSSES):
+        lost: list[int] = []
+        with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
+            numbers: dict[Future[None], int] = {pool.submit(task, arguments[at]): at for at in waiting}
+            try:
+                for future in as_completed(numbers):
+                    try:
+                        future.result()
+                    except BrokenProcessPool:
+                        lost.append(numbers[future])
+                    else:
+                        waiting.remove(numbers[future])
+                        tell(len(arguments) - len(waiting), len(arguments))
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        if not lost:
+            return
+    raise _lost(len(waiting))
+
+
+def _run_on_cluster(
+    task: Callable[[Any], None], arguments: Sequence[Any], address: str, tell: Progress
+) -> None:
+    ray = _ray()
+    owns = not ray.is_initialized()
+    if owns:
+        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
+        ray.init(**place, log_to_driver=False, logging_level="ERROR")
+    try:
+        remote = ray.remote(num_cpus=1, max_retries=0)(task)  # a lost task is counted and done again here
+        at_work = {remote.remote(argument): argument for argument in arguments}
+        n_lost = 0
+        while at_work:
+            ended, _ = ray.wait(list(at_work), num_returns=1)
+            argument = at_work.pop(ended[0])
+            try:
+                ray.get(ended[0])
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, ByheartError) else error) from None
+            except ray.exceptions.RayError:
+                n_lost += 1
+                if n_lost > MOST_LOSSES:
+                    raise _lost(len(at_work) + 1) from None
+                at_work[remote.remote(argument)] = argument
+            else:
+                tell(len(arguments) - len(at_work), len(arguments))
+    finally:
+        if owns:
+            ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtra("ray", "ray", "compiling on a cluster") from error
+    return ray
+
+
+def _lost(n_left: int) -> WorkersLost:
+    return WorkersLost(
+        f"workers were lost {MOST_LOSSES} times; {n_left} tasks are left.\n"
+        "  What was finished is kept: run the same command again, with fewer workers or more shards if memory ran out.",
+        n_left=n_left,
+    )
