@@ -7,14 +7,17 @@ core never makes them later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 Progress = Callable[[int, int], None]
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 NUMBERS_AT_ONCE = 2**24
 """Entries of the largest array of one batch: 128 MiB in float64."""
@@ -52,36 +55,35 @@ def run_in_batches(
             batch = torch.from_numpy(np.array(encoded[start : start + step])).to(device)
             return np.asarray(function(batch).cpu().numpy())
 
-    starts = range(0, max(1, len(encoded)), step)
-    n_threads = min(torch.get_num_threads(), len(starts)) if device == "cpu" else 1
     found = np.zeros((0,))
-    with one_thread_each() if device == "cpu" else _nothing():
-        for start, outputs in _run_side_by_side(run, starts, n_threads):
-            if start == 0:
-                # One array for all: small ones kept between the large blocks that come and go make the heap grow without end.
-                found = np.empty((len(encoded), *outputs.shape[1:]), dtype=outputs.dtype)
-            found[start : start + step] = outputs
-            if progress is not None:
-                progress(min(start + step, len(encoded)), len(encoded))
+    for start, outputs in side_by_side(run, range(0, max(1, len(encoded)), step), device):
+        if start == 0:
+            # One array for all: small ones kept between the large blocks that come and go make the heap grow without end.
+            found = np.empty((len(encoded), *outputs.shape[1:]), dtype=outputs.dtype)
+        found[start : start + step] = outputs
+        if progress is not None:
+            progress(min(start + step, len(encoded)), len(encoded))
     return found
 
 
-def _run_side_by_side(
-    run: Callable[[int], np.ndarray], starts: range, n_threads: int
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Each start with what `run` gives, in order; no more batches are in memory than there are threads."""
-    if n_threads == 1:
-        yield from ((start, run(start)) for start in starts)
-        return
-    with ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        waiting: list[tuple[int, Future[np.ndarray]]] = []
-        for start in starts:
-            if len(waiting) == n_threads:
-                first, future = waiting.pop(0)
+def side_by_side(
+    run: Callable[[Batch], Result], batches: Sequence[Batch], device: str = "cpu"
+) -> Iterator[tuple[Batch, Result]]:
+    """Each batch with what `run` gives, in order; no more batches are in memory than there are threads."""
+    n_threads = min(torch.get_num_threads(), len(batches)) if device == "cpu" else 1
+    with one_thread_each() if device == "cpu" else nullcontext():
+        if n_threads <= 1:
+            yield from ((batch, run(batch)) for batch in batches)
+            return
+        with ThreadPoolExecutor(n_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            waiting: list[tuple[Batch, Future[Result]]] = []
+            for batch in batches:
+                if len(waiting) == n_threads:
+                    first, future = waiting.pop(0)
+                    yield first, future.result()
+                waiting.append((batch, pool.submit(run, batch)))
+            for first, future in waiting:
                 yield first, future.result()
-            waiting.append((start, pool.submit(run, start)))
-        for first, future in waiting:
-            yield first, future.result()
 
 
 @contextmanager
@@ -93,8 +95,3 @@ def one_thread_each() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield

@@ -26,7 +26,7 @@ def test_levels_reach_exactly_the_window(window: int, n_heads: int) -> None:
 
 @given(st.integers(1, 40), st.integers(0, 500))
 def test_folds_stay_in_range_and_in_step(m: int, x: int) -> None:
-    here, there = mirror(np.array([x, x + 1]), m)
+    here, there = mirror(x, m), mirror(x + 1, m)
     assert 0 <= here <= m
     assert abs(int(here) - int(there)) == 1
     folded = spread(np.arange(2 * m), m)

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from byheart.errors import DoesNotHold
+from byheart.network.llama import generation
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.evaluator import evaluate
 from byheart.network.llama.module import LlamaModule
 from byheart.network.llama.spec import EMBEDDING, weight_name
 from byheart.network.llama.stock import transformers_model
+from byheart.network.protocol import Backend
 from tests.construct.llama.token_texts import compiled_windows, last_of
 
 TEXTS, COMPILED = compiled_windows(120)
@@ -34,6 +36,28 @@ def test_transformers_and_torch_give_equal_logits(attention: str) -> None:
         theirs, ours = model(IDS).logits, LlamaModule(COMPILED.llama)(IDS)
     assert torch.equal(theirs, ours)
     assert torch.equal(ours[:, -1].argmax(-1), torch.from_numpy(TEXTS.following))
+
+
+@pytest.mark.parametrize("backend", ["transformers", "module", "exact"])
+def test_batches_run_side_by_side_on_one_thread_each(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(generation, "BATCH", 16)
+    before = torch.get_num_threads()
+    prompts = [row.tolist() for row in IDS[:50]]
+    wanted = [[token] for token in TEXTS.following[:50].tolist()]
+    told: list[tuple[int, int]] = []
+    torch.set_num_threads(2)
+    try:
+        found = generation.generate(
+            COMPILED.llama, prompts, backend, progress=lambda *at: told.append(at), n_most=1
+        )
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert found == [[] if token == [COMPILED.llama.spec.eos] else token for token in wanted]
+    assert told == [(16, 50), (32, 50), (48, 50), (50, 50)]
 
 
 def test_the_torch_module_answers_at_the_asked_place() -> None:

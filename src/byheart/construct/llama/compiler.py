@@ -192,12 +192,15 @@ def accepted(layout: Layout, tables: np.ndarray, limbs: np.ndarray) -> np.ndarra
     """Which contexts, by their limbs, the network would continue."""
     rows = spread(limbs[:, :3], layout.n_rows)
     channel = spread(limbs[:, 3], layout.n_channels)
-    read = [tables[s, rows[:, s]] for s in range(3)]
-    each = np.arange(len(limbs))
-    total = sum(words[each, channel] for words in read) - (limbs[:, 4] << FINGERPRINT_SHIFT)
-    known = total % (1 << WORD_BITS) < layout.shape.n_labels
+
+    def read(column: np.ndarray) -> np.ndarray:
+        """The three words of each context in its column, added up."""
+        return np.asarray(sum(tables[s, rows[:, s], column] for s in range(3)))
+
+    known = (read(channel) - (limbs[:, 4] << FINGERPRINT_SHIFT)) % (1 << WORD_BITS) < layout.shape.n_labels
     for side in range(layout.shape.n_side):
-        column = layout.side_column(side, 0) + channel % layout.group
-        fields = sum(words[each, column] for words in read) >> (channel // layout.group * FIELD_BITS)
+        fields = read(layout.side_column(side, 0) + channel % layout.group) >> (
+            channel // layout.group * FIELD_BITS
+        )
         known &= fields % (1 << FIELD_BITS) == 0
     return np.asarray(known)

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Bool, Int
+from numba import njit
 
 LIMB = 2047
 """Largest limb: whole numbers up to 2^11 survive a float16 cache."""
@@ -39,23 +41,18 @@ class WindowHash:
         starts: Int[np.ndarray, " n_tokens"],
         asked: Bool[np.ndarray, " n_tokens"],
     ) -> Int[np.ndarray, "n_asked n_limbs"]:
-        """The limbs at the asked tokens of texts laid end to end; `starts` says where the text of each token begins.
-
-        Sums are whole numbers below 2^24, as the network's must be: float32 adds them exactly, and fast.
-        """
-        state: np.ndarray = self.codes[ids].astype(np.float32)
+        """The limbs at the asked tokens of texts laid end to end; `starts` says where the text of each token begins."""
+        state = self.codes.astype(np.int32)[ids]
         here = np.arange(len(ids))
         for level, (offsets, coefficients, folds) in enumerate(
             zip(self.offsets, self.coefficients, self.folds, strict=True)
         ):
             if level == len(self.offsets) - 1:
                 here = np.flatnonzero(asked)
-            total = state[here]
-            for back, by_limb in zip(offsets, coefficients.transpose(1, 2, 0), strict=True):
-                total += state[np.maximum(here - back, starts[here])] @ by_limb.astype(np.float32)
-            whole = total.astype(np.int32)
-            state = np.stack([mirror(whole[:, i], m) for i, m in enumerate(folds)], 1).astype(np.float32)
-        return state.astype(np.int64)
+            state = _hash_level(
+                state, here, starts, np.array(offsets), coefficients.astype(np.int32), np.array(folds)
+            )
+        return np.asarray(state, dtype=np.int64)
 
     def largest(self, level: int) -> list[int]:
         """The largest sum that each limb of a level can reach."""
@@ -64,9 +61,30 @@ class WindowHash:
         return [int(total) + own for total, own in zip(totals, before, strict=True)]
 
 
-def mirror(x: np.ndarray, m: int) -> np.ndarray:
+@njit(cache=True, nogil=True)
+@no_type_check
+def mirror(x, m):
     """Fold x >= 0 into 0 to m."""
-    return np.asarray(m - np.abs(x % (2 * m) - m))
+    return m - abs(x % (2 * m) - m)
+
+
+@njit(cache=True, nogil=True)
+@no_type_check
+def _hash_level(state, here, starts, offsets, coefficients, folds):
+    """The limbs at `here` after one more level."""
+    found = np.empty((len(here), N_LIMBS), dtype=np.int32)
+    for i in range(len(here)):
+        at = here[i]
+        for limb in range(N_LIMBS):
+            found[i, limb] = state[at, limb]
+        for head in range(len(offsets)):
+            source = max(at - offsets[head], starts[at])
+            for limb in range(N_LIMBS):
+                for k in range(N_LIMBS):
+                    found[i, limb] += coefficients[limb, head, k] * state[source, k]
+        for limb in range(N_LIMBS):
+            found[i, limb] = mirror(found[i, limb], folds[limb])
+    return found
 
 
 def spread(x: np.ndarray, m: int) -> np.ndarray:

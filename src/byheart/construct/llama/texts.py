@@ -9,7 +9,7 @@ import numpy as np
 from byheart.construct.llama.compiler import TokenTexts
 from byheart.construct.llama.vocabulary import TextVocabulary
 from byheart.data.dataset import Dataset
-from byheart.data.sequences import TokenSequences
+from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.chains import chain_windows
 
@@ -24,18 +24,22 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
     values = _spell(data, vocabulary, backend)
     spelt = [backend.encode(name, add_special_tokens=False).ids for name in data.label_names]
     _check_keys(data, vocabulary, backend)
-    ids, asked, following, lengths = [], [], [], []
-    for key, label in zip((keys[i] for i in range(len(keys))), data.labels.tolist(), strict=True):
-        value = values[label]
-        ids += [np.array([vocabulary.bos]), key, np.array([vocabulary.sep]), value]
-        asked += [np.zeros(len(key) + 1, dtype=bool), np.ones(len(value) + 1, dtype=bool)]
-        following += [value, np.array([vocabulary.eos])]
-        lengths.append(len(key) + len(value) + 2)
+    n_key = keys.lengths
+    lengths = n_key + np.array([len(value) for value in values])[data.labels] + 2
+    offsets = offsets_of(lengths)
+    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    separator = np.repeat(n_key + 1, lengths)
+    ids = np.where(place == 0, vocabulary.bos, vocabulary.sep)
+    ids[(place > 0) & (place < separator)] = keys.ids
+    ids[place > separator] = np.concatenate([values[label] for label in data.labels.tolist()])
+    following = np.append(ids[1:], vocabulary.eos)
+    following[offsets[1:] - 1] = vocabulary.eos
+    asked = place >= separator
     return TokenTexts(
-        np.concatenate(ids),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        np.concatenate(asked),
-        np.concatenate(following),
+        ids,
+        offsets,
+        asked,
+        following[asked],
         vocabulary.n_tokens,
         vocabulary.bos,
         vocabulary.eos,

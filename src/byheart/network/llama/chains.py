@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 
 from byheart.network.protocol import Progress
 
-TOKENS = 1 << 13
+TOKENS = 5 << 10
 """Tokens of texts that are run together."""
 
 
@@ -56,23 +56,39 @@ def follow_texts(
     texts: ChainedTexts,
     progress: Progress | None = None,
     n_tokens: int = TOKENS,
+    device: str = "cpu",
 ) -> Int[np.ndarray, " n_asked"]:
     """What `run` puts after each asked token, the texts being given; those of about one length are run together.
 
     run: called with ids (batch, seq), filled up on the right, where no token looks, and a mask of those asked.
     """
+    from byheart.network.batches import side_by_side
+
     lengths = np.diff(texts.offsets)
-    found = np.zeros(texts.ids.size, dtype=np.int64)
-    order, done = np.argsort(lengths, kind="stable"), 0
-    while done < len(order):
-        batch = order[done : done + max(1, n_tokens // int(lengths[order[done]]))]
-        batch = batch[: max(1, n_tokens // int(lengths[batch[-1]]))]
+    found, done = np.zeros(texts.ids.size, dtype=np.int64), 0
+
+    def follow(batch: np.ndarray) -> None:
         inside = np.arange(int(lengths[batch[-1]])) < lengths[batch, None]
         at = np.concatenate([np.arange(texts.offsets[i], texts.offsets[i + 1]) for i in batch])
         ids, asked = np.zeros(inside.shape, dtype=np.int64), np.zeros(inside.shape, dtype=bool)
         ids[inside], asked[inside] = texts.ids[at], texts.asked[at]
         found[at[texts.asked[at]]] = run(ids, asked)
+
+    for batch, _ in side_by_side(follow, batches_of(lengths, n_tokens), device):
         done += len(batch)
         if progress is not None:
-            progress(done, len(order))
+            progress(done, len(lengths))
     return np.asarray(found[texts.asked])
+
+
+def batches_of(
+    lengths: Int[np.ndarray, " n_texts"], n_tokens: int, most_rows: int | None = None
+) -> list[Int[np.ndarray, " n_rows"]]:
+    """Texts of about one length together, shortest first: at most `n_tokens` filled up to the longest, unless one has more."""
+    order, batches, done = np.argsort(lengths, kind="stable"), [], 0
+    while done < len(order):
+        batch = order[done : done + max(1, n_tokens // int(lengths[order[done]]))][:most_rows]
+        batch = batch[: max(1, n_tokens // int(lengths[batch[-1]]))]
+        batches.append(batch)
+        done += len(batch)
+    return batches

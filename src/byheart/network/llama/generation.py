@@ -12,12 +12,13 @@ from jaxtyping import Int
 
 from byheart.errors import DoesNotHold, MissingExtra
 from byheart.network.llama.architecture import Llama
-from byheart.network.llama.chains import TOKENS, ChainedTexts, chain_windows, follow_texts
+from byheart.network.llama.chains import TOKENS, ChainedTexts, batches_of, chain_windows, follow_texts
 from byheart.network.llama.evaluator import evaluate
 from byheart.network.llama.stock import FOLLOWS, LOGITS, generate_batch, tokens_after, transformers_model
 from byheart.network.protocol import UNKNOWN, Backend, Progress
 
-BATCH = 256
+BATCH, PROMPT_TOKENS = 512, 1 << 15
+"""Prompts that are answered together, and tokens of them with their answers."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
 """(prompts, most tokens to generate) -> the tokens generated after each prompt, up to `eos`, which is left out."""
 
@@ -41,9 +42,11 @@ def answer_prompts(
         tokens = follow(llama, chained, backend, device, progress)
         return np.asarray(np.minimum(tokens, len(label_names) - 1))
     prompts = [full_prompt(llama, row[row != spec.pad].tolist()) for row in encoded]
-    answers = generate(llama, prompts, backend, device, progress)
     if backend == "transformers":
-        _confirm(llama, prompts, answers, device)
+        answers = generate(llama, prompts, backend, device, _half(progress, 0))
+        _confirm(llama, prompts, answers, device, _half(progress, 1))
+    else:
+        answers = generate(llama, prompts, backend, device, progress)
     decode = decoder_of(llama)
     number = {name: index for index, name in enumerate(label_names)}
     texts = ["" if not answer else decode(answer) for answer in answers]
@@ -71,17 +74,22 @@ def generate(
     n_most: int | None = None,
 ) -> list[list[int]]:
     """Generate greedily from each prompt, those of one length together."""
-    engine = engine_of(llama, backend, device)
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    from byheart.network.batches import side_by_side
+
+    engine, most = engine_of(llama, backend, device), n_most or llama.spec.answer_len
+    lengths = np.array([len(prompt) + most for prompt in prompts])
     answers: list[list[int]] = [[] for _ in prompts]
-    for start in range(0, len(order), BATCH):
-        batch = order[start : start + BATCH]
-        for i, answer in zip(
-            batch, engine([prompts[i] for i in batch], n_most or llama.spec.answer_len), strict=True
-        ):
+    done = 0
+    for batch, found in side_by_side(
+        lambda batch: engine([prompts[i] for i in batch], most),
+        batches_of(lengths, PROMPT_TOKENS, BATCH),
+        device,
+    ):
+        for i, answer in zip(batch.tolist(), found, strict=True):
             answers[i] = answer
+        done += len(batch)
         if progress is not None:
-            progress(start + len(batch), len(order))
+            progress(done, len(prompts))
     return answers
 
 
@@ -101,13 +109,22 @@ def follow(
     if backend == "exact":
         return _evaluate(llama, texts)
     if backend == "transformers":
-        return follow_texts(partial(tokens_after, transformers_model(llama).to(device)), texts, progress)
+        return follow_texts(
+            partial(tokens_after, transformers_model(llama).to(device)), texts, progress, device=device
+        )
     module = llama.module().to(device).eval()
     n_tokens = min(TOKENS, max(1, LOGITS // llama.spec.n_tokens))
-    return follow_texts(partial(_module_tokens, module, device), texts, progress, n_tokens)
+    return follow_texts(partial(_module_tokens, module, device), texts, progress, n_tokens, device)
 
 
-def _confirm(llama: Llama, prompts: list[list[int]], answers: list[list[int]], device: str) -> None:
+def _half(progress: Progress | None, half: int) -> Progress | None:
+    """The progress of one half, told as progress of the whole."""
+    return None if progress is None else lambda done, total: progress(half * total + done, 2 * total)
+
+
+def _confirm(
+    llama: Llama, prompts: list[list[int]], answers: list[list[int]], device: str, progress: Progress | None
+) -> None:
     """Run prompts with their answers once more: without the cache, every token at once, by other attention code."""
     eos, n_most = llama.spec.eos, llama.spec.answer_len
     unknown = list(llama.spec.ends[1:])
@@ -120,7 +137,9 @@ def _confirm(llama: Llama, prompts: list[list[int]], answers: list[list[int]], d
     for start, prompt in zip(offsets, prompts, strict=False):
         asked[start : start + len(prompt) - 1] = False
     texts = ChainedTexts(np.concatenate([np.array(each) for each in ids]), offsets, asked)
-    found = follow_texts(partial(tokens_after, transformers_model(llama, FOLLOWS).to(device)), texts)
+    found = follow_texts(
+        partial(tokens_after, transformers_model(llama, FOLLOWS).to(device)), texts, progress, device=device
+    )
     if found.tolist() != [token for tokens in expected for token in tokens]:
         raise DoesNotHold("with and without its cache, transformers gives different tokens.")
 
