@@ -6,10 +6,11 @@
 
 The first line cuts the texts into a small file of token ids, where the texts are; the second trains, anywhere. Small models
 leave a large GPU mostly idle, so every lane (figures separated by commas) is a process of its own; all write into one store,
-and NVIDIA's multi-process service is started where it is there, or they would take turns. A lane trains its figures' stages in
-order of worth. What cannot end within --seconds is given up early, what is still at work then is stopped, and the store is
-packed into --pack as files of at most 15 MiB. The pass is noted from its first minute on, so one that is cut off is known too.
-The same command goes on: --resume takes the packed files of an earlier pass. `byheart reproduce --draw-only` draws them.
+and NVIDIA's multi-process service is started where it is there, or they would take turns. Small operations wait for large ones
+of other lanes, unless those are named by --behind. A lane trains its figures' stages in order of worth. What cannot end within
+--seconds is given up early, what is still at work then is stopped, and the store is packed into --pack as files of at most
+15 MiB, every minute. The pass is noted from its first minute on, so one that is cut off is known too. The same command goes on:
+--resume takes the packed files of an earlier pass. `byheart reproduce --draw-only` draws them.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--lanes", nargs="+", default=[",".join(FIGURES)], help="figures, by commas; a process each"
     )
+    parser.add_argument(
+        "--behind", nargs="+", default=[], help="more lanes, whose work gives way to that of the others"
+    )
     parser.add_argument("--lane", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -106,10 +110,15 @@ def _oversee(options: argparse.Namespace) -> None:
     earlier = read(passes)
     with Store(options.store) as store:
         before = store.count()
-    service = options.device != "cpu" and len(options.lanes) > 1 and _start_service()
-    print(f"{len(options.lanes)} lanes, multi-process service {'on' if service else 'off'}", flush=True)
+    n_lanes = len(options.lanes) + len(options.behind)
+    service = options.device != "cpu" and n_lanes > 1 and _start_service()
+    print(f"{n_lanes} lanes, multi-process service {'on' if service else 'off'}", flush=True)
     end = started + options.seconds - (PACKING_SECONDS if options.pack else 0)
-    lanes = [_start(options, lane, end - time.monotonic()) for lane in options.lanes]
+    lanes = [
+        _start(options, lane, end - time.monotonic(), priority)
+        for priority, some in enumerate((options.lanes, options.behind))
+        for lane in some
+    ]
     noted = packed = time.monotonic()
     while any(lane.poll() is None for lane in lanes) and time.monotonic() < end:
         if time.monotonic() - noted > NOTE_SECONDS:
@@ -132,11 +141,13 @@ def _oversee(options: argparse.Namespace) -> None:
             print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB", flush=True)
 
 
-def _start(options: argparse.Namespace, lane: str, seconds: float) -> subprocess.Popen[bytes]:
+def _start(options: argparse.Namespace, lane: str, seconds: float, priority: int) -> subprocess.Popen[bytes]:
+    """A lane as a process; of priority 0, or 1 where the multi-process service lets it wait for others."""
     command = [sys.executable, __file__, "--lane", lane, "--seconds", str(max(seconds, 0.0))]
     for name in ("data", "store", "device", "scale"):
         command += [f"--{name}", str(getattr(options, name))]
-    return subprocess.Popen(command, start_new_session=True)
+    environment = os.environ | {"CUDA_MPS_CLIENT_PRIORITY": str(priority)}
+    return subprocess.Popen(command, start_new_session=True, env=environment)
 
 
 def _stop(lanes: list[subprocess.Popen[bytes]]) -> None:

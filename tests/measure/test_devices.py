@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from byheart.errors import UsageError
+from byheart.measure import steppers
 from byheart.measure.devices import bytes_per_model, choose_device, free_bytes
 from byheart.measure.families import ModelConfig
 from byheart.measure.matmul import bmm
@@ -66,6 +67,15 @@ def test_compiled_steps_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
     torch.testing.assert_close(*flats, rtol=1e-12, atol=1e-12)
 
 
+def test_small_stacks_make_many_steps_a_turn_and_large_ones_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = make_stack([MODEL] * 2, [pairs(6, 0), pairs(6, 1)], [0, 1])
+    n_logits = 2 * 36 * 6  # models, pairs, classes
+    assert steppers.steps_of_turn(stack) == steppers.TURN_STEPS
+    for logits, steps in ((3 * n_logits, 3), (n_logits // 2, 1)):
+        monkeypatch.setattr(steppers, "TURN_LOGITS", logits)
+        assert steppers.steps_of_turn(stack) == steps
+
+
 WITHOUT_A_COMPILER = """
 import torch
 from byheart.measure.recipe import Training
@@ -99,7 +109,9 @@ def test_a_machine_without_a_compiler_takes_uncompiled_steps(tmp_path: Path) -> 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("engine", ["eager", "graph", "compile"])
-def test_a_gpu_trains_as_a_cpu_does(engine: str) -> None:
+def test_a_gpu_trains_as_a_cpu_does(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steppers, "COMPILE_FROM_STEPS", 50)
+    monkeypatch.setattr(steppers, "TURN_STEPS", 4)  # two turns and two single steps between records
     plans = [Training(steps=50, batch=16, dtype="float64", record_every=10)] * 4
     curves = []
     for device in ("cpu", "cuda"):

@@ -51,7 +51,7 @@ def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) ->
     if trainings[0].optimiser == "lbfgs":
         return LBFGSStepper(stack, trainings[0])
     if engine != "auto":
-        return AdamStepper(stack, trainings, engine)
+        return AdamStepper(stack, trainings, engine, falls_back=engine == "compile")
     if trainings[0].steps >= COMPILE_FROM_STEPS:
         return AdamStepper(stack, trainings, "compile", falls_back=True)
     return AdamStepper(stack, trainings, _without_compiling(stack.device))

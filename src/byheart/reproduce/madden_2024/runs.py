@@ -63,10 +63,11 @@ def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
     found = []
     for n in STORIES:
         parts: list[tuple[str, int, tuple[int, ...], tuple[int, ...], str]] = [
-            ("narrow", 2, tuple(sorted((*WIDTHS[:4], *FINER))), SEEDS, "trained"),
+            ("narrow", 2, WIDTHS[:4], SEEDS, "trained"),
             ("middle", 3, WIDTHS[4:6], SEEDS, "trained"),
             ("wide", 4, WIDTHS[6:7], SEEDS, "trained"),
             ("widest", 5, WIDTHS[7:], SEEDS, "trained"),
+            ("finer", 7, FINER, SEEDS, "trained"),
         ]
         if n in FROZEN_STORIES:
             parts.append(("frozen", 6, WIDTHS[2:7], SEEDS[:1], "frozen"))
