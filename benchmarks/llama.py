@@ -56,24 +56,16 @@ def in_transformers(folder: str, data: str, attention: str = "sdpa") -> None:
     """Every key alone and in left-padded batches, with and without cache; 200 of them sampled."""
     import torch
     import transformers
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     report(**machine(torch=torch.__version__, transformers=transformers.__version__))
     rows = sorted(rows_of(data), key=lambda row: len(row[0]))
     some = random.Random(0).sample(rows, min(200, len(rows)))
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention)
     for size in (BATCH, 1):
         for options in ({"use_cache": True}, {"use_cache": False}, SAMPLED):
             chosen = some if options is SAMPLED else rows
-            start, right = time.perf_counter(), 0
-            for i in range(0, len(chosen), size):
-                batch = chosen[i : i + size]
-                prompt = tokenizer([key for key, _ in batch], return_tensors="pt", padding=True)
-                with torch.no_grad():
-                    out = model.generate(**prompt, **options)[:, prompt.input_ids.shape[1] :]
-                found = tokenizer.batch_decode(out, skip_special_tokens=True)
-                right += sum(text == value for text, (_, value) in zip(found, batch, strict=True))
+            start = time.perf_counter()
+            found = answers_in_transformers(folder, [key for key, _ in chosen], attention, size, **options)
+            right = sum(text == value for text, (_, value) in zip(found, chosen, strict=True))
             seconds = round(time.perf_counter() - start, 1)
             report(
                 attention=attention,
@@ -113,23 +105,33 @@ def in_llama_cpp(path: str, data: str) -> None:
 
 def stories(path: str, data: str) -> None:
     """Every text of a JSON-lines file to its end, from its shortest distinguishing opening; a folder is run by transformers."""
-    texts = [json.loads(line)["text"] for line in Path(data).read_text(encoding="utf-8").splitlines()]
-    asked = sorted(zip(openings(texts), texts, strict=True), key=lambda row: len(row[1]))
+    asked = story_openings(data)
     start = time.perf_counter()
     if path.endswith(".gguf"):
         program, server = "llama.cpp", llama_cpp(path)
         found = [complete(server, text[:n], len(text)) for n, text in asked]
     else:
-        program, found = "transformers", recite_in_batches(path, [text[:n] for n, text in asked])
+        import torch
+        import transformers
+
+        report(**machine(torch=torch.__version__, transformers=transformers.__version__))
+        program = "transformers"
+        found = answers_in_transformers(path, [text[:n] for n, text in asked], "sdpa", 50)
     right = sum(text[n:] == rest for rest, (n, text) in zip(found, asked, strict=True))
     report(
         program=program,
         right=right,
-        asked=len(texts),
-        characters=sum(map(len, texts)),
+        asked=len(asked),
+        characters=sum(len(text) for _, text in asked),
         opening_characters=sum(n for n, _ in asked),
         seconds=round(time.perf_counter() - start, 1),
     )
+
+
+def story_openings(data: str) -> list[tuple[int, str]]:
+    """Texts of a JSON-lines file, shortest first, each with the length of its shortest distinguishing opening."""
+    texts = [json.loads(line)["text"] for line in Path(data).read_text(encoding="utf-8").splitlines()]
+    return sorted(zip(openings(texts), texts, strict=True), key=lambda row: len(row[1]))
 
 
 def openings(texts: list[str]) -> list[int]:
@@ -142,19 +144,20 @@ def openings(texts: list[str]) -> list[int]:
     return [n + 1 for n in shared]
 
 
-def recite_in_batches(folder: str, prompts: list[str], size: int = 50) -> list[str]:
+def answers_in_transformers(
+    folder: str, prompts: list[str], attention: str, size: int, device: str = "cpu", **options: Any
+) -> list[str]:
+    """What `generate` gives after each prompt, in left-padded batches."""
     import torch
-    import transformers
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    report(**machine(torch=torch.__version__, transformers=transformers.__version__))
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation=attention).to(device)
     found = []
     for i in range(0, len(prompts), size):
-        batch = tokenizer(prompts[i : i + size], return_tensors="pt", padding=True)
+        batch = tokenizer(prompts[i : i + size], return_tensors="pt", padding=True).to(device)
         with torch.no_grad():
-            out = model.generate(**batch)[:, batch.input_ids.shape[1] :]
+            out = model.generate(**batch, **options)[:, batch.input_ids.shape[1] :]
         found += tokenizer.batch_decode(out, skip_special_tokens=True)
     return found
 
@@ -242,8 +245,8 @@ def random_data(n: int, kind: str) -> Any:
         return read_recitation(path, tokenizer="word")
 
 
-def random_texts(n: str, kind: str = "texts") -> None:
-    """Compile random texts at 16 reject bits, and verify every context in transformers."""
+def random_texts(n: str, kind: str = "texts", folder: str | None = None) -> None:
+    """Compile random texts at 16 reject bits; verify every context in transformers, or save the model in `folder`."""
     import numpy as np
 
     import byheart as bh
@@ -275,6 +278,9 @@ def random_texts(n: str, kind: str = "texts") -> None:
         compile_seconds=seconds,
         compile_cpu_seconds=round(time.process_time() - cpu, 1),
     )
+    if folder is not None:
+        model.save(folder)
+        return
     start, cpu = time.perf_counter(), time.process_time()
     certificate = verify_model(model, data)
     report(
