@@ -75,8 +75,8 @@ class Capacity:
     """What one architecture could memorise: by theory, and by laws measured on trained models."""
 
     architecture: Architecture
-    bits_per_parameter: int
     value_bits: int
+    bits_per_parameter: int
     bounds: tuple[Bound, ...]
     not_applicable: tuple[NotApplicable, ...]
     trained: tuple[PlanRow, ...]
@@ -183,7 +183,7 @@ def capacity_of(
         )
         for law in laws
     )
-    return Capacity(architecture, bits_per_parameter, value_bits, tuple(bounds), tuple(refused), trained)
+    return Capacity(architecture, value_bits, bits_per_parameter, tuple(bounds), tuple(refused), trained)
 
 
 def _storage_bound(architecture: Architecture, value_bits: int, word: int) -> Bound:

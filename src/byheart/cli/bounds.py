@@ -11,31 +11,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import output_options, reading_choices, reading_options
+from byheart.cli.options import PATH, output_options, reading_choices, reading_options
 from byheart.cli.output import count, echo_json, show_pairs, show_table
 from byheart.cli.summary import show_refused
 from byheart.errors import UsageError
 
 if TYPE_CHECKING:
-    from byheart.bounds import Architecture, Bound, BoundTable, Capacity, DataShape
+    from byheart.bounds import Bound, BoundTable, Capacity, DataShape
 
 FIRST = ("parameters", "bits", "bits per weight")
 KINDS = {"lower": "at least", "upper": "enough", "exact": "exactly"}
+SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separation")
 CAPACITIES = ("contexts", "facts", "samples")  # an upper bound on what fits, not on what is needed
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), metavar="DATA", help="Data file to measure.")
-@click.option("--samples", type=WholeNumber(), metavar="N", help="Number of sequences.")
+@click.option("--data", type=PATH, metavar="DATA", help="Data file to measure.")
+@click.option("--samples", "n_samples", type=WholeNumber(), metavar="N", help="Number of sequences.")
 @click.option("--seq-len", type=WholeNumber(), metavar="n", help="Tokens of a sequence (default: 1).")
-@click.option("--classes", type=WholeNumber(), metavar="C", help="Number of labels (default: 2).")
+@click.option(
+    "--classes", "n_classes", type=WholeNumber(), metavar="C", help="Number of labels (default: 2)."
+)
 @click.option("--vocab", type=WholeNumber(), metavar="V", help="Number of token ids.")
 @click.option("--dim", type=WholeNumber(), metavar="d", help="Dimension of tokens that are vectors.")
 @click.option("--radius", type=float, metavar="r", help="Largest norm of a token.")
 @click.option("--separation", type=float, metavar="δ", help="Smallest distance of two tokens.")
-@click.option(
-    "--config", type=click.Path(path_type=Path), metavar="FILE", help="config.json of an architecture."
-)
+@click.option("--config", type=PATH, metavar="FILE", help="config.json of an architecture.")
 @reading_options
 @output_options
 def command(data: Path | None, config: Path | None, as_json: bool, **given: Any) -> None:
@@ -44,19 +45,15 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
     Give a data file with --data, the sizes of a problem with --samples and --vocab or --dim, or an architecture
     with --config.
     """
-    sizes = {
-        name: given.pop(name)
-        for name in ("samples", "seq_len", "classes", "vocab", "dim", "radius", "separation")
-    }
-    given_sizes = {name: value for name, value in sizes.items() if value is not None}
-    if sum((data is not None, config is not None, bool(given_sizes))) != 1:
+    sizes = {name: value for name in SIZES if (value := given.pop(name)) is not None}
+    if sum((data is not None, config is not None, bool(sizes))) != 1:
         raise UsageError(
             "give one of --data DATA, --config FILE, or sizes such as --samples 1000 --vocab 50."
         )
     if config is not None:
         _architecture(config, as_json)
         return
-    found = _bounds_of_data(data, given) if data is not None else _bounds_of_sizes(given_sizes, given)
+    found = _bounds_of_data(data, given) if data is not None else _bounds_of_sizes(sizes, given)
     if as_json:
         echo_json({"problem": _shape_json(found.shape), **found.to_json()})
         return
@@ -71,7 +68,7 @@ def _bounds_of_data(data: Path, given: dict[str, Any]) -> BoundTable:
     from byheart.construct.estimates import estimates_for_data
     from byheart.data.dataset import Dataset
 
-    dataset = Dataset.read(data, **reading_choices(**given))
+    dataset = Dataset.read(data, **reading_choices(given))
     return table(dataset, estimates_for_data(dataset))
 
 
@@ -79,25 +76,15 @@ def _bounds_of_sizes(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable
     from byheart.bounds import DataShape, for_shape
     from byheart.construct.estimates import estimates_for_shape
 
-    if "samples" not in sizes:
+    if "n_samples" not in sizes:
         raise UsageError("--samples N is missing: how many sequences are there?")
     if ("vocab" in sizes) == ("dim" in sizes):
         raise UsageError(
             "give --vocab V for token ids, or --dim d for tokens that are vectors, and not both."
         )
     task: Any = given["task"] or "next-token"
-    ordered = given["ordered"]
-    shape = DataShape(
-        n_samples=sizes["samples"],
-        seq_len=sizes.get("seq_len", 1),
-        n_classes=sizes.get("classes", 2),
-        task=task,
-        dim=sizes.get("dim"),
-        vocab=sizes.get("vocab"),
-        radius=sizes.get("radius"),
-        separation=sizes.get("separation"),
-        ordered=(task != "set" and "vocab" in sizes) if ordered is None else ordered,
-    )
+    ordered = (task != "set" and "vocab" in sizes) if given["ordered"] is None else given["ordered"]
+    shape = DataShape(**sizes, task=task, ordered=ordered)
     return for_shape(shape, estimates_for_shape(shape))
 
 
@@ -107,25 +94,15 @@ def _architecture(path: Path, as_json: bool) -> None:
 
     if not path.exists():
         raise UsageError(f"{path} does not exist or is not a file.", path=str(path))
-    document = read_json(path)
-    capacity = capacity_of(read_architecture(document))
+    capacity = capacity_of(read_architecture(read_json(path)))
     if as_json:
-        echo_json(
-            {
-                "architecture": capacity.architecture.to_json(),
-                "value_bits": capacity.value_bits,
-                "bits_per_parameter": capacity.bits_per_parameter,
-                "bounds": [bound.to_json() for bound in capacity.bounds],
-                "not_applicable": [entry.to_json() for entry in capacity.not_applicable],
-                "trained": [row.to_json() for row in capacity.trained],
-            }
-        )
-        return
-    _show_capacity(capacity, path)
+        echo_json(vars(capacity))
+    else:
+        _show_capacity(capacity, path)
 
 
 def _show_capacity(capacity: Capacity, path: Path) -> None:
-    architecture: Architecture = capacity.architecture
+    architecture = capacity.architecture
     click.echo(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
     show_pairs([(part.name, f"{part.parameters:,}") for part in architecture.parts])
     click.echo(f"\n  Facts of {capacity.value_bits} bits, {capacity.bits_per_parameter} bits a parameter:\n")

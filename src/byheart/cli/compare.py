@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import (
-    PRECISIONS,
     data_argument,
     figure_option,
     output_options,
+    precision_option,
     reading_choices,
     reading_options,
+    seed_option,
     threads_option,
 )
 from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
@@ -35,10 +36,8 @@ FIGURE_SECONDS = 5.0
 @click.option(
     "--methods", metavar="NAMES", help="Constructions to compare, separated by commas (default: all)."
 )
-@click.option(
-    "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: what each offers first)."
-)
-@click.option("--seed", type=WholeNumber(0), default=0, show_default=True)
+@precision_option("what each offers first")
+@seed_option
 @figure_option("how sizes grow with random data of this shape")
 @reading_options
 @threads_option
@@ -62,7 +61,7 @@ def command(
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     with watch() as progress:
         progress("read", 0, 1)
-        dataset = Dataset.read(data, **reading_choices(**reading))
+        dataset = Dataset.read(data, **reading_choices(reading))
         comparison = compare(dataset, chosen, precision=precision, seed=seed, progress=progress)
         record = None if figure is None else _draw(dataset, chosen, seed, figure, progress)
     if as_json:
@@ -84,15 +83,8 @@ def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, pr
     from byheart.report.growth import growth
     from byheart.report.growth_figure import draw_growth
 
-    shape = DataShape(
-        dataset.n_samples,
-        dataset.seq_len,
-        dataset.n_classes,
-        task=dataset.task,
-        dim=dataset.dim,
-        vocab=dataset.vocab,
-        ordered=dataset.ordered,
-    )
+    names = ("n_samples", "seq_len", "n_classes", "task", "dim", "vocab", "ordered")
+    shape = DataShape(**{name: getattr(dataset, name) for name in names})
     record = growth(shape, methods, seconds=FIGURE_SECONDS, seed=seed, progress=progress)
     draw_growth([record], path)
     return record
@@ -107,9 +99,11 @@ def _show(comparison: Comparison, data: Path) -> None:
         _show_sizes(memorised)
         click.echo()
         _show_theory(memorised)
-        click.echo()
-    if memorised:
-        _show_legend(any(row.formula is not None and row.formula.is_order for row in memorised))
+        has_orders = any(row.formula is not None and row.formula.is_order for row in memorised)
+        click.echo("\n  longest  bits of the longest weight")
+        order = "; ~ is an order of growth" if has_orders else ""
+        click.echo(f"  theorem  parameters by the paper's formula{order}")
+        click.echo("  floor    with fewer parameters, no such network holds every labelling\n")
     failed = [row for row in comparison.rows if row.state == "wrong"]
     if failed:
         show_table(("WRONG", "because"), [(row.method, one_line(row.reason or "")) for row in failed])
@@ -121,28 +115,8 @@ def _show(comparison: Comparison, data: Path) -> None:
         )
 
 
-def _show_legend(has_orders: bool) -> None:
-    click.echo("  longest  bits of the longest weight")
-    click.echo(
-        f"  theorem  parameters by the paper's formula{'; ~ is an order of growth' if has_orders else ''}"
-    )
-    click.echo("  floor    with fewer parameters, no such network holds every labelling\n")
-
-
 def _show_sizes(rows: tuple[Row, ...]) -> None:
-    table = []
-    for row in rows:
-        assert row.size is not None
-        size = row.size
-        numbers = (
-            size.parameters_dense,
-            size.parameters_nonzero,
-            size.depth,
-            size.width,
-            size.weight_bits,
-            size.total_bits,
-        )
-        table.append((row.method, *map(short, numbers)))
+    table = [(row.method, *map(short, astuple(row.size))) for row in rows if row.size is not None]
     headers = ("", "dense", "non-zero", "depth", "width", "longest", "bits")
     show_table(headers, table, numbers=range(1, 7))
 
@@ -150,11 +124,9 @@ def _show_sizes(rows: tuple[Row, ...]) -> None:
 def _show_theory(rows: tuple[Row, ...]) -> None:
     table = []
     for row in rows:
-        promised = (
-            ""
-            if row.formula is None
-            else ("~" if row.formula.is_order else "") + short(row.formula.parameters)
-        )
+        promised = ""
+        if row.formula is not None:
+            promised = ("~" if row.formula.is_order else "") + short(row.formula.parameters)
         floor = max((f.value for f in row.floors if f.quantity.startswith("parameters")), default=None)
         table.append(
             (

@@ -12,11 +12,14 @@ import click
 
 from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import (
-    PRECISIONS,
+    PATH,
     data_argument,
+    output_option,
     output_options,
+    precision_option,
     reading_choices,
     reading_options,
+    seed_option,
     threads_option,
 )
 from byheart.cli.output import count, echo_json, is_quiet, ratio, show_pairs
@@ -41,19 +44,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @data_argument
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Model folder to write.",
-)
-@click.option("--method", default="auto", show_default=True, help="Construction to use.")
-@click.option(
-    "--precision", type=click.Choice(PRECISIONS), help="Kind of weights (default: the method's own)."
-)
-@click.option("--seed", type=WholeNumber(0), default=0, show_default=True)
+@output_option("DIR", "Model folder to write.", required=True)
+@click.option("--method", default="auto", help="Construction to use.")
+@precision_option("the method's own")
+@seed_option
 @click.option(
     "--set",
     "settings",
@@ -76,14 +70,13 @@ if TYPE_CHECKING:
 @click.option(
     "--work",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder for what is finished on the way: the same command goes on from there after it was ended.",
 )
 @click.option(
     "--workers",
     type=WholeNumber(1, 1024),
     default=1,
-    show_default=True,
     metavar="N",
     help="Processes that solve shards side by side.",
 )
@@ -138,7 +131,7 @@ def command(
     options = dict(_setting(text) for text in settings)
     if reject_bits is not None:
         options["reject_bits"] = reject_bits
-    choices = reading_choices(**reading)
+    choices = reading_choices(reading)
     in_shards = _shard_options(shards, work, workers, cluster, sample, method, recite)
     with watch() as progress:
         progress("read", 0, 1)

@@ -7,7 +7,7 @@ from typing import cast
 
 import click
 
-from byheart.cli.options import model_argument, output_options
+from byheart.cli.options import model_argument, output_option, output_options
 from byheart.cli.output import echo_json
 from byheart.errors import UsageError
 
@@ -17,9 +17,7 @@ FORMATS = ("gguf", "onnx", "transformer-lens")
 @click.command()
 @model_argument
 @click.option("--to", "kind", type=click.Choice(FORMATS), required=True, help="What to write.")
-@click.option(
-    "-o", "--output", metavar="PATH", type=click.Path(path_type=Path), help="File to write (gguf, onnx)."
-)
+@output_option("PATH", "File to write (gguf, onnx).")
 @output_options
 def command(folder: Path, kind: str, output: Path | None, as_json: bool) -> None:
     """Write the model in DIR for another program.

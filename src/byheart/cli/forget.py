@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from byheart.cli.options import data_argument, model_argument, output_options, threads_option
+from byheart.cli.options import data_argument, model_argument, output_option, output_options, threads_option
 from byheart.cli.output import count, echo_json, show_pairs
 from byheart.errors import UsageError
 
@@ -24,9 +24,7 @@ from byheart.errors import UsageError
     metavar="KEY",
     help="A fact to leave out; may be repeated.",
 )
-@click.option(
-    "-o", "--output", required=True, metavar="DIR2", type=click.Path(path_type=Path), help="Folder to write."
-)
+@output_option("DIR2", "Folder to write.", required=True)
 @threads_option
 @output_options
 def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from byheart.cli.options import model_argument, output_options
+from byheart.cli.options import PATH, model_argument, output_options
 from byheart.cli.output import count, echo_json, one_line, ratio, show_pairs, show_table
 from byheart.cli.summary import describe_check, describe_data, distribution_lines, entropy_lines, show_sizes
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     metavar="DATA",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="With --fact: the data of the model, to name the facts that share those weights.",
 )
 @output_options

@@ -39,6 +39,10 @@ COMMANDS = {
     "theorems": "List every statement of the papers with its functions and tests.",
     "version": "Show the versions of byheart and of what it runs on.",
 }
+EXIT_STATUSES = (
+    "Exit status: 0 it holds; 1 crash; 2 wrong usage; 3 checked and false; 4 data outside the assumptions; "
+    "5 stopped early; 130 interrupted by Ctrl-C."
+)
 STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # they end what is at hand first
 
 
@@ -69,8 +73,9 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, invoke_without_command=True, epilog="Exit status: 0 it holds; 1 crash; 2 wrong "
-             "usage; 3 checked and false; 4 data outside the assumptions; 5 stopped early; 130 interrupted by Ctrl-C.")  # fmt: skip
+@click.group(
+    cls=LazyGroup, invoke_without_command=True, context_settings={"show_default": True}, epilog=EXIT_STATUSES
+)
 @click.version_option(package_name="byheart")
 @click.pass_context
 def group(ctx: click.Context) -> None:

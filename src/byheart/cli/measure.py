@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import output_options
+from byheart.cli.options import PATH, device_option, output_options, store_option
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
 from byheart.cli.progress import watch
 from byheart.errors import ByheartError, ExitStatus
@@ -32,17 +33,16 @@ class Interrupted(ByheartError):
 
 
 @click.command()
-@click.argument("spec", metavar="SPEC", type=click.Path(path_type=Path))
-@click.option("--store", "path", default="runs.sqlite", show_default=True, type=click.Path(path_type=Path))
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.argument("spec", metavar="SPEC", type=PATH)
+@store_option
+@device_option
 @click.option(
     "--engine",
     type=click.Choice(["auto", "eager", "graph", "compile"]),
     default="auto",
-    show_default=True,
     help="How steps are made; graph is for GPUs.",
 )
-@click.option("--workers", type=WholeNumber(), default=1, show_default=True, help="Processes to train with.")
+@click.option("--workers", type=WholeNumber(), default=1, help="Processes to train with.")
 @click.option("--cluster", metavar="ADDRESS", help="Train on the Ray cluster there; `local` starts one here.")
 @click.option("--dry-run", is_flag=True, help="Show runs, memory and time, and train nothing.")
 @output_options
@@ -69,11 +69,8 @@ def command(
 
     specification = read_specification(spec)
     if dry_run:
-        if path.exists():
-            with Store(path) as store:
-                expected = forecast(specification, store, device=device)
-        else:
-            expected = forecast(specification, None, device=device)
+        with Store(path) if path.exists() else nullcontext() as stored:
+            expected = forecast(specification, stored, device=device)
         _show_forecast(specification, expected, as_json)
         return
     with Store(path) as store:

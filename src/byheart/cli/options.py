@@ -20,49 +20,42 @@ PRECISIONS = ("exact", "float64", "float32")
 FIGURES = (".png", ".svg", ".pdf")
 RULES = ("error", "first", "last", "majority", "drop")
 MOST_THREADS = 1024
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-)  # read when numpy is imported
+PATH = click.Path(path_type=Path)
+# read when numpy is imported
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-data_argument = click.argument("data", metavar="DATA", type=click.Path(path_type=Path))
-model_argument = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+data_argument = click.argument("data", metavar="DATA", type=PATH)
+model_argument = click.argument("folder", metavar="DIR", type=PATH)
+seed_option = click.option("--seed", type=WholeNumber(0), default=0)
+store_option = click.option("--store", "path", default="runs.sqlite", type=PATH)
+device_option = click.option("--device", default="auto", help="auto, cpu or cuda.")
 
 
-def output_options(command: Command) -> Command:
-    """--json, -q and --debug. The last is read where exceptions are caught, so commands never see it."""
-    command = click.option(
-        "-q",
-        "--quiet",
-        is_flag=True,
-        expose_value=False,
-        callback=remember_quiet,
-        help="Say less: no progress, short results.",
-    )(command)
-    command = click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show where a failure happened."
-    )(command)
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")(
-        command
+def together(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in the order in which --help lists them."""
+
+    def decorate(command: Command) -> Command:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def precision_option(default: str) -> Callable[[Command], Command]:
+    return click.option(
+        "--precision", type=click.Choice(PRECISIONS), help=f"Kind of weights (default: {default})."
     )
 
 
-def remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
+def output_option(metavar: str, help: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """-o: the file or folder to write."""
+    return click.option("-o", "--output", required=required, metavar=metavar, type=PATH, help=help)
+
+
+def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
     """Keep -q where `is_quiet` looks for it."""
     ctx.meta[QUIET] = is_quiet
-
-
-def threads_option(command: Command) -> Command:
-    """--threads N, for the length of the command."""
-    return click.option(
-        "--threads",
-        type=WholeNumber(1, MOST_THREADS),
-        metavar="N",
-        expose_value=False,
-        callback=_use_threads,
-        help="Threads to compute with (default: one for each core). Answers do not depend on it.",
-    )(command)
 
 
 def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) -> None:
@@ -86,6 +79,30 @@ def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) 
     ctx.call_on_close(undo)
 
 
+# --json, -q and --debug. The last is read where exceptions are caught, so commands never see it.
+output_options = together(
+    click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."),
+    click.option("--debug", is_flag=True, expose_value=False, help="Show where a failure happened."),
+    click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_quiet,
+        help="Say less: no progress, short results.",
+    ),
+)
+# --threads N, for the length of the command
+threads_option = click.option(
+    "--threads",
+    type=WholeNumber(1, MOST_THREADS),
+    metavar="N",
+    expose_value=False,
+    callback=_use_threads,
+    help="Threads to compute with (default: one for each core). Answers do not depend on it.",
+)
+
+
 def figure_option(what: str) -> Callable[[Command], Command]:
     """--figure FILE; that figures can be drawn at all, and as this kind, is asked before any work starts."""
     return click.option(
@@ -105,82 +122,52 @@ def _check_figure(_: click.Context, __: click.Parameter, figure: Path | None) ->
     return figure
 
 
-def column_options(command: Command) -> Command:
-    """--input and --label: which columns of a table to read."""
-    command = click.option("--label", metavar="COLUMN", help="Column of labels (default: value).")(command)
-    return click.option("--input", metavar="COLUMN", help="Column of inputs (default: key).")(command)
-
-
-def text_options(command: Command) -> Command:
-    """--delimiter and --encoding: how a file of text is written."""
-    command = click.option(
-        "--encoding", metavar="NAME", help="Encoding of a file of text, such as cp1252 (default: utf-8)."
-    )(command)
-    return click.option(
+# which columns of a table to read
+column_options = together(
+    click.option("--input", metavar="COLUMN", help="Column of inputs (default: key)."),
+    click.option("--label", metavar="COLUMN", help="Column of labels (default: value)."),
+)
+# how a file of text is written
+text_options = together(
+    click.option(
         "--delimiter",
         metavar="CHARACTER",
         help="What separates the fields of a CSV or TSV, such as ';' or tab (default: as the suffix says).",
-    )(command)
+    ),
+    click.option(
+        "--encoding", metavar="NAME", help="Encoding of a file of text, such as cp1252 (default: utf-8)."
+    ),
+)
+# how a data file is to be understood
+reading_options = together(
+    click.option(
+        "--task",
+        type=click.Choice(TASKS),
+        help="What the labels belong to (default: next-token, or as the file says).",
+    ),
+    click.option("--tokenizer", metavar="KIND", help="char (default), word, bytes or a tokenizer.json file."),
+    column_options,
+    text_options,
+    click.option(
+        "--on-conflict",
+        type=click.Choice(RULES),
+        default="error",
+        help="Which label to keep where equal inputs carry different ones.",
+    ),
+    click.option(
+        "--empty-labels",
+        type=click.Choice(("error", "keep")),
+        default="error",
+        help="What a row without a label is: refused, or one with an empty label.",
+    ),
+    click.option(
+        "--ordered/--unordered",
+        default=None,
+        help="Whether positions matter (default: for text and ids, not for vectors).",
+    ),
+)
 
 
-def reading_options(command: Command) -> Command:
-    """How a data file is to be understood."""
-    decorators = (
-        click.option(
-            "--task",
-            type=click.Choice(TASKS),
-            help="What the labels belong to (default: next-token, or as the file says).",
-        ),
-        click.option(
-            "--tokenizer", metavar="KIND", help="char (default), word, bytes or a tokenizer.json file."
-        ),
-        column_options,
-        text_options,
-        click.option(
-            "--on-conflict",
-            type=click.Choice(RULES),
-            default="error",
-            show_default=True,
-            help="Which label to keep where equal inputs carry different ones.",
-        ),
-        click.option(
-            "--empty-labels",
-            type=click.Choice(("error", "keep")),
-            default="error",
-            show_default=True,
-            help="What a row without a label is: refused, or one with an empty label.",
-        ),
-        click.option(
-            "--ordered/--unordered",
-            default=None,
-            help="Whether positions matter (default: for text and ids, not for vectors).",
-        ),
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
-
-
-def reading_choices(
-    task: str | None,
-    tokenizer: str | None,
-    input: str | None,
-    label: str | None,
-    delimiter: str | None,
-    encoding: str | None,
-    on_conflict: str,
-    empty_labels: str,
-    ordered: bool | None,
-) -> dict[str, Any]:
+def reading_choices(given: dict[str, Any]) -> dict[str, Any]:
     """The options of `Dataset.read`; a tokenizer that was not chosen is left to it."""
-    chosen = {
-        "task": task,
-        "input": input,
-        "label": label,
-        "delimiter": delimiter,
-        "encoding": encoding,
-        "on_conflict": on_conflict,
-        "empty_labels": empty_labels,
-        "ordered": ordered,
-    }
-    return chosen if tokenizer is None else {**chosen, "tokenizer": tokenizer}
+    return {name: value for name, value in given.items() if name != "tokenizer" or value is not None}

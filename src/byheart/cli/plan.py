@@ -17,15 +17,9 @@ KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "f
 
 @click.command()
 @click.option("--facts", type=WholeNumber(), required=True, metavar="N", help="How many facts, such as 1e9.")
-@click.option(
-    "--value-bits",
-    type=WholeNumber(1, 64),
-    default=10,
-    show_default=True,
-    help="Bits of information a fact.",
-)
-@click.option("--vocab", type=WholeNumber(), default=1000, show_default=True, help="Number of token ids.")
-@click.option("--seq-len", type=WholeNumber(), default=8, show_default=True, help="Tokens of a fact.")
+@click.option("--value-bits", type=WholeNumber(1, 64), default=10, help="Bits of information a fact.")
+@click.option("--vocab", type=WholeNumber(), default=1000, help="Number of token ids.")
+@click.option("--seq-len", type=WholeNumber(), default=8, help="Tokens of a fact.")
 @figure_option("parameters against facts, from a million to 1e12")
 @output_options
 def command(

@@ -11,7 +11,14 @@ import click
 import numpy as np
 
 from byheart.cli.batch import output_kind, read_rows, write_answers
-from byheart.cli.options import model_argument, output_options, text_options, threads_option
+from byheart.cli.options import (
+    PATH,
+    model_argument,
+    output_option,
+    output_options,
+    text_options,
+    threads_option,
+)
 from byheart.cli.output import echo_json, is_quiet, printable
 from byheart.cli.progress import watch
 from byheart.cli.summary import turns_away
@@ -32,19 +39,13 @@ ANSWER = "answer"
 @click.option(
     "--data",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Ask every row of a table, every line of a .txt, or the array `inputs` of an NPZ file.",
 )
 @click.option(
     "--input", metavar="COLUMN", help="Column of questions in --data (default: as compiled, or key)."
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="With --data: write its rows and a column `answer` to FILE (.csv, .tsv or .jsonl).",
-)
+@output_option("FILE", "With --data: write its rows and a column `answer` to FILE (.csv, .tsv or .jsonl).")
 @click.option(
     "--jsonl", is_flag=True, help="Standard input and output are JSON lines: a text or an object each."
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from byheart.cli.options import output_options
+from byheart.cli.options import PATH, output_option, output_options
 from byheart.cli.output import echo_json, show_table
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
@@ -21,15 +21,9 @@ class NotReproduced(ByheartError):
 
 @click.command()
 @click.option(
-    "--results",
-    default="results",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Folder of records, as `byheart reproduce` writes them.",
+    "--results", default="results", type=PATH, help="Folder of records, as `byheart reproduce` writes them."
 )
-@click.option(
-    "-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="Where the page is written."
-)
+@output_option("DIR", "Where the page is written.")
 @click.option(
     "--recompute",
     "recomputes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from byheart.cli.options import output_options
+from byheart.cli.options import PATH, device_option, output_options, store_option
 from byheart.cli.output import echo_json, show_table
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
@@ -38,21 +38,13 @@ class StoppedEarly(ByheartError):
     "--scale",
     type=click.Choice(["smoke", "laptop", "paper"]),
     default="smoke",
-    show_default=True,
     help="smoke: a minute; laptop: minutes; paper: the full grid, for a GPU.",
 )
-@click.option("--store", "path", default="runs.sqlite", show_default=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", default="reproductions", show_default=True, type=click.Path(path_type=Path))
+@store_option
+@click.option("-o", "--output", default="reproductions", type=PATH)
 @click.option("--texts", metavar="FOLDER", help="JSONL files of the papers' texts, or `hub` to fetch them.")
-@click.option(
-    "--samples",
-    "folder",
-    default="samples",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="Where the cut texts are kept.",
-)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option("--samples", "folder", default="samples", type=PATH, help="Where the cut texts are kept.")
+@device_option
 @click.option("--minutes", type=click.FloatRange(min=0), help="Begin no new stack of runs after so long.")
 @click.option("--draw-only", is_flag=True, help="Train nothing: draw what the store holds.")
 @click.option(
@@ -182,8 +174,7 @@ def _forecast(
     from byheart.measure.store import Store
     from byheart.reproduce.cost_estimate import estimates
 
-    with ExitStack() as stack:
-        store = stack.enter_context(Store(path)) if path.exists() else None
+    with Store(path) if path.exists() else nullcontext() as store:
         found = estimates(names, scale, samples, store, device=device)
     if as_json:
         echo_json({"scale": scale, "figures": [asdict(one) for one in found]})

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from byheart.cli.options import output_options
+from byheart.cli.options import output_option, output_options, store_option, together
 from byheart.cli.output import count, echo_json, ratio, show_table
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 MOST_ROWS = 60
 
 
-def store_options(command: Command) -> Command:
-    """--store and --where: which records."""
-    command = click.option(
+# which records
+store_options = together(
+    store_option,
+    click.option(
         "--where",
         multiple=True,
         metavar="CONDITION",
         help="Keep rows with column=value (also !=, <, <=, >, >=); may be repeated.",
-    )(command)
-    return click.option(
-        "--store", "path", default="runs.sqlite", show_default=True, type=click.Path(path_type=Path)
-    )(command)
+    ),
+)
 
 
 @click.group()
@@ -68,9 +65,7 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
 
 @command.command("export")
 @store_options
-@click.option(
-    "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help=".csv or .parquet"
-)
+@output_option("FILE", ".csv or .parquet", required=True)
 @output_options
 def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool) -> None:
     """Write runs to a CSV or Parquet file, one row per run."""
@@ -89,7 +84,7 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
 @click.option(
     "--by", multiple=True, metavar="COLUMN", help="Columns to group by (default: whatever differs)."
 )
-@click.option("--metric", default="accuracy", show_default=True, help="What to average over seeds.")
+@click.option("--metric", default="accuracy", help="What to average over seeds.")
 @output_options
 def compare_runs(path: Path, where: tuple[str, ...], by: tuple[str, ...], metric: str, as_json: bool) -> None:
     """Average a metric over seeds, setting by setting, with a 95% interval."""
@@ -119,7 +114,7 @@ def compare_runs(path: Path, where: tuple[str, ...], by: tuple[str, ...], metric
 @command.command("fit")
 @store_options
 @click.option("--x", required=True, metavar="COLUMN", help="What varies, such as sizes.n_heads.")
-@click.option("--y", default="accuracy", show_default=True, metavar="COLUMN", help="What is fitted.")
+@click.option("--y", default="accuracy", metavar="COLUMN", help="What is fitted.")
 @click.option(
     "--law",
     "laws",

@@ -9,19 +9,16 @@ from pathlib import Path
 
 import click
 
-from byheart.cli.options import output_options
+from byheart.cli.options import PATH, output_options
 from byheart.cli.output import echo_json
 from byheart.errors import MissingExtra, UsageError
 
 
 @click.command()
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes any free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes any free one.")
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     metavar="ADDRESS",
     help="Address to listen on. Any but this machine's own asks visitors for a token.",
 )
@@ -31,7 +28,7 @@ from byheart.errors import MissingExtra, UsageError
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of models to show and to write to (default: one that goes when the page stops).",
 )
-@click.option("--store", metavar="FILE", type=click.Path(path_type=Path), help="Run store to show.")
+@click.option("--store", metavar="FILE", type=PATH, help="Run store to show.")
 @click.option(
     "--figures",
     metavar="DIR",

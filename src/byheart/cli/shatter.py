@@ -14,9 +14,9 @@ from byheart.errors import ExitStatus
 
 @click.command()
 @click.option("--points", "n_points", type=int, required=True, help="Inputs K; 2^K networks are built.")
-@click.option("--method", default="kajitsuka-sato-2025", show_default=True, help="An exact construction.")
-@click.option("--seq-len", type=int, default=1, show_default=True, help="Tokens of an input.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--method", default="kajitsuka-sato-2025", help="An exact construction.")
+@click.option("--seq-len", type=int, default=1, help="Tokens of an input.")
+@click.option("--seed", type=int, default=0)
 @output_options
 def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) -> int:
     """Realise all 2^K labellings of K inputs by networks of one architecture, and verify each exactly.

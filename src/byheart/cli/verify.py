@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @data_argument
 @column_options
 @text_options
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
