@@ -13,8 +13,8 @@ pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
 import byheart as bh
 from byheart.errors import UsageError
+from byheart.model import Model
 from byheart.web import edits
-from byheart.web.internals import Model
 
 DYADIC = st.builds(
     lambda m, e: Fraction(m) * Fraction(2) ** e, st.integers(-(2**60), 2**60), st.integers(-80, 80)

@@ -10,10 +10,12 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
 import byheart as bh
+from byheart.construct.registry import names as method_names
 from byheart.errors import UnknownToken, UsageError
+from byheart.model import Model
+from byheart.network.transformer.architecture import Transformer
 from byheart.web.circuit import channels_of, stages_of
 from byheart.web.forward import output_of, snapshots
-from byheart.web.internals import Model, Transformer, method_names
 from byheart.web.trace import trace
 from tests.construct.contract import example_of
 

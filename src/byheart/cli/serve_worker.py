@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from byheart.cli.main import as_byheart_error, run
 from byheart.cli.progress import Report, reporting_to
-from byheart.construct.estimates import estimates_for_shape
 from byheart.errors import ByheartError, ExitStatus
 from byheart.web.worker import serve_requests
 
@@ -33,10 +31,6 @@ class InProcess:
             return document
         kind = type(str(document["error"]), (ServerRefusal,), {"exit_status": ExitStatus(status)})
         raise kind(str(document["message"]), **document["facts"])
-
-    def size_functions(self) -> Callable[[Any], Any]:
-        """A function from the shape of data to what each construction would take."""
-        return estimates_for_shape
 
     def explain(self, error: Exception) -> ByheartError | None:
         """The error in our own terms, where it is the user's."""

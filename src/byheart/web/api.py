@@ -33,6 +33,7 @@ Document = dict[str, Any]
 MOST_RUNS = 500
 MOST_CURVES = 24
 CERTIFICATE_BYTES = 1 << 22
+SHOWN_LIMITS = ("upload_bytes", "n_running", "n_waiting", "job_seconds")
 
 
 def make_router(
@@ -52,12 +53,7 @@ def make_router(
             "keeps_models": folders.keeps_models,
             "has_store": folders.store is not None,
             "n_figures": len(folders.list_figures()),
-            "limits": {
-                "upload_bytes": limits.upload_bytes,
-                "n_running": limits.n_running,
-                "n_waiting": limits.n_waiting,
-                "job_seconds": limits.job_seconds,
-            },
+            "limits": {name: getattr(limits, name) for name in SHOWN_LIMITS},
         }
 
     # --- data
@@ -142,10 +138,13 @@ def make_router(
         found = [{"name": name, **_summary(folders.models / name)} for name in folders.list_models()]
         return {"schema": 1, "models": found}
 
+    def ask(task: str, name: str, **arguments: Any) -> Document:
+        return questions.ask(task, {"model": str(folders.model_path(name)), **arguments})
+
     @api.get("/models/{name}", tags=["models"])
     def inspect(name: str) -> Document:
         """What `byheart inspect --json` prints."""
-        return questions.ask("inspect", {"model": str(folders.model_path(name))})
+        return ask("inspect", name)
 
     @api.get("/models/{name}/download", tags=["models"])
     def download(name: str) -> StreamingResponse:
@@ -162,40 +161,37 @@ def make_router(
     @api.post("/models/{name}/predict", tags=["models"])
     def predict(name: str, question: Question) -> Document:
         """What `byheart predict --json` prints; `null` is "unknown"."""
-        return questions.ask("predict", {"model": str(folders.model_path(name)), "texts": question.texts})
+        return ask("predict", name, texts=question.texts)
 
     @api.get("/models/{name}/examples", tags=["models"])
     def examples(name: str) -> Document:
         """A few questions the model knows."""
-        return questions.ask("examples", {"model": str(folders.model_path(name)), "data": kept_data(name)})
+        return ask("examples", name, data=kept_data(name))
 
     @api.post("/models/{name}/trace", tags=["models"])
     def trace(name: str, request: TraceRequest) -> Document:
         """A question's way through the network: tokens, stages, and the residual stream after every layer."""
-        return questions.ask("trace", {"model": str(folders.model_path(name)), "text": request.text})
+        return ask("trace", name, text=request.text)
 
     @api.post("/models/{name}/fact", tags=["models"])
     def fact(name: str, request: TraceRequest) -> Document:
         """What `byheart inspect --fact --json` prints, with the bits of every weight it names."""
-        arguments = {"model": str(folders.model_path(name)), "text": request.text, "data": kept_data(name)}
-        return questions.ask("fact", arguments)
+        return ask("fact", name, text=request.text, data=kept_data(name))
 
     @api.get("/models/{name}/weights", tags=["models"])
     def weights(name: str) -> Document:
         """Every weight matrix by name, with its shape."""
-        return questions.ask("weights", {"model": str(folders.model_path(name))})
+        return ask("weights", name)
 
     @api.get("/models/{name}/weights/{matrix}", tags=["models"])
     def matrix(name: str, matrix: str, row: int = 0, column: int = 0) -> Document:
         """The part of a matrix around one entry."""
-        arguments = {"model": str(folders.model_path(name)), "matrix": matrix, "row": row, "column": column}
-        return questions.ask("matrix", arguments)
+        return ask("matrix", name, matrix=matrix, row=row, column=column)
 
     @api.get("/models/{name}/weights/{matrix}/{row}/{column}", tags=["models"])
     def weight(name: str, matrix: str, row: int, column: int) -> Document:
         """One weight with its bits."""
-        arguments = {"model": str(folders.model_path(name)), "matrix": matrix, "row": row, "column": column}
-        return questions.ask("weight", arguments)
+        return ask("weight", name, matrix=matrix, row=row, column=column)
 
     def kept_data(name: str) -> str | None:
         kept = folders.data_of(name)
@@ -211,8 +207,9 @@ def make_router(
         seq_len: Annotated[int, Query(ge=1, le=10**4)] = 8,
     ) -> Document:
         """What `byheart plan --json` prints, with the curves of its figure."""
-        arguments = {"facts": facts, "value_bits": value_bits, "vocab": vocab, "seq_len": seq_len}
-        return questions.ask("plan", arguments)
+        return questions.ask(
+            "plan", {"facts": facts, "value_bits": value_bits, "vocab": vocab, "seq_len": seq_len}
+        )
 
     @api.post("/capacity", tags=["bounds"])
     def capacity(config: Document) -> Document:
@@ -245,9 +242,7 @@ def make_router(
         return record
 
     @api.get("/runs", tags=["figures"])
-    def runs(
-        where: Annotated[list[str] | None, Query(max_length=20)] = None,
-    ) -> Document:
+    def runs(where: Annotated[list[str] | None, Query(max_length=20)] = None) -> Document:
         """The runs of the store that meet every condition such as `sizes.n_heads>=4`, the newest first."""
         return questions.ask("runs", {"store": store(), "where": where or [], "most": MOST_RUNS})
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from byheart.web.internals import FeedForward, SumPool, Transformer
+from byheart.network.transformer.architecture import FeedForward, SumPool, Transformer
 
 KS25_REGISTERS = (
     ("x", "place on the line"),
@@ -26,11 +26,45 @@ KS25_REGISTERS = (
     ("sum", "sum over the sequence"),
 )
 
-TABLE = "Only the row that the address names fires. Its output weights are words, and they are poured into the stream."
 ADDRESS = (
     "The sum is folded, like paper, until it is the number of a table row. Equal questions get equal rows, "
     "different questions land anywhere: a hash function made of ReLUs."
 )
+RETRIEVAL_STAGES = {
+    "pool": ("mix", "Sum", "The codes of all tokens are added up."),
+    "mix": (
+        "mix",
+        "Sum",
+        "One attention head with equal weights adds up the codes of all tokens: the whole question becomes one number.",
+    ),
+    "sum": (
+        "sum",
+        "Add words",
+        "The words that were read are added up. Somewhere among the bits of the sum lies the label.",
+    ),
+    "next": (
+        "address",
+        "Next address",
+        "A few more bits of the sum say how far the next row lies from the last.",
+    ),
+    "stir": (
+        "stir",
+        "Stir",
+        "Each token's code is folded back and forth, so that position and token can no longer be told apart.",
+    ),
+    "address": (
+        "address",
+        "Address",
+        ADDRESS,
+    ),
+    "peel": (
+        "peel",
+        "Peel bits",
+        "The sum is reflected at powers of two, the highest first. Every reflection removes one bit above the label's field.",
+    ),
+}
+TABLE = "Only the row that the address names fires. Its output weights are words, and they are poured into the stream."
+LABEL = "bits of this question's field are read, one a layer, each added to the answer at its place value."
 
 
 @dataclass(frozen=True)
@@ -108,72 +142,28 @@ def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | 
         return None
     if not all(isinstance(t, int) for t in tables) or not tables or summing + 1 + field_bits >= n_layers:
         return None
-    marks: dict[int, tuple[str, str, str]] = {}
-    for at in _mixing(network):
-        pooled = isinstance(network.layers[at], SumPool)
-        what = (
-            "The codes of all tokens are added up."
-            if pooled
-            else (
-                "One attention head with equal weights adds up the codes of all tokens: the whole question becomes one number."
-            )
-        )
-        marks[at] = ("mix", "Sum", what)
-    for number, at in enumerate(tables):
-        units = network.layers[at]
-        assert isinstance(units, FeedForward)
-        name = f"Table {number + 1}" if len(tables) > 1 else "Table"
-        marks[at] = (
-            "table",
-            name,
-            f"A layer of {units.hidden_width:,} hidden units is a table: one unit, one row. {TABLE}",
-        )
-    marks[summing] = (
-        "sum",
-        "Add words",
-        "The words that were read are added up. Somewhere among the bits of the sum lies the label.",
-    )
+    mixing = _mixing(network)
     stages: list[Stage] = []
-    first_label = n_layers - field_bits
-    for at in range(n_layers):
-        if at in marks:
-            kind, title, sentence = marks[at]
+    for at, layer in enumerate(network.layers):
+        if at in tables:
+            assert isinstance(layer, FeedForward)
+            title = f"Table {tables.index(at) + 1}" if len(tables) > 1 else "Table"
+            units = f"A layer of {layer.hidden_width:,} hidden units is a table: one unit, one row."
+            stage = ("table", title, f"{units} {TABLE}")
+        elif at == summing:
+            stage = RETRIEVAL_STAGES["sum"]
+        elif at in mixing:
+            stage = RETRIEVAL_STAGES["pool" if isinstance(layer, SumPool) else "mix"]
+        elif at >= n_layers - field_bits:
+            stage = ("label", "Read label", f"The {field_bits} {LABEL}")
         elif at > summing:
-            kind, title, sentence = _reading(at >= first_label, field_bits)
+            stage = RETRIEVAL_STAGES["peel"]
         elif at > tables[0]:
-            kind, title, sentence = (
-                "address",
-                "Next address",
-                "A few more bits of the sum say how far the next row lies from the last.",
-            )
-        elif not marks or at < min(_mixing(network), default=-1):
-            kind, title, sentence = (
-                "stir",
-                "Stir",
-                "Each token's code is folded back and forth, so that position and token can no longer be told apart.",
-            )
+            stage = RETRIEVAL_STAGES["next"]
         else:
-            kind, title, sentence = (
-                "address",
-                "Address",
-                ADDRESS,
-            )
-        _extend(stages, kind, title, sentence, at, merge=kind not in ("mix", "table"))
+            stage = RETRIEVAL_STAGES["stir" if at < min(mixing, default=-1) else "address"]
+        _extend(stages, *stage, at, merge=stage[0] not in ("mix", "table"))
     return stages
-
-
-def _reading(is_label: bool, field_bits: int) -> tuple[str, str, str]:
-    if is_label:
-        return (
-            "label",
-            "Read label",
-            f"The {field_bits} bits of this question's field are read, one a layer, each added to the answer at its place value.",
-        )
-    return (
-        "peel",
-        "Peel bits",
-        "The sum is reflected at powers of two, the highest first. Every reflection removes one bit above the label's field.",
-    )
 
 
 def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from byheart.errors import ByheartError
-from byheart.web.internals import Model, load
+from byheart.model import Model
+from byheart.pipeline import load
 from byheart.web.processes import Progress
 
 Document = dict[str, Any]
@@ -21,9 +21,6 @@ class CommandLine(Protocol):
 
     def document(self, arguments: list[str], progress: Progress) -> Document:
         """What a command prints with --json; its refusal is raised under its own name."""
-
-    def size_functions(self) -> Callable[[Any], Any]:
-        """A function from the shape of data to what each construction would take."""
 
     def explain(self, error: Exception) -> ByheartError | None:
         """The error in our own terms, where it is the user's and not ours."""

@@ -7,19 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from byheart.data.dataset import Dataset
+from byheart.data.sequences import TokenSequences
 from byheart.errors import DoesNotHold
+from byheart.model import Model
+from byheart.network.memory import UNKNOWN
+from byheart.pipeline import compile as compile_data
+from byheart.pipeline import read_like
+from byheart.verify.encoded_inputs import encode_inputs
+from byheart.verify.verifier import verify_model
 from byheart.web import edits
 from byheart.web.context import Context, Document, open_model
-from byheart.web.internals import (
-    UNKNOWN,
-    Dataset,
-    Model,
-    TokenSequences,
-    compile_data,
-    encode_inputs,
-    read_like,
-    verify_model,
-)
 
 MOST_NAMED = 1000  # broken facts that are named
 MOST_LISTED = 400  # changed weights that are listed

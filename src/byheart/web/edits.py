@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import UsageError
-from byheart.web.internals import Dyadic, Model, Network, SparseMatrix, Weights
+from byheart.model import Model
+from byheart.network.exact.dyadic import Dyadic, SparseMatrix, Weights
+from byheart.network.protocol import Network
 
 MOST_BITS_SHOWN = 4096
 MOST_EDITS = 64
 
 
-def matrices_of(model: Model) -> list[tuple[str, Weights]]:
-    return [(name, weights) for name, weights in model.network.parameters()]
-
-
-def find_matrix(model: Model, name: str) -> Weights:
-    for found, weights in model.network.parameters():
+def find_matrix(network: Network, name: str) -> Weights:
+    for found, weights in network.parameters():
         if found == name:
             return weights
     raise UsageError(f"this model has no weights called {name!r}.", matrix=name)
@@ -77,7 +75,7 @@ def edit(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[
     network, done = model.network, []
     for edit in edits:
         name, row, column = str(edit["matrix"]), int(edit["row"]), int(edit["column"])
-        weights = find_matrix(replace(model, memory=replace(model.memory, network=network)), name)
+        weights = find_matrix(network, name)
         before = value_at(weights, row, column)
         after = (
             flip(before, int(edit["power"])) if edit.get("power") is not None else _parse_value(edit["value"])
@@ -88,9 +86,7 @@ def edit(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[
                 f"{name}[{row}, {column}] cannot hold that change in {model.precision}: it stays {before}."
             )
         network = _replace(network, name, changed)
-        done.append(
-            {"matrix": name, "row": row, "column": column, "before": show(before), "after": show(kept)}
-        )
+        done.append(_change(name, row, column, before, kept))
     return Model(replace(model.memory, network=network), model.record, None), done
 
 
@@ -138,7 +134,7 @@ def _replace(network: Network, name: str, weights: Weights) -> Network:
 
 def differences(left: Model, right: Model, most: int) -> dict[str, Any]:
     """Which weights of two models differ, matrix by matrix; shapes that differ are named."""
-    mine, theirs = dict(matrices_of(left)), dict(matrices_of(right))
+    mine, theirs = dict(left.network.parameters()), dict(right.network.parameters())
     shapes = {name: list(weights.shape) for name, weights in mine.items()}
     if shapes != {name: list(weights.shape) for name, weights in theirs.items()}:
         return {"same_shape": False, "n_weights": None, "n_changed": None, "matrices": [], "changes": []}
@@ -152,24 +148,15 @@ def differences(left: Model, right: Model, most: int) -> dict[str, Any]:
         if places:
             matrices.append({"matrix": name, "n_changed": len(places), "n_weights": n_rows * n_columns})
         for row, column in places[: max(0, most - len(changes))]:
-            values = (value_at(weights, row, column), value_at(theirs[name], row, column))
-            changes.append(
-                {
-                    "matrix": name,
-                    "row": row,
-                    "column": column,
-                    "before": show(values[0]),
-                    "after": show(values[1]),
-                }
-            )
+            before, after = value_at(weights, row, column), value_at(theirs[name], row, column)
+            changes.append(_change(name, row, column, before, after))
     n_changed = sum(entry["n_changed"] for entry in matrices)
-    return {
-        "same_shape": True,
-        "n_weights": n_weights,
-        "n_changed": n_changed,
-        "matrices": matrices,
-        "changes": changes,
-    }
+    counts = {"n_weights": n_weights, "n_changed": n_changed}
+    return {"same_shape": True, **counts, "matrices": matrices, "changes": changes}
+
+
+def _change(name: str, row: int, column: int, before: Fraction, after: Fraction) -> dict[str, Any]:
+    return {"matrix": name, "row": row, "column": column, "before": show(before), "after": show(after)}
 
 
 def _different(left: Weights, right: Weights) -> list[tuple[int, int]]:

@@ -8,12 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from byheart.bounds import table
+from byheart.construct.registry import get as get_method
+from byheart.construct.registry import names as method_names
+from byheart.data.dataset import Dataset
+from byheart.data.shape import DataShape
 from byheart.errors import ByheartError, UsageError
 from byheart.web.context import Context, Document
-from byheart.web.internals import Dataset, DataShape, get_method, method_names, table
 
 PREVIEW_ROWS = 8
 PREVIEW_CHARS = 2000  # of a line
+NUMBERS = ("n_samples", "n_labels", "n_classes", "task", "seq_len", "vocab", "dim", "label_bits")
 TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 
 
@@ -25,14 +30,7 @@ def examine(context: Context, path: str, reading: list[str]) -> Document:
     report = data.check()
     document: Document = {
         "file": file.name,
-        "n_samples": data.n_samples,
-        "n_labels": data.n_labels,
-        "n_classes": data.n_classes,
-        "task": data.task,
-        "seq_len": data.seq_len,
-        "vocab": data.vocab,
-        "dim": data.dim,
-        "label_bits": data.label_bits,
+        **{name: getattr(data, name) for name in NUMBERS},
         "duplicates": len(report.duplicates),
         "conflicts": len(report.conflicts),
         "conflict_examples": list(report.examples),

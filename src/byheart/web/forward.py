@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import UsageError
-from byheart.web.internals import Attention, FeedForward, SparseMatrix, SumPool, Transformer, Weights
+from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
 
 Stream = np.ndarray  # (n_tokens, width), of floats or of Python fractions
 

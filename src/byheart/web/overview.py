@@ -7,24 +7,26 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+from byheart.bounds import SizePlan, curves, plan
+from byheart.construct.estimates import estimates_for_shape
+from byheart.measure.store import Store
+from byheart.measure.tabulate import filter_rows, row_of
 from byheart.web.context import Context, Document
-from byheart.web.internals import Store, curves, filter_rows, plan, row_of
 
 CURVE_POWERS = tuple(range(2, 13))
 
 
 def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_len: int) -> Document:
     """What `byheart plan --json` prints, and the curves of its figure."""
-    estimates = context.command_line.size_functions()
     numbers = sorted({10**power for power in CURVE_POWERS} | {facts})
-    plans = {n: _plan(n, value_bits, vocab, seq_len, estimates) for n in numbers}
+    plans = {n: _plan(n, value_bits, vocab, seq_len) for n in numbers}
     lines = [asdict(curve) for curve in curves(list(plans.values()))]
     return {"schema": 1, **plans[facts].to_json(), "vocab": vocab, "seq_len": seq_len, "curves": lines}
 
 
 @lru_cache(maxsize=512)
-def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int, estimates: Any) -> Any:
-    return plan(n_facts, value_bits, estimates=estimates, vocab=vocab, seq_len=seq_len)
+def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int) -> SizePlan:
+    return plan(n_facts, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len)
 
 
 def show_capacity(context: Context, path: str) -> Document:

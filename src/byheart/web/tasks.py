@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from byheart.construct.choice import describe_unknown_input
+from byheart.data.dataset import Dataset
 from byheart.data.tokenizers import parse_ids
+from byheart.pipeline import compile as compile_data
 from byheart.web import damage, examination, overview, weights
 from byheart.web.context import Context, Document, open_model
-from byheart.web.internals import Dataset, compile_data, describe_unknown_input
 from byheart.web.trace import trace
 
 

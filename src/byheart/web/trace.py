@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from byheart.data.sequences import TokenSequences
 from byheart.errors import UsageError
+from byheart.model import Model
+from byheart.network.exact.dyadic import as_sparse
+from byheart.network.transformer.architecture import FeedForward, Transformer
+from byheart.verify.encoded_inputs import encode_inputs
 from byheart.web.circuit import Stage, channels_of, stages_of
 from byheart.web.forward import Snapshot, output_of, snapshots
-from byheart.web.internals import FeedForward, Model, TokenSequences, Transformer, as_sparse, encode_inputs
 
 MOST_VALUES = 400_000
 LARGEST_EXACT = 1 << 53

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from byheart.construct.retrieval.locate import locate
+from byheart.model import Model
+from byheart.network.exact.dyadic import SparseMatrix
 from byheart.web import edits
 from byheart.web.context import Context, Document, open_model
-from byheart.web.internals import Model, SparseMatrix, TokenSequences, locate
 
 WINDOW = 64  # rows and columns of a matrix shown at a time
 LARGEST = 1e308
@@ -19,14 +19,14 @@ def list_matrices(context: Context, model: str) -> Document:
     """Every weight matrix with its shape and how many of its entries are not zero."""
     found = [
         {"matrix": name, "shape": list(edits.shape_of(weights)), "n_nonzero": edits.n_nonzero(weights)}
-        for name, weights in edits.matrices_of(open_model(model))
+        for name, weights in open_model(model).network.parameters()
     ]
     return {"schema": 1, "matrices": found}
 
 
 def show_matrix(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
     """The window of a matrix that holds one of its entries, as floats."""
-    weights = edits.find_matrix(open_model(model), matrix)
+    weights = edits.find_matrix(open_model(model).network, matrix)
     n_rows, n_columns = edits.shape_of(weights)
     top, left = _window(row, n_rows), _window(column, n_columns)
     bottom, right = min(n_rows, top + WINDOW), min(n_columns, left + WINDOW)
@@ -71,7 +71,7 @@ def _window(at: int, size: int) -> int:
 
 
 def _describe(model: Model, matrix: str, row: int, column: int) -> Document:
-    value = edits.value_at(edits.find_matrix(model, matrix), row, column)
+    value = edits.value_at(edits.find_matrix(model.network, matrix), row, column)
     return {"value": edits.show(value), "number": _as_float(value), "binary": edits.bits_of(value)}
 
 
@@ -86,12 +86,10 @@ def _scales(model: Model, text: str) -> dict[tuple[int, str], float]:
     """What makes a word of the weights of each table."""
     tokenizer = model.memory.tokenizer
     assert tokenizer is not None
-    ids = np.array(tokenizer.encode(text), dtype=np.int64)
-    asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
-    found = locate(model.memory, model.record.get("notes", {}), model.memory.encode(asked))
-    cells = found.cells(0)
+    encoded = model.memory.encode(tokenizer.encode_all([text]))
+    found = locate(model.memory, model.record.get("notes", {}), encoded)
     segments = {layer: number for number, layer in enumerate(found.tables)}
     return {
         (cell.layer, cell.matrix): found.scales[0 if cell.matrix == "w1" else segments[cell.layer]]
-        for cell in cells
+        for cell in found.cells(0)
     }
