@@ -45,7 +45,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 
 def test_every_matrix_can_be_changed_and_only_there(model: Model) -> None:
-    for name, weights in edits.matrices_of(model):
+    for name, weights in model.network.parameters():
         n_rows, n_columns = edits.shape_of(weights)
         if n_rows * n_columns == 0:
             continue
@@ -58,12 +58,12 @@ def test_every_matrix_can_be_changed_and_only_there(model: Model) -> None:
 
 
 def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
-    (name, weights), *_ = edits.matrices_of(model)
+    (name, weights), *_ = model.network.parameters()
     before = edits.value_at(weights, 0, 0)
     where = {"matrix": name, "row": 0, "column": 0}
     other, _ = edits.edit(model, [{**where, "value": "0.5"}, {**where, "power": -2}, {**where, "power": 3}])
-    assert edits.value_at(edits.find_matrix(other, name), 0, 0) == Fraction(35, 4)
-    assert edits.value_at(edits.find_matrix(model, name), 0, 0) == before
+    assert edits.value_at(edits.find_matrix(other.network, name), 0, 0) == Fraction(35, 4)
+    assert edits.value_at(edits.find_matrix(model.network, name), 0, 0) == before
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
     ],
 )
 def test_what_cannot_be_changed_is_refused(model: Model, change: dict[str, object], words: str) -> None:
-    (first, _), *_ = edits.matrices_of(model)
+    (first, _), *_ = model.network.parameters()
     with pytest.raises(UsageError, match=words):
         edits.edit(model, [{"matrix": first, **change}])
 
@@ -86,8 +86,8 @@ def test_a_float_that_cannot_hold_the_change_is_refused() -> None:
     model = bh.compile(
         bh.Dataset.from_pairs([("a", "x"), ("b", "y")]), method="retrieval", precision="float64"
     )
-    name = next(name for name, weights in edits.matrices_of(model) if np.any(weights))
-    weights = edits.find_matrix(model, name)
+    name = next(name for name, weights in model.network.parameters() if np.any(weights))
+    weights = edits.find_matrix(model.network, name)
     assert isinstance(weights, np.ndarray)
     row, column = (int(at[0]) for at in np.nonzero(weights.reshape(edits.shape_of(weights))))
     for power, words in ((-2000, "cannot hold that change"), (2000, "too large")):
