@@ -29,6 +29,7 @@ bartlett_vc_dimension
 # Fields of records that are written whole, by dataclasses.asdict or vars
 _.context_length
 _.experts_per_token
+_.n_kv_heads
 _.max_abs
 _.last_tokens
 _.n_left_out

@@ -114,5 +114,7 @@ def test_interval_arithmetic() -> None:
     assert half * 3 == Interval(Fraction(3, 2), Fraction(2))
     assert half**2 == Interval(Fraction(1, 4), Fraction(4, 9))
     assert half.reciprocal() == Interval(Fraction(3, 2), Fraction(2))
-    with pytest.raises(ValueError, match="non-negative"):
-        half * -1
+    assert half * -1 == Interval(Fraction(-2, 3), Fraction(-1, 2))
+    assert half * (half * -2) == Interval(Fraction(-8, 9), Fraction(-1, 2))
+    assert half - half == Interval(Fraction(-1, 6), Fraction(1, 6))
+    assert half.shorten(2) == Interval(Fraction(1, 2), Fraction(3, 4))

@@ -57,7 +57,7 @@ def test_feed_forward_networks_by_hand() -> None:
     assert predecessors.two_layer_relu(1000, 32).value == 34_001
     # Vardi with 16 points of R^3, r = δ = 1, C = 16: R = 20·16²·√(3π) = 15,718.3 -> 14 bits;
     # depth 2 + 26 + (3·2·14 + 6) = 118; 12·3 + 118·156 + 12 = 18,456
-    assert predecessors.vardi_2022(16, 16, 3, 1, 1).value == 18_456
+    assert predecessors.vardi_2022_size(16, 16, 3, 1, 1).parameter_bound().value == 18_456
 
 
 def test_two_layer_relu_interpolates_with_so_many_units() -> None:

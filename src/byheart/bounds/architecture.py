@@ -17,7 +17,7 @@ from byheart.errors import MalformedFile
 Kind = Literal["decoder", "encoder", "encoder-decoder"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Architecture:
     """A Transformer by its sizes, with an exact parameter count."""
 
@@ -30,10 +30,10 @@ class Architecture:
     n_kv_heads: int
     head_dim: int
     hidden_width: int
-    context_length: int | None
+    context_length: int | None = None
     activation: str
-    n_experts: int
-    experts_per_token: int
+    n_experts: int = 1
+    experts_per_token: int = 1
     parts: tuple[Part, ...]
 
     @property
@@ -46,9 +46,8 @@ class Architecture:
         return sum(part.active for part in self.parts)
 
     def to_json(self) -> dict[str, object]:
-        sizes = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "parts"}
         return {
-            **sizes,
+            **{name: value for name, value in vars(self).items() if name != "parts"},
             "parameters": self.parameters,
             "active_parameters": self.active_parameters,
             "parts": {part.name: part.parameters for part in self.parts},
@@ -102,16 +101,19 @@ def _gpt2(keys: ConfigKeys) -> Architecture:
     keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
     d, n_layers = keys.size("n_embd"), keys.size("n_layer")
     hidden = keys.size("n_inner", 4 * d)
-    head_dim = keys.quotient("n_embd", "n_head")
     attention = (3 * d * d + 3 * d) + (d * d + d)
     feed_forward = (d * hidden + hidden) + (hidden * d + d)
-    return _one_stack(
-        keys,
-        heads=(keys.size("n_head"), keys.size("n_head"), head_dim),
+    return Architecture(
+        family=keys.family,
+        kind="decoder",
+        vocab=keys.size("vocab_size"),
         dim=d,
         n_layers=n_layers,
-        hidden=hidden,
-        context=keys.size("n_positions"),
+        n_heads=keys.size("n_head"),
+        n_kv_heads=keys.size("n_head"),
+        head_dim=keys.quotient("n_embd", "n_head"),
+        hidden_width=hidden,
+        context_length=keys.size("n_positions"),
         activation=keys.word("activation_function", "gelu_new"),
         parts=(
             _dense("token embedding", keys.size("vocab_size") * d),
@@ -158,13 +160,17 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
         attention += queries + pairs if style.qkv_bias or bias else 0
         attention += d if bias else 0
         norms = style.block_norms * d + style.head_norms * head_dim
-        return _one_stack(
-            keys,
-            heads=(n_heads, n_kv, head_dim),
+        return Architecture(
+            family=keys.family,
+            kind="decoder",
+            vocab=keys.size("vocab_size"),
             dim=d,
             n_layers=n_layers,
-            hidden=keys.size("moe_intermediate_size", keys.size("intermediate_size")),
-            context=keys.size("max_position_embeddings", 0) or None,
+            n_heads=n_heads,
+            n_kv_heads=n_kv,
+            head_dim=head_dim,
+            hidden_width=keys.size("moe_intermediate_size", keys.size("intermediate_size")),
+            context_length=keys.size("max_position_embeddings", 0) or None,
             activation=keys.word("hidden_act", keys.word("hidden_activation", style.activation)),
             parts=(
                 _dense("token embedding", keys.size("vocab_size") * d),
@@ -173,7 +179,8 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
                 _dense("normalisation", n_layers * norms + d),
                 *_output(keys, keys.size("vocab_size") * d, tied_by_default=style.tied),
             ),
-            experts=style.experts,
+            n_experts=keys.size(style.experts) if style.experts else 1,
+            experts_per_token=keys.size("num_experts_per_tok") if style.experts else 1,
         )
 
     return read
@@ -223,10 +230,7 @@ def _t5(keys: ConfigKeys) -> Architecture:
         n_kv_heads=n_heads,
         head_dim=keys.size("d_kv"),
         hidden_width=hidden,
-        context_length=None,
         activation=form.removeprefix("gated-"),
-        n_experts=1,
-        experts_per_token=1,
         parts=(
             _dense("token embedding", embedding),
             _dense("attention", n_encoder * attention + n_decoder * 2 * attention),
@@ -247,20 +251,20 @@ def _bert(keys: ConfigKeys) -> Architecture:
         "position_embedding_type", "absolute", "relative positions add tables this count does not cover"
     )
     keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
-    d, n_layers, hidden = (
-        keys.size("hidden_size"),
-        keys.size("num_hidden_layers"),
-        keys.size("intermediate_size"),
-    )
+    d, n_layers = keys.size("hidden_size"), keys.size("num_hidden_layers")
+    hidden = keys.size("intermediate_size")
     n_heads, positions = keys.size("num_attention_heads"), keys.size("max_position_embeddings")
-    return _one_stack(
-        keys,
-        "encoder",
-        heads=(n_heads, n_heads, keys.quotient("hidden_size", "num_attention_heads")),
+    return Architecture(
+        family=keys.family,
+        kind="encoder",
+        vocab=keys.size("vocab_size"),
         dim=d,
         n_layers=n_layers,
-        hidden=hidden,
-        context=positions,
+        n_heads=n_heads,
+        n_kv_heads=n_heads,
+        head_dim=keys.quotient("hidden_size", "num_attention_heads"),
+        hidden_width=hidden,
+        context_length=positions,
         activation=keys.word("hidden_act", "gelu"),
         parts=(
             _dense("token embedding", keys.size("vocab_size") * d),
@@ -280,38 +284,6 @@ def _dense(name: str, parameters: int) -> Part:
 
 def _output(keys: ConfigKeys, size: int, tied_by_default: bool) -> tuple[Part, ...]:
     return () if keys.flag("tie_word_embeddings", tied_by_default) else (_dense("output", size),)
-
-
-def _one_stack(
-    keys: ConfigKeys,
-    kind: Kind = "decoder",
-    *,
-    heads: tuple[int, int, int],
-    dim: int,
-    n_layers: int,
-    hidden: int,
-    context: int | None,
-    activation: str,
-    parts: tuple[Part, ...],
-    experts: str = "",
-) -> Architecture:
-    n_heads, n_kv_heads, head_dim = heads
-    return Architecture(
-        family=keys.family,
-        kind=kind,
-        vocab=keys.size("vocab_size"),
-        dim=dim,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        n_kv_heads=n_kv_heads,
-        head_dim=head_dim,
-        hidden_width=hidden,
-        context_length=context,
-        activation=activation,
-        n_experts=keys.size(experts) if experts else 1,
-        experts_per_token=keys.size("num_experts_per_tok") if experts else 1,
-        parts=parts,
-    )
 
 
 _READERS: Mapping[str, Callable[[ConfigKeys], Architecture]] = {

@@ -6,7 +6,7 @@ another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -53,17 +53,7 @@ class Bound:
 
     def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary; a rational that is no integer becomes the string "p/q"."""
-        whole = self.value.denominator == 1
-        return {
-            "name": self.name,
-            "statement": self.statement,
-            "quantity": self.quantity,
-            "kind": self.kind,
-            "value": int(self.value) if whole else str(self.value),
-            "assumptions": list(self.assumptions),
-            "source": self.source,
-            "sentence": self.sentence,
-        }
+        return {**asdict(self), "value": int(self.value) if self.value.denominator == 1 else str(self.value)}
 
 
 @dataclass(frozen=True)
@@ -82,15 +72,38 @@ class Estimate(JsonRecord):
 
 
 @dataclass(frozen=True)
-class NotApplicable:
+class NotApplicable(JsonRecord):
     """A bound or a construction that says nothing about a data set, and why."""
 
     name: str
     statement: str
     reason: str
 
-    def to_json(self) -> dict[str, object]:
-        return {"name": self.name, "statement": self.statement, "reason": self.reason}
+
+@dataclass(frozen=True)
+class Theorem:
+    """A result by its name, its id in the theorem index (if it has one) and where it stands in print."""
+
+    name: str
+    statement: str
+    source: str
+
+    def bound(
+        self,
+        quantity: str,
+        kind: Kind,
+        value: int | Fraction,
+        assumptions: tuple[str, ...],
+        sentence: str,
+        *,
+        more: str = "",
+    ) -> Bound:
+        """What it says of one problem; `more` says more precisely where it stands."""
+        source = self.source + more
+        return Bound(self.name, self.statement, quantity, kind, value, assumptions, source, sentence)
+
+    def refuse(self, reason: str) -> NotApplicable:
+        return NotApplicable(self.name, self.statement, reason)
 
 
 @dataclass(frozen=True)
@@ -100,18 +113,9 @@ class Paper:
     short: str
     authors: str
 
-    def bound(
-        self,
-        where: str,
-        statement: str,
-        quantity: str,
-        kind: Kind,
-        value: int | Fraction,
-        assumptions: tuple[str, ...],
-        sentence: str,
-        *,
-        source: str = "",
-    ) -> Bound:
-        """A bound of this paper; `source` says more precisely `where` it stands."""
-        name, source = f"{self.short} {where}", f"{self.authors}, {source or where}"
-        return Bound(name, statement, quantity, kind, value, assumptions, source, sentence)
+    def theorem(self, where: str, statement: str, source: str = "") -> Theorem:
+        """A statement of this paper; `source` says more precisely `where` it stands."""
+        return Theorem(f"{self.short} {where}", statement, f"{self.authors}, {source or where}")
+
+
+KS25 = Paper("KS25", "Kajitsuka & Sato 2025")

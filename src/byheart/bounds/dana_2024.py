@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.bounds.bound import Bound, Paper, spell
-from byheart.bounds.enclosures import (
-    DEFAULT_BITS,
-    Interval,
-    Rational,
-    Real,
-    as_fraction,
-    exp2,
-    ln,
-    log2,
-    sqrt,
-)
+from byheart.bounds.enclosures import DEFAULT_BITS, Interval, Rational, Real, exp2, ln, log2, sqrt
 from byheart.theorems import realises
 
 _PAPER = Paper("DPC24", "Dana, Pydi & Chevaleyre 2024")
+THEOREM_1 = _PAPER.theorem("Theorem 1", "DPC24-T1", "Theorem 1 with ε = 0")
+THEOREM_2 = _PAPER.theorem("Theorem 2 (repaired)", "DPC24-T2", "Theorem 2 and eq. (6)")
+THEOREM_3 = _PAPER.theorem("Theorem 3", "DPC24-T3")
+COROLLARY_1 = _PAPER.theorem("Corollary 1", "DPC24-C1")
+COROLLARY_2 = _PAPER.theorem("Corollary 2", "DPC24-C2")
+PROPOSITION_1 = _PAPER.theorem("Proposition 1", "DPC24-P1")
+PROPOSITION_2 = _PAPER.theorem("Proposition 2", "DPC24-P2")
+PROPOSITION_3 = _PAPER.theorem("Proposition 3", "DPC24-P3")
 REAL = "parameters are real numbers of any precision"
 ATTENTION_ONLY = "one attention layer with positions and a skip connection, no feed-forward part (eqs. 1-2)"
 ONE_LENGTH = "all sequences have the same length"
@@ -80,16 +78,7 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
         f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "
         f"{spell(shape.dim)} on any {spell(shape.rank)} sequences."
     )
-    return _PAPER.bound(
-        "Theorem 1",
-        "DPC24-T1",
-        "contexts",
-        "lower",
-        shape.rank,
-        assumptions,
-        sentence,
-        source="Theorem 1 with ε = 0",
-    )
+    return THEOREM_1.bound("contexts", "lower", shape.rank, assumptions, sentence)
 
 
 @realises("DPC24-T1")
@@ -99,17 +88,14 @@ def theorem_1_parameters(
     """Theorem 1 with heads of size 1: d (S + 2N + 4 (T - min(d, L))) parameters for T sequences with L last tokens."""
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
     exact = dim >= n_tokens - 1
-    return _PAPER.bound(
-        "Theorem 1",
-        "DPC24-T1",
-        quantity="parameters" if exact else f"parameters at embedding dimension {dim}",
-        kind="upper",
-        value=value,
-        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0"),
-        sentence=f"{spell(value)} parameters of attention alone reach the best encoder of dimension {spell(dim)} on any "
-        f"{spell(n_contexts)} sequences" + (", which is exact at this dimension." if exact else "."),
-        source="Theorem 1 with ε = 0" + (" and Proposition 2" if exact else ""),
+    quantity = "parameters" if exact else f"parameters at embedding dimension {dim}"
+    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0")
+    sentence = (
+        f"{spell(value)} parameters of attention alone reach the best encoder of dimension {spell(dim)} on any "
+        f"{spell(n_contexts)} sequences" + (", which is exact at this dimension." if exact else ".")
     )
+    more = " and Proposition 2" if exact else ""
+    return THEOREM_1.bound(quantity, "upper", value, assumptions, sentence, more=more)
 
 
 @realises("DPC24-T3")
@@ -121,14 +107,11 @@ def theorem_3_parameters(
     The excess divergence is printed as O(ε log 1/ε) without a constant, so only the size is a number.
     """
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
-    return _PAPER.bound(
-        "Theorem 3",
-        "DPC24-T3",
-        quantity=f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)",
-        kind="upper",
-        value=value,
-        assumptions=(ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)"),
-        sentence=f"{spell(value)} parameters suffice for the {spell(n_contexts)} likeliest sequences, up to O(ε log 1/ε).",
+    quantity = f"parameters at embedding dimension {dim}, up to O(ε log 1/ε)"
+    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "polynomially approximable (Definition 2)")
+    held = f"the {spell(n_contexts)} likeliest sequences, up to O(ε log 1/ε)"
+    return THEOREM_3.bound(
+        quantity, "upper", value, assumptions, f"{spell(value)} parameters suffice for {held}."
     )
 
 
@@ -141,7 +124,7 @@ def corollary_1_parameters(
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
     held = f"any {spell(n_contexts)} associations{_ending(n_last_tokens)}"
     sentence = f"{spell(value)} parameters of attention alone memorise {held}."
-    return _PAPER.bound("Corollary 1", "DPC24-C1", "parameters", "upper", value, assumptions, sentence)
+    return COROLLARY_1.bound("parameters", "upper", value, assumptions, sentence)
 
 
 @realises("DPC24-C2")
@@ -154,21 +137,10 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     share = min(Fraction(shape.rank, n_contexts), Fraction(1))
     chance = Fraction(1, shape.n_tokens)
     value = chance + (1 - chance) * share
-    return _PAPER.bound(
-        "Corollary 2",
-        "DPC24-C2",
-        quantity="accuracy",
-        kind="lower",
-        value=value,
-        assumptions=(
-            ATTENTION_ONLY,
-            ONE_LENGTH,
-            REAL,
-            _last_tokens(shape),
-            "in expectation over random remaining labels",
-        ),
-        sentence=f"Some such Transformer is right on a share of {float(value):.4g} of the sequences.",
-    )
+    random = "in expectation over random remaining labels"
+    assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), random)
+    sentence = f"Some such Transformer is right on a share of {float(value):.4g} of the sequences."
+    return COROLLARY_2.bound("accuracy", "lower", value, assumptions, sentence)
 
 
 @realises("DPC24-P1")
@@ -177,12 +149,10 @@ def proposition_1(encoder_divergence: Real) -> Bound:
 
     `encoder_divergence` is a certified lower bound on that best divergence, in nats.
     """
-    value = as_fraction(encoder_divergence)
+    value = Fraction(encoder_divergence)
     assumptions = ("logits are a fixed matrix times a sequence embedding of dimension d",)
     sentence = f"No Transformer of this dimension has a divergence below {float(value):.6g} nats."
-    return _PAPER.bound(
-        "Proposition 1", "DPC24-P1", "divergence in nats", "lower", value, assumptions, sentence
-    )
+    return PROPOSITION_1.bound("divergence in nats", "lower", value, assumptions, sentence)
 
 
 @realises("DPC24-P2")
@@ -190,29 +160,16 @@ def proposition_2(n_tokens: int) -> Bound:
     """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens."""
     assumptions = ("logits are a fixed matrix times a sequence embedding",)
     sentence = f"Every distribution over {spell(n_tokens)} tokens is reachable from dimension {spell(n_tokens - 1)} on."
-    return _PAPER.bound(
-        "Proposition 2",
-        "DPC24-P2",
-        "embedding dimension for every distribution",
-        "exact",
-        max(n_tokens - 1, 0),
-        assumptions,
-        sentence,
-    )
+    quantity = "embedding dimension for every distribution"
+    return PROPOSITION_2.bound(quantity, "exact", max(n_tokens - 1, 0), assumptions, sentence)
 
 
 @realises("DPC24-P3")
 def proposition_3() -> Bound:
     """For associations an embedding of dimension 2 is enough, whatever the vocabulary: points on a circle."""
-    return _PAPER.bound(
-        "Proposition 3",
-        "DPC24-P3",
-        quantity="embedding dimension for associations",
-        kind="upper",
-        value=2,
-        assumptions=("each sequence has one next token (Assumption 1)", REAL),
-        sentence="Any association of sequences with single next tokens fits in an embedding of dimension 2.",
-    )
+    assumptions = ("each sequence has one next token (Assumption 1)", REAL)
+    sentence = "Any association of sequences with single next tokens fits in an embedding of dimension 2."
+    return PROPOSITION_3.bound("embedding dimension for associations", "upper", 2, assumptions, sentence)
 
 
 def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
@@ -223,9 +180,7 @@ def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
 
 @realises("DPC24-T2")
 def theorem_2(
-    context_weights: Sequence[Rational],
-    distributions: Sequence[Sequence[Rational]],
-    coherence: Real,
+    context_weights: Sequence[Rational], distributions: Sequence[Sequence[Rational]], coherence: Real
 ) -> Bound:
     """An upper bound on the divergence of the best encoder, for distributions that are nearly a lookup table.
 
@@ -238,7 +193,7 @@ def theorem_2(
     (1 + 2C), and (6) gives λ_t <= ln((N - 1) / (e^H_t - 1)) / (1 - 2C). A context without entropy adds 0.
     Departs: the printed bound has an entropy of the wrong sign and an extra C d_TV term, which is not needed.
     """
-    c = as_fraction(coherence)
+    c = Fraction(coherence)
     if not 0 <= c < Fraction(1, 2):
         raise ValueError(f"coherence {float(c)} must lie in [0, 1/2): from 1/2 on the bound says nothing")
     if len(context_weights) != len(distributions):
@@ -247,16 +202,10 @@ def theorem_2(
     for weight, distribution in zip(context_weights, distributions, strict=True):
         total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))
     value = total * (1 + 2 * c) / (1 - 2 * c)
-    return _PAPER.bound(
-        "Theorem 2 (repaired)",
-        "DPC24-T2",
-        quantity="divergence in nats",
-        kind="upper",
-        value=value,
-        assumptions=(f"{max(map(len, distributions), default=0)} rows of coherence at most {float(c):.4g}",),
-        sentence=f"Some encoder with rows of this coherence diverges by at most {float(value):.6g} nats.",
-        source="Theorem 2 and eq. (6)",
-    )
+    n_rows = max(map(len, distributions), default=0)
+    assumptions = (f"{n_rows} rows of coherence at most {float(c):.4g}",)
+    sentence = f"Some encoder with rows of this coherence diverges by at most {float(value):.6g} nats."
+    return THEOREM_2.bound("divergence in nats", "upper", value, assumptions, sentence)
 
 
 def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:

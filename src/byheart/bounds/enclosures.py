@@ -30,22 +30,27 @@ class Interval:
             return Interval(self.low + other.low, self.high + other.high)
         return Interval(self.low + other, self.high + other)
 
-    def __mul__(self, factor: Rational) -> Interval:
-        if factor < 0:
-            raise ValueError("enclosures are scaled by non-negative factors only")
-        return Interval(self.low * factor, self.high * factor)
+    def __sub__(self, other: Interval) -> Interval:
+        return Interval(self.low - other.high, self.high - other.low)
+
+    def __mul__(self, factor: Interval | Rational) -> Interval:
+        """The least and the largest of all products."""
+        ends = (factor.low, factor.high) if isinstance(factor, Interval) else (factor,)
+        products = [end * mine for end in ends for mine in (self.low, self.high)]
+        return Interval(min(products), max(products))
 
     def __pow__(self, power: int) -> Interval:
         return Interval(self.low**power, self.high**power)
 
     def reciprocal(self) -> Interval:
-        """1 over a positive number."""
+        """1 over a number that is certainly not zero."""
         return Interval(1 / self.high, 1 / self.low)
 
-
-def as_fraction(value: Real) -> Fraction:
-    """The exact value of `value`; a float is the dyadic rational it stores."""
-    return Fraction(value)
+    def shorten(self, bits: int) -> Interval:
+        """The ends rounded outward to `bits` binary places, so that denominators stay short."""
+        scale = 1 << bits
+        low, high = (self.low * scale).__floor__(), ceil_fraction(self.high * scale)
+        return Interval(Fraction(low, scale), Fraction(high, scale))
 
 
 def ceil_fraction(value: Rational) -> int:
@@ -185,9 +190,7 @@ def ln2(bits: int = DEFAULT_BITS) -> Interval:
 
 def ln(value: Rational, bits: int = DEFAULT_BITS) -> Interval:
     """Encloses the natural logarithm of a positive rational."""
-    binary, scale = log2(value, bits), ln2(bits)
-    products = [a * b for a in (binary.low, binary.high) for b in (scale.low, scale.high)]
-    return Interval(min(products), max(products))
+    return log2(value, bits) * ln2(bits)
 
 
 def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
@@ -195,16 +198,15 @@ def exp2(exponent: Rational, bits: int = DEFAULT_BITS) -> Interval:
     exponent = Fraction(exponent)
     whole = exponent.__floor__()
     fraction = exponent - whole
-    low, high, guard = Fraction(1), Fraction(1), bits + 8
+    result, guard = Interval(Fraction(1), Fraction(1)), bits + 8
     for place in range(1, guard + 1):
         fraction *= 2
         if fraction >= 1:
             fraction -= 1
-            root = _root_of_two(place, guard)
-            low, high = _cut(low * root.low, guard, up=False), _cut(high * root.high, guard, up=True)
+            result = (result * _root_of_two(place, guard)).shorten(guard)
     if fraction:  # digits left out multiply by at most 2**(2**-guard) <= 1 + 2**-guard
-        high *= 1 + Fraction(1, 1 << guard)
-    return Interval(low * Fraction(2) ** whole, high * Fraction(2) ** whole)
+        result *= Interval(Fraction(1), 1 + Fraction(1, 1 << guard))
+    return result * Fraction(2) ** whole
 
 
 @cache
@@ -213,9 +215,3 @@ def _root_of_two(place: int, guard: int) -> Interval:
     if place == 0:
         return Interval(Fraction(2), Fraction(2))
     return sqrt(_root_of_two(place - 1, guard), guard + 8)
-
-
-def _cut(value: Fraction, bits: int, *, up: bool) -> Fraction:
-    """`value` rounded to `bits` binary places in the stated direction, so that denominators stay short."""
-    scaled = value * (1 << bits)
-    return Fraction(ceil_fraction(scaled) if up else scaled.__floor__(), 1 << bits)

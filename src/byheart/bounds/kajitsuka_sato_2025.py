@@ -13,10 +13,10 @@ which have them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, spell
+from byheart.bounds.bound import KS25, Bound, Theorem, spell
 from byheart.bounds.enclosures import Real, floor_log2
 from byheart.bounds.lookup import (
     LookupSize,
@@ -29,6 +29,13 @@ from byheart.bounds.lookup import (
 )
 from byheart.theorems import realises
 
+THEOREM_4_1 = KS25.theorem(
+    "Theorem 4.1", "KS25-T4.1", "Theorem 4.1 in the form of Theorem B.1, eqs. (61), (110), (111)"
+)
+COROLLARY_4_1 = KS25.theorem("Corollary 4.1", "KS25-C4.1", "Corollary 4.1: Theorem B.1 for nN sequences")
+THEOREM_D_1 = KS25.theorem("Theorem D.1", "KS25-T D.1", "Theorem D.1, eqs. (113)-(126)")
+THEOREM_E_1 = KS25.theorem("Theorem E.1", "KS25-T E.1", "Theorem E.1, eqs. (127)-(135)")
+THEOREM_F_1 = KS25.theorem("Theorem F.1", "KS25-T F.1", "Theorem F.1 and Lemma F.1, eqs. (136)-(150)")
 SEPARATED = "tokens have norm at most r and distinct tokens differ by at least δ (Assumption 4.1)"
 CONSISTENT = "equal contexts carry equal labels"
 NO_SKIP = "feed-forward parts of any depth, without skip connections, in weights of unlimited precision"
@@ -38,47 +45,39 @@ NO_SKIP = "feed-forward parts of any depth, without skip connections, in weights
 class TheoremSize:
     """The size a theorem promises: width, depth in layers, dense parameters, bits of the largest weight."""
 
-    name: str
-    statement: str
+    theorem: Theorem
     width: int
     depth: int
     parameters: int
     weight_bits: int
     assumptions: tuple[str, ...]
-    source: str
+
+    @property
+    def name(self) -> str:
+        return self.theorem.name
 
     @property
     def total_bits(self) -> int:
         """Bits of the whole model by the paper's measure: parameters times bits of the largest weight."""
         return self.parameters * self.weight_bits
 
+    def parameter_bound(self) -> Bound:
+        """The parameters alone, as an upper bound on what memorising needs."""
+        sentence = f"By {self.name}, {spell(self.parameters)} parameters suffice."
+        return self.theorem.bound("parameters", "upper", self.parameters, self.assumptions, sentence)
+
     def bounds(self) -> tuple[Bound, ...]:
         """The same numbers as upper bounds on what memorising needs."""
+        width, bits, total = self.width, self.weight_bits, self.total_bits
         numbers = (
             ("parameters", self.parameters, f"{spell(self.parameters)} parameters suffice"),
-            (
-                f"depth at width {self.width}",
-                self.depth,
-                f"{spell(self.depth)} layers of width {self.width} suffice",
-            ),
-            (
-                "bits per weight",
-                self.weight_bits,
-                f"weights of at most {spell(self.weight_bits)} bits suffice",
-            ),
-            ("bits", self.total_bits, f"{spell(self.total_bits)} bits in all suffice"),
+            (f"depth at width {width}", self.depth, f"{spell(self.depth)} layers of width {width} suffice"),
+            ("bits per weight", bits, f"weights of at most {spell(bits)} bits suffice"),
+            ("bits", total, f"{spell(total)} bits in all suffice"),
         )
+        said = f"By {self.name}, {{}} to memorise every such data set."
         return tuple(
-            Bound(
-                name=self.name,
-                statement=self.statement,
-                quantity=quantity,
-                kind="upper",
-                value=value,
-                assumptions=self.assumptions,
-                source=f"Kajitsuka & Sato 2025, {self.source}",
-                sentence=f"By {self.name}, {words} to memorise every such data set.",
-            )
+            self.theorem.bound(quantity, "upper", value, self.assumptions, said.format(words))
             for quantity, value, words in numbers
         )
 
@@ -97,13 +96,8 @@ def theorem_4_1(
     Assumes:  consistent labels and token-wise (r, δ)-separation. Order is invisible: a sequence is a multiset
               with a marked last token.
     """
-    identity = (
-        "KS25 Theorem 4.1",
-        "KS25-T4.1",
-        "Theorem 4.1 in the form of Theorem B.1, eqs. (61), (110), (111)",
-    )
     points = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
-    return _size_of_two_lookups(identity, points, n_samples, n_classes)
+    return _size_of_two_lookups(THEOREM_4_1, points, n_samples, n_classes)
 
 
 @realises("KS25-C4.1")
@@ -112,9 +106,8 @@ def corollary_4_1(
 ) -> TheoremSize:
     """Sequence-to-sequence: Theorem 4.1 for the nN sequences that put each token last in turn."""
     n_rows = n_samples * seq_len
-    identity = ("KS25 Corollary 4.1", "KS25-C4.1", "Corollary 4.1: Theorem B.1 for nN sequences")
     points = _tokens_and_contexts(n_rows, seq_len, n_classes, dim, radius, separation)
-    return _size_of_two_lookups(identity, points, n_rows, n_classes)
+    return _size_of_two_lookups(COROLLARY_4_1, points, n_rows, n_classes)
 
 
 @realises("KS25-T F.1")
@@ -129,17 +122,10 @@ def theorem_f_1(
 ) -> TheoremSize:
     """Next-token prediction with short weights: Theorem F.1 for B = `batch_root`, in width 15."""
     tokens, contexts = _tokens_and_contexts(n_samples, seq_len, n_classes, dim, radius, separation)
-    return _transformer_size(
-        (
-            f"KS25 Theorem F.1 with B = {batch_root}",
-            "KS25-T F.1",
-            "Theorem F.1 and Lemma F.1, eqs. (136)-(150)",
-        ),
-        15,
-        dim,
-        batched_lookup_size(tokens, n_samples, _id_count(n_samples), batch_root),
-        batched_lookup_size(contexts, n_samples, n_classes, batch_root),
-    )
+    theorem = replace(THEOREM_F_1, name=f"{THEOREM_F_1.name} with B = {batch_root}")
+    first = batched_lookup_size(tokens, n_samples, _id_count(n_samples), batch_root)
+    second = batched_lookup_size(contexts, n_samples, n_classes, batch_root)
+    return _transformer_size(theorem, 15, dim, first, second)
 
 
 @realises("KS25-T D.1")
@@ -158,14 +144,12 @@ def theorem_d_1(
     first = lookup_size(elements, n_samples, _id_count(n_samples))
     second = lookup_size(sums, n_samples, n_classes)
     return TheoremSize(
-        name="KS25 Theorem D.1",
-        statement="KS25-T D.1",
+        THEOREM_D_1,
         width=12,
         depth=first.depth + second.depth,
         parameters=dense_parameters(12, first.depth, dim) + dense_parameters(12, second.depth, 1),
         weight_bits=max(first.weight_bits, second.weight_bits),
         assumptions=("distinct multisets, each with one label", SEPARATED, NO_SKIP),
-        source="Theorem D.1, eqs. (113)-(126)",
     )
 
 
@@ -183,14 +167,12 @@ def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> The
     lookup = lookup_size(contexts, n_samples, n_classes)
     embedding_bits = max(floor_log2(n_weights), floor_log2(vocab)) + 1
     return TheoremSize(
-        name="KS25 Theorem E.1",
-        statement="KS25-T E.1",
+        THEOREM_E_1,
         width=12,
         depth=lookup.depth + 1,
         parameters=3 * vocab + 4 * 3**2 + dense_parameters(12, lookup.depth, 3),
         weight_bits=max(lookup.weight_bits, embedding_bits),
         assumptions=(CONSISTENT, NO_SKIP),
-        source="Theorem E.1, eqs. (127)-(135)",
     )
 
 
@@ -212,31 +194,26 @@ def _id_count(n_samples: int) -> int:
 
 
 def _size_of_two_lookups(
-    identity: tuple[str, str, str], points: tuple[Points, Points], n_stored: int, n_classes: int
+    theorem: Theorem, points: tuple[Points, Points], n_stored: int, n_classes: int
 ) -> TheoremSize:
     """Width 14: tokens are looked up, gathered, and their contexts looked up (Theorem B.1)."""
     tokens, contexts = points
-    first, second = (
-        lookup_size(tokens, n_stored, _id_count(n_stored)),
-        lookup_size(contexts, n_stored, n_classes),
-    )
-    return _transformer_size(identity, 14, tokens.dim, first, second)
+    first = lookup_size(tokens, n_stored, _id_count(n_stored))
+    second = lookup_size(contexts, n_stored, n_classes)
+    return _transformer_size(theorem, 14, tokens.dim, first, second)
 
 
 def _transformer_size(
-    identity: tuple[str, str, str], width: int, dim: int, first: LookupSize, second: LookupSize
+    theorem: Theorem, width: int, dim: int, first: LookupSize, second: LookupSize
 ) -> TheoremSize:
-    name, statement, source = identity
     layers = first.depth + second.depth
     return TheoremSize(
-        name=name,
-        statement=statement,
+        theorem,
         width=width,
         depth=layers + 1,
         parameters=dense_parameters(width, layers, dim) + 4 * width**2,
         weight_bits=max(first.weight_bits, second.weight_bits),
         assumptions=(CONSISTENT, SEPARATED, NO_SKIP),
-        source=source,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, Paper, spell
+from byheart.bounds.bound import KS25, Bound, spell
 from byheart.bounds.enclosures import log2
 from byheart.bounds.vc_dimension import (
     depth_limited_vc_dimension,
@@ -22,31 +22,18 @@ REAL = "parameters are real numbers of any precision, none shared between layers
 CONSTANT = "the inputs may be that many sequences of n equal tokens, and there is no positional encoding"
 HARD = "attention is hardmax or uniform, not softmax"
 _SUMMED_LAYERS = 16
-_PAPER = Paper("KS25", "Kajitsuka & Sato 2025")
+REMARK_4_3 = KS25.theorem("Remark 4.3", "KS25-R4.3", "Remark 4.3 and eq. (4)")
+SECTION_4_2_1 = KS25.theorem("section 4.2.1", "KS25-R4.3", "section 4.2.1, after Remark 4.3")
+THEOREM_4_2 = KS25.theorem(
+    "Theorem 4.2", "KS25-T4.2", "Theorem 4.2, through Goldberg & Jerrum 1995, Corollary 2.1"
+)
+THEOREM_4_3 = KS25.theorem("Theorem 4.3", "KS25-T4.3", "Theorem 4.3, eqs. (94)-(96)")
+BY_BARTLETT = "Theorem 4.2, through Bartlett et al. 2019, Theorem 7"
 
 
-def _to_hold_every_labelling(
-    where: str,
-    statement: str,
-    quantity: str,
-    value: int,
-    assumptions: tuple[str, ...],
-    source: str,
-    network: str,
-    inputs: str,
-) -> Bound:
+def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") -> str:
     """What a network that can hold every labelling of some inputs has at least."""
-    what = "layers" if quantity.startswith("depth") else "parameters"
-    return _PAPER.bound(
-        where,
-        statement,
-        quantity=quantity,
-        kind="lower",
-        value=value,
-        assumptions=assumptions,
-        sentence=f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}.",
-        source=source,
-    )
+    return f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}."
 
 
 @realises("KS25-R4.3")
@@ -56,36 +43,21 @@ def remark_4_3(dim: int) -> Bound:
     sentence = (
         f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters."
     )
-    return _PAPER.bound(
-        "Remark 4.3",
-        "KS25-R4.3",
-        "parameters",
-        "lower",
-        dim,
-        assumptions,
-        sentence,
-        source="Remark 4.3 and eq. (4)",
-    )
+    return REMARK_4_3.bound("parameters", "lower", dim, assumptions, sentence)
 
 
 def feed_forward_input(seq_len: int, dim: int) -> Bound:
     """A feed-forward network that reads the whole sequence as one vector has d·n weights in its first layer, at least."""
     value = seq_len * dim
-    return Bound(
-        name="KS25 section 4.2.1",
-        statement="KS25-R4.3",
-        quantity="parameters of a feed-forward network",
-        kind="lower",
-        value=value,
-        assumptions=(
-            "it reads the sequence as one vector; every entry of the first layer is counted, zero or not",
-        ),
-        source="Kajitsuka & Sato 2025, section 4.2.1, after Remark 4.3",
-        sentence=(
-            f"A feed-forward network that reads {spell(seq_len)} tokens of dimension {spell(dim)} as one vector has at least "
-            f"{spell(value)} parameters; a Transformer shares them among the tokens."
-        ),
+    quantity = "parameters of a feed-forward network"
+    assumptions = (
+        "it reads the sequence as one vector; every entry of the first layer is counted, zero or not",
     )
+    sentence = (
+        f"A feed-forward network that reads {spell(seq_len)} tokens of dimension {spell(dim)} as one vector has at least "
+        f"{spell(value)} parameters; a Transformer shares them among the tokens."
+    )
+    return SECTION_4_2_1.bound(quantity, "lower", value, assumptions, sentence)
 
 
 @realises("KS25-T4.2", "KS25-T B.2")
@@ -101,31 +73,20 @@ def theorem_4_2(n_samples: int) -> Bound:
                ids with an embedding layer there are no more of them than tokens.
     """
     value = smallest_relu_parameters(n_samples)
-    return _to_hold_every_labelling(
-        "Theorem 4.2",
-        "KS25-T4.2",
-        "parameters",
-        value,
-        (SHATTERED, CONSTANT, REAL),
-        "Theorem 4.2, through Goldberg & Jerrum 1995, Corollary 2.1",
-        "A Transformer",
-        f"{spell(n_samples)} sequences of equal tokens",
-    )
+    sentence = _to_hold("A Transformer", f"{spell(n_samples)} sequences of equal tokens", value)
+    return THEOREM_4_2.bound("parameters", "lower", value, (SHATTERED, CONSTANT, REAL), sentence)
 
 
 @realises("KS25-T4.2")
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
     """The same for a stated width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
-    return _to_hold_every_labelling(
-        f"Theorem 4.2 at width {width}",
-        "KS25-T4.2",
-        f"depth at width {width}",
-        value,
-        (SHATTERED, CONSTANT, REAL, f"one affine map and at most {width} ReLU units per layer"),
-        "Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
-        f"A ReLU network of width {width} on {spell(dim)} inputs",
-        f"{spell(n_samples)} points",
+    theorem = KS25.theorem(f"Theorem 4.2 at width {width}", "KS25-T4.2", BY_BARTLETT)
+    layer = f"one affine map and at most {width} ReLU units per layer"
+    network = f"A ReLU network of width {width} on {spell(dim)} inputs"
+    sentence = _to_hold(network, f"{spell(n_samples)} points", value, "layers")
+    return theorem.bound(
+        f"depth at width {width}", "lower", value, (SHATTERED, CONSTANT, REAL, layer), sentence
     )
 
 
@@ -140,16 +101,11 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
     if n_samples:
         enough = smallest(lambda w: depth_limited_vc_dimension(w, n_maps) >= n_samples)
         value = min(n_samples, enough)
-    return _to_hold_every_labelling(
-        f"Theorem 4.2 with {n_maps} maps",
-        "KS25-T4.2",
-        f"parameters with at most {n_maps} affine maps on a path",
-        value,
-        (SHATTERED, CONSTANT, REAL),
-        "Theorem 4.2, through Bartlett et al. 2019, Theorem 7",
-        f"A network of {spell(n_maps)} maps",
-        f"{spell(n_samples)} sequences of equal tokens",
-    )
+    theorem = KS25.theorem(f"Theorem 4.2 with {n_maps} maps", "KS25-T4.2", BY_BARTLETT)
+    quantity = f"parameters with at most {n_maps} affine maps on a path"
+    inputs = f"{spell(n_samples)} sequences of equal tokens"
+    sentence = _to_hold(f"A network of {spell(n_maps)} maps", inputs, value)
+    return theorem.bound(quantity, "lower", value, (SHATTERED, CONSTANT, REAL), sentence)
 
 
 @realises("KS25-T4.3", "KS25-T B.3")
@@ -176,16 +132,8 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
     if n_outputs:
         logarithm = log2_e_times(48 * seq_len**3 * n_samples).high
         value = min(n_outputs, smallest(lambda w: (w * w + w) * logarithm >= n_outputs))
-    return _to_hold_every_labelling(
-        "Theorem 4.3",
-        "KS25-T4.3",
-        "parameters",
-        value,
-        (SHATTERED, HARD, REAL),
-        "Theorem 4.3, eqs. (94)-(96)",
-        "A hard-attention Transformer",
-        f"{spell(n_outputs)} distinct contexts",
-    )
+    sentence = _to_hold("A hard-attention Transformer", f"{spell(n_outputs)} distinct contexts", value)
+    return THEOREM_4_3.bound("parameters", "lower", value, (SHATTERED, HARD, REAL), sentence)
 
 
 @dataclass(frozen=True)
@@ -254,14 +202,10 @@ def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
         return log2_hard_attention_patterns(shape, depth, n_samples, seq_len) >= n_outputs
 
     value = smallest(could)
-    return _PAPER.bound(
-        "Theorem 4.3 for this shape",
-        "KS25-T4.3",
-        quantity="blocks",
-        kind="lower",
-        value=value,
-        assumptions=(SHATTERED, HARD, REAL, "all nN tokens are distinct"),
-        sentence=f"Hard-attention blocks of this shape must be stacked at least {value} deep "
-        f"({shape.parameters(value)} parameters) to hold every labelling of {n_outputs} distinct tokens.",
-        source="Theorem B.3, eq. (90)",
+    theorem = KS25.theorem("Theorem 4.3 for this shape", "KS25-T4.3", "Theorem B.3, eq. (90)")
+    assumptions = (SHATTERED, HARD, REAL, "all nN tokens are distinct")
+    sentence = (
+        f"Hard-attention blocks of this shape must be stacked at least {value} deep "
+        f"({shape.parameters(value)} parameters) to hold every labelling of {n_outputs} distinct tokens."
     )
+    return theorem.bound("blocks", "lower", value, assumptions, sentence)

@@ -20,7 +20,6 @@ from fractions import Fraction
 from byheart.bounds.enclosures import (
     Interval,
     Real,
-    as_fraction,
     ceil_fraction,
     ceil_sqrt,
     floor_log2,
@@ -137,7 +136,7 @@ def _size(points: Points, n_stored: int, n_values: int, batch: int) -> LookupSiz
 
 def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
     """Exact r >= 1 and δ <= 1, as the theorems ask: 1 replaces a smaller r or a larger δ."""
-    r, delta = as_fraction(radius), as_fraction(separation)
+    r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ValueError(f"radius {radius} must not be negative and separation {separation} must be positive")
     return max(r, Fraction(1)), min(delta, Fraction(1))

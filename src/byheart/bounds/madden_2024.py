@@ -11,26 +11,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, Kind, Paper, spell
+from byheart.bounds.bound import Bound, Paper, Theorem, spell
 from byheart.bounds.enclosures import ceil_fraction, ln
 from byheart.theorems import realises
 
 _PAPER = Paper("MFT24", "Madden, Fox & Thrampoulidis 2024")
+LEMMA_1 = _PAPER.theorem("Lemma 1", "MFT24-L1")
+LEMMA_2 = _PAPER.theorem("Lemma 2", "MFT24-L2")
+THEOREM_1 = _PAPER.theorem("Theorem 1", "MFT24-T1")
+THEOREM_5 = _PAPER.theorem("Theorem 5", "MFT24-T5")
+THEOREM_7 = _PAPER.theorem("Theorem 7", "MFT24-T7")
+EQUATION_3 = _PAPER.theorem("eq. (3)", "MFT24-eq3")
 SMOOTH = "outputs depend on the parameters in a continuously differentiable way (tanh, GELU; not ReLU)"
 DEFINABLE = "the model is definable with exp and restricted analytic functions (tanh, arctan, GELU, softmax)"
 ANALYTIC = "the activation is real analytic at a point and not a polynomial there (tanh, arctan, GELU)"
 REAL = "parameters are real numbers of any precision"
-
-
-def _by_lemma_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
-    reachable = "every distribution of full support must be reachable"
-    assumptions = (SMOOTH, REAL, reachable)
-    return _PAPER.bound("Lemma 1", "MFT24-L1", quantity, kind, value, assumptions, sentence)
-
-
-def _by_theorem_1(quantity: str, kind: Kind, value: int, sentence: str) -> Bound:
-    assumptions = (SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy")
-    return _PAPER.bound("Theorem 1", "MFT24-T1", quantity, kind, value, assumptions, sentence)
+BY_LEMMA_1 = (SMOOTH, REAL, "every distribution of full support must be reachable")
+BY_THEOREM_1 = (SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts must reach its entropy")
 
 
 @realises("MFT24-L1")
@@ -38,13 +35,11 @@ def lemma_1(n_parameters: int, vocab: int) -> Bound:
     """At most k / (ω - 1) contexts can be given arbitrary next-token distributions."""
     _check_vocab(vocab)
     value = n_parameters // (vocab - 1)
-    return _by_lemma_1(
-        "contexts",
-        "upper",
-        value,
+    sentence = (
         f"A smooth model of {spell(n_parameters)} parameters interpolates arbitrary distributions over {spell(vocab)} "
-        f"tokens on at most {spell(value)} contexts.",
+        f"tokens on at most {spell(value)} contexts."
     )
+    return LEMMA_1.bound("contexts", "upper", value, BY_LEMMA_1, sentence)
 
 
 @realises("MFT24-L1")
@@ -52,13 +47,11 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Lemma 1 solved for k: n (ω - 1) parameters are necessary."""
     _check_vocab(vocab)
     value = n_contexts * (vocab - 1)
-    return _by_lemma_1(
-        "parameters",
-        "lower",
-        value,
+    sentence = (
         f"Arbitrary next-token distributions over {spell(vocab)} tokens on {spell(n_contexts)} contexts need at least "
-        f"{spell(value)} parameters.",
+        f"{spell(value)} parameters."
     )
+    return LEMMA_1.bound("parameters", "lower", value, BY_LEMMA_1, sentence)
 
 
 @realises("MFT24-T1")
@@ -67,13 +60,11 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
     _check_vocab(vocab)
     step = Fraction(1, vocab - 1)
     value = ((2 + step) * n_parameters * step + 1).__floor__()
-    return _by_theorem_1(
-        "contexts",
-        "upper",
-        value,
+    sentence = (
         f"A model of {spell(n_parameters)} parameters cannot reach the entropy of every corpus over {spell(vocab)} "
-        f"tokens with more than {spell(value)} contexts.",
+        f"tokens with more than {spell(value)} contexts."
     )
+    return THEOREM_1.bound("contexts", "upper", value, BY_THEOREM_1, sentence)
 
 
 @realises("MFT24-T1")
@@ -81,13 +72,11 @@ def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Theorem 1 solved for k: (n - 1) (ω - 1)² / (2ω - 1) parameters, rounded up, are necessary."""
     _check_vocab(vocab)
     value = ceil_fraction(Fraction(max(n_contexts - 1, 0) * (vocab - 1) ** 2, 2 * vocab - 1))
-    return _by_theorem_1(
-        "parameters",
-        "lower",
-        value,
+    sentence = (
         f"Reaching the entropy of every corpus with {spell(n_contexts)} contexts over {spell(vocab)} tokens takes at "
-        f"least {spell(value)} parameters.",
+        f"least {spell(value)} parameters."
     )
+    return THEOREM_1.bound("parameters", "lower", value, BY_THEOREM_1, sentence)
 
 
 @dataclass(frozen=True)
@@ -119,7 +108,7 @@ def theorem_5(shape: DecoderShape) -> Bound:
     """A one-layer decoder with m neurons interpolates any distributions on any m contexts."""
     form = "one layer of eq. (2), no residual connections or normalisation"
     sentence = f"A one-layer decoder holds any {spell(shape.hidden_width)} contexts, one per neuron."
-    return _interpolates("Theorem 5", "MFT24-T5", shape.hidden_width, form, sentence)
+    return THEOREM_5.bound("contexts", "lower", shape.hidden_width, (ANALYTIC, REAL, form), sentence)
 
 
 @realises("MFT24-T5")
@@ -130,7 +119,7 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
     """
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + 4 + vocab + seq_len
-    return _sufficient("Theorem 5", "MFT24-T5", n_contexts, value, "one head of dimension 1")
+    return _sufficient(THEOREM_5, n_contexts, value, "one head of dimension 1")
 
 
 @realises("MFT24-T7")
@@ -138,7 +127,7 @@ def theorem_7(hidden_width: int) -> Bound:
     """The same capacity m with weighted token averaging in place of attention."""
     form = "token averaging in place of attention"
     sentence = f"Token averaging with {spell(hidden_width)} neurons holds any {spell(hidden_width)} contexts."
-    return _interpolates("Theorem 7", "MFT24-T7", hidden_width, form, sentence)
+    return THEOREM_7.bound("contexts", "lower", hidden_width, (ANALYTIC, REAL, form), sentence)
 
 
 @realises("MFT24-T7")
@@ -146,7 +135,7 @@ def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
     """Theorem 7 with m = n neurons and d = 1: (Z, u, W, b, V) have ω + T + 2n + n ω_out entries."""
     n_outputs = vocab if n_outputs is None else n_outputs
     value = n_contexts * (n_outputs + 2) + vocab + seq_len
-    return _sufficient("Theorem 7", "MFT24-T7", n_contexts, value, "token averaging in dimension 1")
+    return _sufficient(THEOREM_7, n_contexts, value, "token averaging in dimension 1")
 
 
 @realises("MFT24-eq3")
@@ -165,9 +154,7 @@ def equation_3(shape: DecoderShape) -> Bound:
     )
     assumptions = ("the one-layer decoder of eq. (2)",)
     sentence = f"For this decoder the capacity is known up to a factor of {float(value):.4g}."
-    return _PAPER.bound(
-        "eq. (3)", "MFT24-eq3", "ratio of upper to lower bound", "exact", value, assumptions, sentence
-    )
+    return EQUATION_3.bound("ratio of upper to lower bound", "exact", value, assumptions, sentence)
 
 
 @realises("MFT24-L2")
@@ -191,25 +178,14 @@ def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> 
     value = max(low, Fraction(0))
     assumptions = ("any model that predicts the next token from the context",)
     sentence = f"No model's summed cross-entropy on this corpus is below {float(value):.6g} nats."
-    return _PAPER.bound(
-        "Lemma 2", "MFT24-L2", "summed cross-entropy in nats", "lower", value, assumptions, sentence
-    )
+    return LEMMA_2.bound("summed cross-entropy in nats", "lower", value, assumptions, sentence)
 
 
-def _interpolates(theorem: str, statement: str, n_contexts: int, form: str, sentence: str) -> Bound:
-    assumptions = (ANALYTIC, REAL, form)
-    return _PAPER.bound(theorem, statement, "contexts", "lower", n_contexts, assumptions, sentence)
-
-
-def _sufficient(theorem: str, statement: str, n_contexts: int, value: int, form: str) -> Bound:
-    return _PAPER.bound(
-        theorem,
-        statement,
-        quantity="parameters",
-        kind="upper",
-        value=value,
-        assumptions=(ANALYTIC, REAL, f"{form}, {n_contexts} neurons"),
-        sentence=f"By {theorem} of MFT24, {spell(value)} parameters suffice for any {spell(n_contexts)} contexts.",
+def _sufficient(theorem: Theorem, n_contexts: int, value: int, form: str) -> Bound:
+    where = theorem.name.removeprefix("MFT24 ")
+    sentence = f"By {where} of MFT24, {spell(value)} parameters suffice for any {spell(n_contexts)} contexts."
+    return theorem.bound(
+        "parameters", "upper", value, (ANALYTIC, REAL, f"{form}, {n_contexts} neurons"), sentence
     )
 
 

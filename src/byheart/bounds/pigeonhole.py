@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, spell
+from byheart.bounds.bound import KS25, Bound, Theorem, spell
 from byheart.bounds.enclosures import ceil_fraction, log2, settle
 from byheart.theorems import realises
 
@@ -32,22 +32,13 @@ def label_bits(n_labels: int, n_classes: int) -> int:
 def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound:
     bits = label_bits(n_labels, n_classes)
     labellings = f"{spell(n_classes)}^{spell(n_labels)} labellings"
-    return Bound(
-        name=f"KS25 Remark {remark} (counting)",
-        statement=f"KS25-R{remark}",
-        quantity="bits",
-        kind="lower",
-        value=bits,
-        assumptions=(
-            f"every one of the {labellings} must be storable in the same format",
-            setting,
-        ),
-        source=f"Kajitsuka & Sato 2025, Remark {remark}",
-        sentence=(
-            f"{spell(n_labels)} labels from {spell(n_classes)} classes have {labellings}, so any model that can "
-            f"hold each of them stores at least {spell(bits)} bits."
-        ),
+    theorem = KS25.theorem(f"Remark {remark} (counting)", f"KS25-R{remark}", f"Remark {remark}")
+    assumptions = (f"every one of the {labellings} must be storable in the same format", setting)
+    sentence = (
+        f"{spell(n_labels)} labels from {spell(n_classes)} classes have {labellings}, so any model that can "
+        f"hold each of them stores at least {spell(bits)} bits."
     )
+    return theorem.bound("bits", "lower", bits, assumptions, sentence)
 
 
 @realises("KS25-R4.4")
@@ -67,13 +58,9 @@ def parameter_floor(bits: int, bits_per_parameter: int) -> Bound:
     if bits < 0 or bits_per_parameter < 1:
         raise ValueError("bits must be at least 0 and bits_per_parameter at least 1")
     value = ceil_fraction(Fraction(bits, bits_per_parameter))
-    return Bound(
-        name=f"information floor at {bits_per_parameter} bits per parameter",
-        statement="KS25-bits",
-        quantity=f"parameters of {bits_per_parameter} bits",
-        kind="lower",
-        value=value,
-        assumptions=(f"every parameter is stored in at most {bits_per_parameter} bits",),
-        source="Kajitsuka & Sato 2025, section 3.3 and Remark 4.4",
-        sentence=f"{spell(bits)} bits need at least {spell(value)} parameters of {bits_per_parameter} bits.",
-    )
+    word = f"{bits_per_parameter} bits"
+    name = f"information floor at {word} per parameter"
+    floor = Theorem(name, "KS25-bits", "Kajitsuka & Sato 2025, section 3.3 and Remark 4.4")
+    assumptions = (f"every parameter is stored in at most {word}",)
+    sentence = f"{spell(bits)} bits need at least {spell(value)} parameters of {word}."
+    return floor.bound(f"parameters of {word}", "lower", value, assumptions, sentence)

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from byheart.bounds import dana_2024, madden_2024
 from byheart.bounds import kajitsuka_sato_2025 as ks25
 from byheart.bounds import kajitsuka_sato_2025_lower as ks25_lower
-from byheart.bounds import madden_2024
 from byheart.bounds.architecture import Architecture
-from byheart.bounds.bound import Bound, Estimate, NotApplicable, spell
+from byheart.bounds.bound import KS25, Bound, Estimate, NotApplicable, spell
 from byheart.bounds.empirical import PUBLISHED_LAWS, EmpiricalLaw
 from byheart.bounds.pigeonhole import label_bits, parameter_floor
 from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
+from byheart.json_record import JsonRecord
 
 RowKind = Literal["estimate", "theorem", "trained", "floor"]
 SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")
@@ -30,7 +31,7 @@ MOST_FACTS = 10**18
 
 
 @dataclass(frozen=True)
-class PlanRow:
+class PlanRow(JsonRecord):
     """One answer to "how large?": `parameters` (and `bits`, where known) with where the answer comes from.
 
     precision            bits of a stored parameter, in words
@@ -46,9 +47,6 @@ class PlanRow:
     note: str = ""
     precision: str = ""
     bits_per_stored_bit: float | None = None
-
-    def to_json(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)
@@ -153,54 +151,33 @@ def capacity_of(
         raise UsageError("value bits and bits per parameter must both be at least 1.")
     bounds = [_storage_bound(architecture, value_bits, bits_per_parameter)]
     refused = [
-        NotApplicable("KS25 Theorem 4.2", "KS25-T4.2", "normalisation layers are not piecewise polynomial"),
-        NotApplicable("KS25 Theorem 4.3", "KS25-T4.3", "attention is softmax, and there is normalisation"),
-        NotApplicable(
-            "MFT24 Theorem 5", "MFT24-T5", "it is about one layer without residuals or normalisation"
-        ),
-        NotApplicable(
-            "DPC24 Theorem 1", "DPC24-T1", "it is about attention alone, without feed-forward parts"
-        ),
+        ks25_lower.THEOREM_4_2.refuse("normalisation layers are not piecewise polynomial"),
+        ks25_lower.THEOREM_4_3.refuse("attention is softmax, and there is normalisation"),
+        madden_2024.THEOREM_5.refuse("it is about one layer without residuals or normalisation"),
+        dana_2024.THEOREM_1.refuse("it is about attention alone, without feed-forward parts"),
     ]
-    reason = _not_smooth(architecture)
-    for name, statement, theorem in (
-        ("MFT24 Lemma 1", "MFT24-L1", madden_2024.lemma_1),
-        ("MFT24 Theorem 1", "MFT24-T1", madden_2024.theorem_1),
-    ):
-        if reason:
-            refused.append(NotApplicable(name, statement, reason))
-        else:
-            bounds.append(theorem(architecture.parameters, architecture.vocab))
+    size, reason = architecture.parameters, _not_smooth(architecture)
+    if reason:
+        refused += [theorem.refuse(reason) for theorem in (madden_2024.LEMMA_1, madden_2024.THEOREM_1)]
+    else:
+        bounds += [each(size, architecture.vocab) for each in (madden_2024.lemma_1, madden_2024.theorem_1)]
+    held = {law: law.bits_held_by(size) for law in laws}
     trained = tuple(
-        PlanRow(
-            name=law.name,
-            kind="trained",
-            n_facts=law.bits_held_by(architecture.parameters) // value_bits,
-            parameters=architecture.parameters,
-            bits=law.bits_held_by(architecture.parameters),
-            source=law.source,
-            note=_range_note(law, architecture.parameters),
-        )
-        for law in laws
+        PlanRow(law.name, "trained", bits // value_bits, size, bits, law.source, _range_note(law, size))
+        for law, bits in held.items()
     )
     return Capacity(architecture, value_bits, bits_per_parameter, tuple(bounds), tuple(refused), trained)
 
 
 def _storage_bound(architecture: Architecture, value_bits: int, word: int) -> Bound:
     total = architecture.parameters * word
-    return Bound(
-        name="KS25 Remark 4.4 (counting)",
-        statement="KS25-R4.4",
-        quantity="facts",
-        kind="upper",
-        value=total // value_bits,
-        assumptions=(f"{word} bits per parameter", "the values of facts are arbitrary and independent"),
-        source="Kajitsuka & Sato 2025, Remark 4.4",
-        sentence=(
-            f"{spell(architecture.parameters)} parameters of {word} bits have 2^{spell(total)} states, so at most "
-            f"{spell(total // value_bits)} arbitrary facts of {spell(value_bits)} bits fit."
-        ),
+    remark = KS25.theorem("Remark 4.4 (counting)", "KS25-R4.4", "Remark 4.4")
+    assumptions = (f"{word} bits per parameter", "the values of facts are arbitrary and independent")
+    sentence = (
+        f"{spell(architecture.parameters)} parameters of {word} bits have 2^{spell(total)} states, so at most "
+        f"{spell(total // value_bits)} arbitrary facts of {spell(value_bits)} bits fit."
     )
+    return remark.bound("facts", "upper", total // value_bits, assumptions, sentence)
 
 
 def _not_smooth(architecture: Architecture) -> str:
@@ -242,7 +219,7 @@ def _theorem_rows(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
             n_facts=shape.n_samples,
             parameters=size.parameters,
             bits=size.total_bits,
-            source=size.source,
+            source=size.theorem.source,
             precision=f"{spell(size.weight_bits)} bits",
             bits_per_stored_bit=bits / size.total_bits,
         )
@@ -251,23 +228,21 @@ def _theorem_rows(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
 
 
 def _trained_rows(n_facts: int, bits: int, laws: Sequence[EmpiricalLaw]) -> tuple[PlanRow, ...]:
-    rows = []
-    for law in laws:
-        parameters = law.parameters_for(bits)
-        rows.append(
-            PlanRow(
-                name=law.name,
-                kind="trained",
-                n_facts=n_facts,
-                parameters=parameters,
-                bits=parameters * law.stored_bits,
-                source=law.source,
-                note=_range_note(law, parameters),
-                precision=law.precision,
-                bits_per_stored_bit=float(law.bits_per_stored_bit),
-            )
+    sizes = {law: law.parameters_for(bits) for law in laws}
+    return tuple(
+        PlanRow(
+            name=law.name,
+            kind="trained",
+            n_facts=n_facts,
+            parameters=parameters,
+            bits=parameters * law.stored_bits,
+            source=law.source,
+            note=_range_note(law, parameters),
+            precision=law.precision,
+            bits_per_stored_bit=float(law.bits_per_stored_bit),
         )
-    return tuple(rows)
+        for law, parameters in sizes.items()
+    )
 
 
 def _range_note(law: EmpiricalLaw, parameters: int) -> str:

@@ -8,14 +8,39 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound, spell
-from byheart.bounds.enclosures import Real, as_fraction, ceil_fraction, floor_log2, log2
+from byheart.bounds.bound import Bound, Theorem, spell
+from byheart.bounds.enclosures import Real, ceil_fraction, floor_log2, log2
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalise
 from byheart.bounds.vc_dimension import log2_e_times, smallest
 from byheart.theorems import realises
 
+SONTAG = Theorem(
+    "Sontag 1997", "", "Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters"
+)
+SIEGEL = Theorem(
+    "Siegel 2024",
+    "",
+    "after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks, with constants",
+)
+BAUM = Theorem("Baum 1988", "", "Baum 1988, On the capabilities of multilayer perceptrons")
+BUBECK = Theorem("Bubeck et al. 2020", "", "Bubeck, Eldan, Lee & Mikulincer 2020, Proposition 4")
+TWO_LAYERS = Theorem(
+    "two-layer ReLU interpolation", "", "folklore: piecewise linear interpolation along a generic direction"
+)
+VARDI = Theorem(
+    "VYS22 Theorem 3.1",
+    "KS25-L C.1",
+    "Vardi, Yehudai & Shamir 2022, Theorem 3.1, counted as in KS25 Lemma C.1",
+)
+MAHDAVI = Theorem("MLT23 Theorem 1", "DPC24-S6", "Mahdavi, Liao & Thrampoulidis 2023, Theorem 1")
+LINEAR_MEMORY = Theorem(
+    "linear associative memory",
+    "DPC24-S6",
+    "Cabannes, Dohmatob & Bietti 2024, as restated in DPC24 section 6",
+)
 REAL = "parameters are real numbers of any precision"
+GENERAL_POSITION = "general position: no D + 1 points on a hyperplane"
 FLAT = "the network reads each sample as one vector"
 
 
@@ -27,9 +52,8 @@ def sontag_1997(n_samples: int) -> Bound:
         "built from ReLU, sigmoid, softmax or other functions definable with exp",
         REAL,
     )
-    source = "Sontag 1997, Shattering all sets of k points requires (k - 1)/2 parameters"
     sentence = f"Without separation, {spell(n_samples)} points take at least {spell(value)} parameters."
-    return Bound("Sontag 1997", "", "parameters", "lower", value, assumptions, source, sentence)
+    return SONTAG.bound("parameters", "lower", value, assumptions, sentence)
 
 
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
@@ -48,7 +72,7 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     choices p + 1 = 2, 4, 8, ... is taken. As δ tends to 0 the bound tends to N / 2. Samples may repeat, so
     fewer distinct points than N make data sets of N samples too.
     """
-    r, delta = as_fraction(radius), as_fraction(separation)
+    r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
         raise ValueError(f"radius {radius} must not be negative and separation {separation} must be positive")
     n_grid = (2 * r / delta).__floor__() + 1
@@ -66,11 +90,10 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
         "hidden units have biases and no parameter is shared",
         REAL,
     )
-    source = "after Siegel 2024, Sharp lower bounds on interpolation by deep ReLU networks, with constants"
     sentence = (
         f"{spell(n_samples)} points this close take at least {spell(value)} parameters of a ReLU network."
     )
-    return Bound("Siegel 2024", "", "parameters", "lower", value, assumptions, source, sentence)
+    return SIEGEL.bound("parameters", "lower", value, assumptions, sentence)
 
 
 def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
@@ -83,61 +106,45 @@ def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
 def baum_1988(n_samples: int, input_dim: int) -> Bound:
     """ceil(N / D) threshold units memorise any two-class labelling of N points in general position."""
     units = ceil_fraction(Fraction(n_samples, input_dim))
-    return _sufficient(
-        "Baum 1988",
-        units * (input_dim + 2) + 1,
-        ("two classes", "general position: no D + 1 points on a hyperplane", "threshold units", FLAT, REAL),
-        "Baum 1988, On the capabilities of multilayer perceptrons",
-    )
+    assumptions = ("two classes", GENERAL_POSITION, "threshold units", FLAT, REAL)
+    return _sufficient(BAUM, units * (input_dim + 2) + 1, assumptions)
 
 
 def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
     """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position."""
     units = 4 * ceil_fraction(Fraction(n_samples, input_dim))
-    return _sufficient(
-        "Bubeck et al. 2020",
-        units * (input_dim + 2),
-        ("general position: no D + 1 points on a hyperplane", FLAT, REAL),
-        "Bubeck, Eldan, Lee & Mikulincer 2020, Proposition 4",
-    )
+    return _sufficient(BUBECK, units * (input_dim + 2), (GENERAL_POSITION, FLAT, REAL))
 
 
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
     """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that tells them apart."""
     return TheoremSize(
-        name="two-layer ReLU interpolation",
-        statement="",
+        TWO_LAYERS,
         width=max(input_dim, n_samples),
         depth=2,
         parameters=n_samples * (input_dim + 2) + 1,
         weight_bits=0,
         assumptions=("distinct inputs", FLAT, REAL),
-        source="folklore: piecewise linear interpolation along a generic direction",
     )
 
 
 def two_layer_relu(n_samples: int, input_dim: int) -> Bound:
     """N ReLU units fit any labels of N distinct points, along a direction that tells them apart."""
-    return _sufficient_size(two_layer_relu_size(n_samples, input_dim))
+    return two_layer_relu_size(n_samples, input_dim).parameter_bound()
 
 
 def vardi_2022_size(
-    n_samples: int,
-    n_classes: int,
-    input_dim: int,
-    radius_square: Real,
-    separation: Real,
+    n_samples: int, n_classes: int, input_dim: int, radius_square: Real, separation: Real
 ) -> TheoremSize:
     """Õ(√N) parameters of a ReLU network of width 12, with the constants of KS25 Lemma C.1 for V = N.
 
     `radius_square` bounds the squared norm of a sample read as one vector.
     """
-    r2 = max(as_fraction(radius_square), Fraction(1))
+    r2 = max(Fraction(radius_square), Fraction(1))
     _, delta = normalise(1, separation)
     size = lookup_size(Points(n_samples, input_dim, r2, 0, delta), n_samples, n_classes)
     return TheoremSize(
-        name="VYS22 Theorem 3.1",
-        statement="KS25-L C.1",
+        VARDI,
         width=12,
         depth=size.depth,
         parameters=dense_parameters(12, size.depth, input_dim),
@@ -147,33 +154,19 @@ def vardi_2022_size(
             "weights of unlimited precision",
             FLAT,
         ),
-        source="Vardi, Yehudai & Shamir 2022, Theorem 3.1, counted as in KS25 Lemma C.1",
     )
-
-
-def vardi_2022(
-    n_samples: int,
-    n_classes: int,
-    input_dim: int,
-    radius_square: Real,
-    separation: Real,
-) -> Bound:
-    """The parameters of `vardi_2022_size`, as a bound."""
-    return _sufficient_size(vardi_2022_size(n_samples, n_classes, input_dim, radius_square, separation))
 
 
 def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
     """Corollary 1: 4(s + d) + d(2nN + d) parameters for one layer with one softmax head."""
     n_tokens = n_samples * seq_len
     return TheoremSize(
-        name="KS23 Corollary 1",
-        statement="",
+        Theorem("KS23 Corollary 1", "", "Kajitsuka & Sato 2023, Corollary 1"),
         width=2 * n_tokens,
         depth=1,
         parameters=4 * (head_size + dim) + dim * (2 * n_tokens + dim),
         weight_bits=0,
         assumptions=("no token occurs twice in a sequence", "tokens are separated", REAL),
-        source="Kajitsuka & Sato 2023, Corollary 1",
     )
 
 
@@ -181,16 +174,8 @@ def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: 
 def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
     """H (min(n, d_h) - 1) + 1 examples for one layer of attention."""
     value = n_heads * (min(seq_len, head_dim) - 1) + 1
-    return Bound(
-        name="MLT23 Theorem 1",
-        statement="DPC24-S6",
-        quantity="samples",
-        kind="lower",
-        value=value,
-        assumptions=(*_LINEARLY_INDEPENDENT, REAL),
-        source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
-        sentence=f"One layer of {spell(n_heads)} heads memorises any {spell(value)} such examples.",
-    )
+    sentence = f"One layer of {spell(n_heads)} heads memorises any {spell(value)} such examples."
+    return MAHDAVI.bound("samples", "lower", value, (*_LINEARLY_INDEPENDENT, REAL), sentence)
 
 
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
@@ -202,28 +187,16 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     if not 2 <= seq_len <= dim:
         raise ValueError(f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}")
     heads = max(1, ceil_fraction(Fraction(n_samples - 1, seq_len - 1)))
-    return _sufficient(
-        "MLT23 Theorem 1",
-        heads * (2 * dim * seq_len + 2 * dim**2) + dim,
-        (*_LINEARLY_INDEPENDENT, REAL),
-        "Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
-        statement="DPC24-S6",
-    )
+    value = heads * (2 * dim * seq_len + 2 * dim**2) + dim
+    return _sufficient(MAHDAVI, value, (*_LINEARLY_INDEPENDENT, REAL))
 
 
 @realises("DPC24-S6")
 def linear_memory(dim: int) -> Bound:
     """A d x d matrix between fixed, linearly independent embeddings stores d associations."""
-    return Bound(
-        name="linear associative memory",
-        statement="DPC24-S6",
-        quantity="samples",
-        kind="lower",
-        value=dim,
-        assumptions=("fixed embeddings, those of the keys linearly independent", REAL),
-        source="Cabannes, Dohmatob & Bietti 2024, as restated in DPC24 section 6",
-        sentence=f"A {spell(dim)} x {spell(dim)} matrix stores {spell(dim)} associations.",
-    )
+    assumptions = ("fixed embeddings, those of the keys linearly independent", REAL)
+    sentence = f"A {spell(dim)} x {spell(dim)} matrix stores {spell(dim)} associations."
+    return LINEAR_MEMORY.bound("samples", "lower", dim, assumptions, sentence)
 
 
 _LINEARLY_INDEPENDENT = (
@@ -232,20 +205,6 @@ _LINEARLY_INDEPENDENT = (
 )
 
 
-def _sufficient_size(size: TheoremSize) -> Bound:
-    return _sufficient(size.name, size.parameters, size.assumptions, size.source, size.statement)
-
-
-def _sufficient(
-    name: str, value: int, assumptions: tuple[str, ...], source: str, statement: str = ""
-) -> Bound:
-    return Bound(
-        name=name,
-        statement=statement,
-        quantity="parameters",
-        kind="upper",
-        value=value,
-        assumptions=assumptions,
-        source=source,
-        sentence=f"By {name}, {spell(value)} parameters suffice.",
-    )
+def _sufficient(theorem: Theorem, value: int, assumptions: tuple[str, ...]) -> Bound:
+    sentence = f"By {theorem.name}, {spell(value)} parameters suffice."
+    return theorem.bound("parameters", "upper", value, assumptions, sentence)

@@ -20,9 +20,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.enclosures import Interval, ln, sqrt
 from byheart.theorems import realises
+
+SOURCE = "byheart, after Madden, Fox & Thrampoulidis 2024, Theorem 1, and Dana, Pydi & Chevaleyre 2024, Proposition 1"
+_PLACES = 256  # binary digits that intervals are rounded outward to, so that numbers stay short
 
 
 @realises("MFT24-T1", "DPC24-P1")
@@ -42,16 +45,10 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     logs = [[ln(Fraction(count, total)) for count in row] for row, total in zip(counts, totals, strict=True)]
     s = _least_singular_value(logs)
     value = min(map(min, counts)) * s * s / (2 + s)
-    return Bound(
-        name=f"rank {size - 2} of logits",
-        statement="MFT24-T1",
-        quantity="loss above the entropy in nats",
-        kind="lower",
-        value=value,
-        assumptions=(f"logits of rank at most {size - 2}: so many neurons, or dimensions of an encoder",),
-        source="byheart, after Madden, Fox & Thrampoulidis 2024, Theorem 1, and Dana, Pydi & Chevaleyre 2024, Proposition 1",
-        sentence=f"No model whose logits have rank {size - 2} comes closer to the entropy than {float(value):.4g} nats.",
-    )
+    rank = Theorem(f"rank {size - 2} of logits", "MFT24-T1", SOURCE)
+    assumptions = (f"logits of rank at most {size - 2}: so many neurons, or dimensions of an encoder",)
+    sentence = f"No model whose logits have rank {size - 2} comes closer to the entropy than {float(value):.4g} nats."
+    return rank.bound("loss above the entropy in nats", "lower", value, assumptions, sentence)
 
 
 def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
@@ -60,8 +57,7 @@ def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
     F is the sum of their squares, at most that of all entries; the mean of squares is at least the geometric one.
     """
     size = len(matrix)
-    determinant = _determinant([list(row) for row in matrix])
-    away = max(determinant.low, -determinant.high, Fraction(0))
+    away = _distance_from_zero(_determinant([list(row) for row in matrix]))
     frobenius = sum((max(entry.low**2, entry.high**2) for row in matrix for entry in row), Fraction(0))
     if not away:
         return Fraction(0)
@@ -79,39 +75,15 @@ def _determinant(rows: list[list[Interval]]) -> Interval:
             return Interval(Fraction(-1), Fraction(1))
         if pivot != step:
             rows[step], rows[pivot] = rows[pivot], rows[step]
-            result = Interval(-result.high, -result.low)
-        result = _times(result, rows[step][step])
+            result = result * -1
+        head = rows[step]
+        result = (result * head[step]).shorten(_PLACES)
         for at in range(step + 1, size):
-            share = _times(rows[at][step], _inverse(rows[step][step]))
-            rows[at] = [
-                _minus(mine, _times(share, theirs)) for mine, theirs in zip(rows[at], rows[step], strict=True)
-            ]
+            share = (rows[at][step] * head[step].reciprocal().shorten(_PLACES)).shorten(_PLACES)
+            pairs = zip(rows[at], head, strict=True)
+            rows[at] = [mine - (share * theirs).shorten(_PLACES) for mine, theirs in pairs]
     return result
 
 
 def _distance_from_zero(value: Interval) -> Fraction:
     return max(value.low, -value.high, Fraction(0))
-
-
-def _times(left: Interval, right: Interval) -> Interval:
-    ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-    return _shorten(min(ends), max(ends))
-
-
-def _inverse(value: Interval) -> Interval:
-    return _shorten(1 / value.high, 1 / value.low)
-
-
-def _minus(left: Interval, right: Interval) -> Interval:
-    return Interval(left.low - right.high, left.high - right.low)
-
-
-_PLACES = 256
-
-
-def _shorten(low: Fraction, high: Fraction) -> Interval:
-    """The ends rounded outward to so many binary places, so that numbers stay short."""
-    scale = 1 << _PLACES
-    return Interval(
-        Fraction((low * scale).__floor__(), scale), Fraction(-((-high * scale).__floor__()), scale)
-    )

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import count
 
 from byheart.assumption import Assumption
-from byheart.bounds.bound import Bound
+from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.data.dataset import Dataset
 from byheart.network.memory import Memory, Progress
@@ -82,9 +82,8 @@ def built_plan(
 def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
     """A bound on the parameters as the size that a theorem promises."""
     assert isinstance(bound.value, int)
-    return TheoremSize(
-        bound.name, bound.statement, width, depth, bound.value, 0, bound.assumptions, bound.source
-    )
+    theorem = Theorem(bound.name, bound.statement, bound.source)
+    return TheoremSize(theorem, width, depth, bound.value, 0, bound.assumptions)
 
 
 def report_attempts(progress: Progress | None) -> Callable[[], None]:

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from byheart.assumption import Assumption
+from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.attention_as_mlp.heads import HeadsAsNeurons, heads_for_layer
 from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
@@ -57,14 +58,12 @@ def plan(
         "Huben & Morris 2023",
         assumptions=(Assumption("one token a sample", True, f"{n_items} tokens"),),
         theorem_size=TheoremSize(
-            name="one head a neuron",
-            statement="3 d + d_out numbers a head, n heads",
+            Theorem("one head a neuron", "3 d + d_out numbers a head, n heads", "Huben & Morris 2023"),
             width=n_items,
             depth=1,
             parameters=n_items * (3 * DIM + LABEL_DIM),
             weight_bits=0,
             assumptions=("a zero vector that every token sees",),
-            source="Huben & Morris 2023",
         ),
         notes={"n_contexts": n_items, "n_heads": network.n_heads, "slope": SLOPE},
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from byheart.assumption import Assumption
+from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.linear_memory.memories import (
     LinearMemory,
@@ -70,14 +71,16 @@ def plan(
             Assumption("N <= d", n_items <= dim, f"{n_items} associations, d = {dim}"),
         ),
         theorem_size=TheoremSize(
-            name="a linear memory of N associations",
-            statement="d² numbers for N = d associations",
+            Theorem(
+                "a linear memory of N associations",
+                "d² numbers for N = d associations",
+                "Cabannes, Dohmatob & Bietti 2024",
+            ),
             width=n_items,
             depth=1,
             parameters=n_items**2,
             weight_bits=0,
             assumptions=("independent inputs, given and not counted",),
-            source="Cabannes, Dohmatob & Bietti 2024",
         ),
         notes={"rule": rule, "dim": dim, "n_contexts": n_items},
     )

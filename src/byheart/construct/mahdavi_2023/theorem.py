@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.bounds.predecessors import MAHDAVI
 from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, MahdaviOptions, capacity, heads_for
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import VectorSequences
@@ -104,14 +105,12 @@ def plan(
             ),
         ),
         theorem_size=TheoremSize(
-            name="MLT23 Theorem 1",
-            statement="",
+            MAHDAVI,
             width=max(dim, n_heads * head_dim),
             depth=1,
             parameters=n_heads * dim * (2 * head_dim + 2 * LABEL_DIM),
             weight_bits=0,
             assumptions=("any n queries independent", "contexts of rank n"),
-            source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
         ),
         notes={"rank": found.rank, "condition": found.condition, "n_heads": n_heads, "head_dim": head_dim},
     )
