@@ -67,7 +67,7 @@ class Checkout:
         assert self._process.stdin is not None
         self._process.stdin.write("again\n")
         self._process.stdin.flush()
-        return float(self._read())  # type: ignore[arg-type]
+        return float(self._read())
 
     def close(self) -> None:
         self._process.communicate()
@@ -119,7 +119,7 @@ def main() -> int:
             row = measure(name, n_facts, chosen.asked, sources)
             rows.append(row)
             for load in ("alone", "busy"):
-                rates: dict[str, int] = row[load]  # type: ignore[assignment]
+                rates: dict[str, int] = row[load]
                 shown = f"{rates['this']:,} answers a second"
                 if "other" in rates:
                     times = rates["this"] / rates["other"]
@@ -129,7 +129,7 @@ def main() -> int:
     if chosen.json is not None:
         machine = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count()}
         chosen.json.write_text(json.dumps({"schema": 1, **machine, "rows": rows}, indent=2) + "\n")
-    return 1 if any(row[which]["wrong"] for row in rows for which in sources) else 0  # type: ignore[index]
+    return 1 if any(row[which]["wrong"] for row in rows for which in sources) else 0
 
 
 if __name__ == "__main__":

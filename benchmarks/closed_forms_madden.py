@@ -62,7 +62,7 @@ def stories(long: bool) -> Iterator[Row]:
                 rng = np.random.default_rng(0)
                 front, encoded = _front(targets, vocab, rng, precision)
                 fit, seconds = timed(
-                    lambda: solve_by_random_features(front, encoded, targets.logits(margin), rng)  # noqa: B023
+                    lambda: solve_by_random_features(front, encoded, targets.logits(margin), rng)
                 )
                 found = targets.divergences(fit.network.compute_logits(encoded))
                 row |= {f"max_kl_{precision}": float(found.max()), f"seconds_{precision}": round(seconds, 2)}
@@ -93,7 +93,7 @@ def fewest(long: bool) -> Iterator[Row]:
             front, encoded = _front(targets, vocab, rng)
             return fit_shaped(front, encoded, targets, n_neurons, rng, goal_nats=goal)
 
-        found, seconds = timed(lambda: fewest_shaped(fit, high, low, most=512))  # noqa: B023
+        found, seconds = timed(lambda: fewest_shaped(fit, high, low, most=512))
         assert found is not None
         front, encoded = _front(targets, vocab, np.random.default_rng(0))
         shaped = found.found
@@ -144,7 +144,7 @@ def training(long: bool) -> Iterator[Row]:
         ("convex, random neurons", 16, 384),
         ("convex, shaped neurons", 16, 64),
     ):
-        solved, seconds = timed(lambda: _solve(way, targets, vocab, n_neurons))  # noqa: B023
+        solved, seconds = timed(lambda: _solve(way, targets, vocab, n_neurons))
         gap = targets.gap_nats(
             targets.divergences(solved.compute_logits(targets.contexts.padded(solved.pad, 9)))
         )
@@ -248,10 +248,10 @@ def steps(long: bool) -> Iterator[Row]:
             rng = np.random.default_rng(0)
             problem = ""
             for _ in range(8):
-                front = draw_mixing(kind, 64, 6, 1, 16, rng)  # type: ignore[arg-type]
+                front = draw_mixing(kind, 64, 6, 1, 16, rng)
                 encoded = targets.contexts.padded(front.pad, 6)
                 try:
-                    found, seconds = timed(lambda: solve_by_steps(front, encoded, targets.logits(40.0)))  # noqa: B023
+                    found, seconds = timed(lambda: solve_by_steps(front, encoded, targets.logits(40.0)))
                     break
                 except AssumptionViolated as error:
                     problem = str(error)
@@ -259,7 +259,7 @@ def steps(long: bool) -> Iterator[Row]:
                 yield {"contexts": n_contexts, "kind": kind, "refused": problem}
                 continue
             some = np.arange(n_contexts) if natively else rng.integers(0, n_contexts, 50)
-            native, checking = timed(lambda: found.decoder.compute_logits(encoded[some]))  # noqa: B023
+            native, checking = timed(lambda: found.decoder.compute_logits(encoded[some]))
             every = targets.divergences(step_logits(found))
             yield {
                 "contexts": n_contexts,
@@ -279,11 +279,9 @@ def activations(long: bool, n_contexts: int = 5000) -> Iterator[Row]:
     for activation in ("tanh", "gelu", "arctan"):
         for kind in ("attention", "averaging"):
             rng = np.random.default_rng(0)
-            front = draw_mixing(kind, 200, 8, 16, 100, rng, activation=activation)  # type: ignore[arg-type]
+            front = draw_mixing(kind, 200, 8, 16, 100, rng, activation=activation)
             encoded = targets.contexts.padded(front.pad, 8)
-            fit, seconds = timed(
-                lambda: solve_by_random_features(front, encoded, targets.logits(40.0), rng)  # noqa: B023
-            )
+            fit, seconds = timed(lambda: solve_by_random_features(front, encoded, targets.logits(40.0), rng))
             found = targets.divergences(fit.network.compute_logits(encoded))
             yield {
                 "activation": activation,

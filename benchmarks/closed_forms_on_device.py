@@ -97,7 +97,7 @@ def steps(device: str, small: bool, seconds: float) -> Iterator[Row]:
         )
         start = time.perf_counter()
         for _ in range(8):
-            front = draw_mixing(kind, 64, 6, 1, 16, rng)  # type: ignore[arg-type]
+            front = draw_mixing(kind, 64, 6, 1, 16, rng)
             try:
                 found = solve_by_steps(front, rows, targets.logits(40.0))
                 break

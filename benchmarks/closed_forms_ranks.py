@@ -17,9 +17,7 @@ def ranks(long: bool) -> Iterator[Row]:
         for activation in ("tanh", "gelu"):
             a = [Fraction(i + 1, n + 1) for i in range(n)]
             b = [Fraction(j + 1, n) for j in range(n)]
-            found, seconds = timed(
-                lambda: certified_determinant(activation, a, b, first_bits=20 * n)  # type: ignore[arg-type]  # noqa: B023
-            )
+            found, seconds = timed(lambda: certified_determinant(activation, a, b, first_bits=20 * n))
             yield {
                 "what": activation,
                 "n": n,
@@ -31,7 +29,7 @@ def ranks(long: bool) -> Iterator[Row]:
     for n in (200, 1000):
         drawn = random.Random(0)
         rows, columns = (drawn.sample(range(1, 10**9), n) for _ in range(2))
-        rank, seconds = timed(lambda: polynomial_rank({k: k + 1 for k in range(n)}, rows, columns))  # noqa: B023
+        rank, seconds = timed(lambda: polynomial_rank({k: k + 1 for k in range(n)}, rows, columns))
         yield {"what": "polynomial", "n": n, "full_rank": rank.is_decided, "seconds": round(seconds, 1)}
     yield {
         "what": "x + x^3, b = (1, -1)",
@@ -41,7 +39,7 @@ def ranks(long: bool) -> Iterator[Row]:
     for activation, signs in (("tanh", (1, -1)), ("gelu", (1, -1, 2, -2))):
         a = [Fraction(1, k) for k in (3, 5, 7, 11)[: len(signs)]]
         found = certified_determinant(
-            activation,  # type: ignore[arg-type]
+            activation,
             a,
             [Fraction(y) for y in signs],
             first_bits=4096,

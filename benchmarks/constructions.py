@@ -55,7 +55,7 @@ class Study:
         return self.seq_len if self.task == "seq-to-seq" else 1
 
     def data(self, n_samples: int, seed: int) -> Dataset:
-        return uniform_vectors(n_samples, self.seq_len, 4, 16, seed=seed, task=self.task)  # type: ignore[arg-type]
+        return uniform_vectors(n_samples, self.seq_len, 4, 16, seed=seed, task=self.task)
 
     def fitted(self, construction: Construction, parameters: int) -> float:
         """What the power law is fitted to: all parameters, without the folds of PLYS21."""
@@ -89,7 +89,7 @@ class Family:
     def data(self, n_samples: int) -> Dataset:
         if self.method != "kajitsuka-sato-2023" and self.precision == "float64":
             return random_tokens(n_samples, self.seq_len, 1000, 16, seed=n_samples)
-        return uniform_vectors(n_samples, self.seq_len, 4, 16, seed=n_samples, task=self.task)  # type: ignore[arg-type]
+        return uniform_vectors(n_samples, self.seq_len, 4, 16, seed=n_samples, task=self.task)
 
 
 FAMILIES = (

@@ -42,7 +42,7 @@ def same_curves(engine: str) -> bool:
         stack = make_stack(
             models, [pairs(8, k) for k in range(4)], range(4), device=device, dtype=torch.float64
         )
-        outcomes = train(stack, plans, engine="eager" if device == "cpu" else engine)  # type: ignore[arg-type]
+        outcomes = train(stack, plans, engine="eager" if device == "cpu" else engine)
         curves.append(np.array([outcome.curve["loss"] for outcome in outcomes]))
     worst = float(np.abs(curves[0] / curves[1] - 1).max())
     print(f"{engine}: losses on GPU and CPU agree to {worst:.1e}")

@@ -257,7 +257,7 @@ def _stepper(case: str, device: torch.device, n_models: int, engine: str) -> Any
     ]
     training_sets = [training_sets[k % len(training_sets)] for k in range(n_models)]
     stack = make_stack([model] * n_models, training_sets, range(n_models), device=device)
-    return make_stepper(stack, [plan] * n_models, engine)  # type: ignore[arg-type]
+    return make_stepper(stack, [plan] * n_models, engine)
 
 
 def _worker(case: str, n_models: int, engine: str, orders: Any, answers: Any) -> None:

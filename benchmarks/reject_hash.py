@@ -40,11 +40,11 @@ class Model:
         solve = method._solve
 
         def solve_and_keep(data: bh.Dataset, keys: ContextKeys, *more: object) -> method.Solution:
-            found = solve(data, keys, *more)  # type: ignore[arg-type]
+            found = solve(data, keys, *more)
             kept.append((keys, found))
             return found
 
-        method._solve = solve_and_keep  # type: ignore[assignment]
+        method._solve = solve_and_keep
         try:
             self.memory = bh.compile(
                 data, method="retrieval", precision="float64", reject_bits=bits, seed=seed, check=False

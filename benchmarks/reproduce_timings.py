@@ -41,7 +41,7 @@ def main() -> None:
                     records = store.records([run.key for run in stage.runs])
                 if records:
                     table["device"] = records[0].device
-                    table[scale][stage.name] = round(statistics.fmean(r.seconds for r in records), 4)  # type: ignore[index]
+                    table[scale][stage.name] = round(statistics.fmean(r.seconds for r in records), 4)
                 continue
             chosen = choose_device(options.kind)
             table["device"] = device_name(chosen)
@@ -49,7 +49,7 @@ def main() -> None:
             if middle.data.get("seq_len", 0) > LONGEST:
                 continue  # gigabytes; the figure's other stages stand for it
             seconds = seconds_per_run([middle], chosen, n_models=1)
-            table[scale][stage.name] = round(seconds, 3)  # type: ignore[index]
+            table[scale][stage.name] = round(seconds, 3)
             print(f"{scale}: {stage.name}: {seconds:.2f} s a run", flush=True)
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
     FILE.write_text(

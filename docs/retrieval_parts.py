@@ -53,7 +53,7 @@ def sizes() -> str:
     for n_samples in SAMPLES:
         for name, options in (("grid", {"dim": 4}), ("tokens", {"vocab": 1000, "ordered": True})):
             for n_classes in (16, 1024):
-                size = estimate(DataShape(n_samples, 8, n_classes, **options))  # type: ignore[arg-type]
+                size = estimate(DataShape(n_samples, 8, n_classes, **options))
                 bits = n_samples * (n_classes.bit_length() - 1)
                 lines.append(
                     f"| {n_samples:,} | {name} | {n_classes:,} | {size.parameters_dense:,} "

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import settings
 
 THOROUGH = bool(os.environ.get("BYHEART_THOROUGH"))
-FEWEST = 20
+FEWEST = 10
 
 
 def examples(number: int, **more: Any) -> settings:

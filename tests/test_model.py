@@ -196,7 +196,7 @@ def test_one_text_is_answered_alone() -> None:
     assert by_hand().predict("Atlantis") is None
     for wrong in (7, None, b"France", {"France": 1}):
         with pytest.raises(UsageError, match="takes a text or a list of inputs, not a"):
-            by_hand().predict(wrong)  # type: ignore[call-overload]
+            by_hand().predict(wrong)
     with pytest.raises(UsageError, match="not a mixture"):
         by_hand().predict(["France", 7])
 
@@ -297,7 +297,7 @@ def test_the_public_names_are_there_and_nothing_else_is_listed() -> None:
     for name in bh.__all__:
         assert getattr(bh, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        bh.nonsense  # type: ignore[attr-defined]  # noqa: B018
+        bh.nonsense  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_pairs_dictionaries_frames_arrays_and_paths_are_compiled(tmp_path: Path)
         (table, {"input": "question", "label": "reply"}),
         (str(table), {"input": "question", "label": "reply"}),
     ):
-        model = compile(given, tokenizer="word", method=METHOD, check=False, **options)  # type: ignore[arg-type]
+        model = compile(given, tokenizer="word", method=METHOD, check=False, **options)
         assert model.predict("capital of Peru") == "Lima"
     assert (
         Dataset.from_pandas(frame, tokenizer="word").digest
@@ -412,7 +412,7 @@ def test_pairs_dictionaries_frames_arrays_and_paths_are_compiled(tmp_path: Path)
 )
 def test_what_is_not_data_is_refused(given: object, options: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        compile(given, **options)  # type: ignore[arg-type]
+        compile(given, **options)
 
 
 def test_a_frame_with_holes_or_other_columns_is_refused(data: Dataset) -> None:

@@ -28,8 +28,8 @@ def pins(text: str) -> dict[str, Version]:
 
 def unpinned(project: dict[str, object], pinned: dict[str, Version]) -> list[str]:
     """Requirements of pyproject.toml that constraints.txt does not pin to a version they accept."""
-    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
-    asked: list[str] = list(project["dependencies"])  # type: ignore[call-overload]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    asked: list[str] = list(project["dependencies"])
     for name, requirements in extras.items():
         if name not in NOT_INSTALLED:
             asked += requirements

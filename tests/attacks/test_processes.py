@@ -30,10 +30,10 @@ from pathlib import Path
 import sys
 from byheart.measure.store import Store
 from byheart.measure.workers import train_here
-from tests.measure.test_sweep import sixty_four
+from tests.measure.test_sweep import thirty_two
 if __name__ == "__main__":
     with Store(sys.argv[1]) as store:
-        train_here(sixty_four(200_000), store, n_workers=3, device="cpu", most=4)
+        train_here(thirty_two(200_000), store, n_workers=3, device="cpu", most=4)
 """
 
 

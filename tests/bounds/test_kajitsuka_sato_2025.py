@@ -153,4 +153,4 @@ def test_nothing_overflows() -> None:
 )
 def test_impossible_sizes_are_refused(call: object) -> None:
     with pytest.raises(ValueError, match="must"):
-        call()  # type: ignore[operator]
+        call()

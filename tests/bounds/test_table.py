@@ -264,7 +264,7 @@ def test_the_facts_data_set(shared_data: Path) -> None:
 )
 def test_impossible_problems_are_refused_in_the_users_values(sizes: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        DataShape(**sizes)  # type: ignore[arg-type]
+        DataShape(**sizes)
 
 
 def test_a_bound_refuses_what_could_mislead() -> None:

@@ -116,4 +116,4 @@ def test_smallest_finds_the_threshold() -> None:
 )
 def test_impossible_sizes_are_refused(call: object) -> None:
     with pytest.raises(ValueError, match=r"at least|need"):
-        call()  # type: ignore[operator]
+        call()

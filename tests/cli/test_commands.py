@@ -411,7 +411,7 @@ def test_every_command_explains_itself(byheart: Byheart, name: str) -> None:
     if "COMMAND [ARGS]" not in done.out:  # a group has them on its commands
         assert "--json" in done.out
         assert "--debug" in done.out
-    command: Any = group.get_command(None, name)  # type: ignore[arg-type]
+    command: Any = group.get_command(None, name)
     assert command.help
 
 

@@ -256,7 +256,7 @@ CALLS: dict[str, Callable[[Path], object]] = {
     "bh.load('out/m').module(floats)": lambda f: bh.load(f / "out/m").module(torch.zeros((1, 3))),
     "bh.compile(7)": lambda f: bh.compile(7),
     "bh.load('nowhere')": lambda f: bh.load(f / "nowhere"),
-    "bh.load('out/m').predict(7)": lambda f: bh.load(f / "out/m").predict(7),  # type: ignore[call-overload]
+    "bh.load('out/m').predict(7)": lambda f: bh.load(f / "out/m").predict(7),
 }
 EXPECTED = {
     "bh.load('out/m').predict('capital of France')": "Paris",

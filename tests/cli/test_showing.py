@@ -109,7 +109,7 @@ def test_a_stage_that_says_nothing_is_spoken_of_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(progress, "TICK_SECONDS", 0.001)
-    stream.flush = lambda: spoken.set() if stream.getvalue().count("\n") > 2 else None  # type: ignore[method-assign]
+    stream.flush = lambda: spoken.set() if stream.getvalue().count("\n") > 2 else None
     with progress.watch() as report:
         report("read", 0, 1)
         assert spoken.wait(60)

@@ -264,7 +264,7 @@ def check_adversary(name: str, which: str, task: Task | None = None, precision: 
     try:
         data.require_finite()
         data.require_consistent()
-        options = method.read_options({}, precision)  # type: ignore[arg-type]
+        options = method.read_options({}, precision)
         construction = method.plan(data, options, np.random.default_rng(0), None).emit(None)
     except DataError as refusal:
         _check_refusal(method, precision, which, data, refusal)

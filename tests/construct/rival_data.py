@@ -38,7 +38,7 @@ def answers(construction: Construction, data: Dataset, backend: str | None = Non
     """One class for every label of `data`, flat."""
     memory = construction.memory
     chosen = backend or ("exact" if memory.network.precision == "exact" else "module")
-    table = memory.answer(memory.encode(data.inputs), backend=chosen)  # type: ignore[arg-type]
+    table = memory.answer(memory.encode(data.inputs), backend=chosen)
     if memory.answers_last_token_only:
         return table
     seq_len = table.shape[1]
@@ -80,7 +80,7 @@ def single_vectors(draw: st.DrawFn) -> Dataset:
     chosen = [labels.setdefault(key, draw(st.integers(0, n_classes - 1))) for key in keys]
     names = tuple(f"class {c}" for c in range(n_classes))
     ordered = task == "next-token" and draw(st.booleans())
-    return Dataset(inputs, np.array(chosen), task, names, None, ordered)  # type: ignore[arg-type]
+    return Dataset(inputs, np.array(chosen), task, names, None, ordered)
 
 
 @st.composite

@@ -120,7 +120,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Register:
 
         kept = {field.name: getattr(THROW_AWAY, field.name) for field in fields(Method)}
         given = {**kept, "name": name, "plan": plan_by_name, **changes}
-        module.METHOD = Method(**{key: value for key, value in given.items() if value is not None})  # type: ignore[attr-defined]
+        module.METHOD = Method(**{key: value for key, value in given.items() if value is not None})
         monkeypatch.setitem(sys.modules, name, module)
         monkeypatch.setitem(registry._MODULES, name, name)
         return name
@@ -129,7 +129,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Register:
 
 
 def changed_plan(change: Callable[[BuiltPlan], Plan]) -> Callable[..., Plan]:
-    return lambda *arguments: change(THROW_AWAY.plan(*arguments))  # type: ignore[arg-type]
+    return lambda *arguments: change(THROW_AWAY.plan(*arguments))
 
 
 def with_notes(made: BuiltPlan) -> BuiltPlan:

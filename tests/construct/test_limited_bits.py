@@ -33,8 +33,8 @@ def compiled(data: Dataset, **options: object) -> Construction:
 def test_any_b_memorises_with_short_weights(data: Dataset, B: int) -> None:
     construction = compiled(data, B=B)
     assert (answers(construction, data) == data.labels).all()
-    assert construction.notes["group_size_first"] <= fields_for(B)  # type: ignore[operator]
-    assert construction.notes["group_size_second"] <= fields_for(B)  # type: ignore[operator]
+    assert construction.notes["group_size_first"] <= fields_for(B)
+    assert construction.notes["group_size_second"] <= fields_for(B)
 
 
 @checks("KS25-T F.1")

@@ -47,7 +47,7 @@ def random_data(method: str, task: str, precision: str, n_samples: int) -> Datas
     seq_len = 1 if method in SINGLE else 4
     if precision != "exact" and method != "kajitsuka-sato-2023":
         return random_tokens(n_samples, seq_len, max(50, 2 * n_samples), seed=n_samples)
-    return uniform_vectors(n_samples, seq_len, 4, seed=n_samples, task=task)  # type: ignore[arg-type]
+    return uniform_vectors(n_samples, seq_len, 4, seed=n_samples, task=task)
 
 
 @checks("KS25-T4.1", "KS25-C4.1", "KS25-T D.1", "KS25-T F.1", "KS25-R4.5")
@@ -140,9 +140,9 @@ def test_before_the_data_are_seen_it_is_a_fair_guess(method: str, task: str, pre
 @pytest.mark.parametrize(("method", "task", "precision"), CASES)
 def test_a_trillion_samples_are_planned_within_a_second(method: str, task: str, precision: str) -> None:
     seq_len = 1 if method in SINGLE else 4
-    shape = DataShape(10**12, seq_len, 16, task=task, dim=4)  # type: ignore[arg-type]
+    shape = DataShape(10**12, seq_len, 16, task=task, dim=4)
     start = time.process_time()
-    size = get(method).estimate(shape, {}, precision)  # type: ignore[arg-type]
+    size = get(method).estimate(shape, {}, precision)
     assert (
         time.process_time() - start < 2
     )  # a second where nothing else runs, and types are not checked on every call

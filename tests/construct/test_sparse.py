@@ -42,7 +42,7 @@ def test_every_label_through_the_extra_token(data: Dataset) -> None:
 
 
 @checks("KS25-R4.5")
-def test_larger_data_and_saving(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_larger_data_and_saving(tmp_path) -> None:
     for data in (
         uniform_vectors(100, seed=0, task="seq-to-seq"),
         random_tokens(100, seed=0, task="seq-to-seq"),

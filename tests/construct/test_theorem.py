@@ -36,7 +36,7 @@ def compiled(data: Dataset, seed: int = 0, **options: object) -> Construction:
 def answers(construction: Construction, data: Dataset, backend: str = "exact") -> np.ndarray:
     """One answer for each label of the data."""
     memory = construction.memory
-    found = memory.answer(memory.encode(data.inputs), backend=backend)  # type: ignore[arg-type]
+    found = memory.answer(memory.encode(data.inputs), backend=backend)
     if data.task != "seq-to-seq":
         return found
     is_token = np.arange(data.seq_len) >= data.seq_len - np.asarray(data.lengths)[:, None]
@@ -75,7 +75,7 @@ def token_data(draw: st.DrawFn, tasks: st.SearchStrategy[str] = tasks) -> Datase
     return Dataset(
         TokenSequences(np.array([token for row in rows for token in row]), offsets, n_vocab),
         labelled(draw, rows, task, ordered, n_classes),
-        task,  # type: ignore[arg-type]
+        task,
         tuple(f"class {c}" for c in range(n_classes)),
         None,
         ordered,
@@ -97,7 +97,7 @@ def vector_data(draw: st.DrawFn, tasks: st.SearchStrategy[str] = tasks) -> Datas
     return Dataset(
         VectorSequences(np.array(rows, dtype=np.float64)),
         labelled(draw, rows, task, False, n_classes),
-        task,  # type: ignore[arg-type]
+        task,
         tuple(f"class {c}" for c in range(n_classes)),
         None,
         False,
@@ -132,7 +132,7 @@ TINY, HUGE = 5e-324, 1e308
 def test_one_sequence_needs_no_more_bits_than_promised_whatever_its_number(
     method: str, task: str, value: float
 ) -> None:
-    data = Dataset.from_arrays(np.array([[[value]]]), np.array([0]), task=task)  # type: ignore[arg-type]
+    data = Dataset.from_arrays(np.array([[[value]]]), np.array([0]), task=task)
     construction = compiled_by(method, data)
     assert (answers(construction, data) == data.labels).all()
     assert construction.theorem_size is not None
@@ -144,7 +144,7 @@ def test_one_sequence_needs_no_more_bits_than_promised_whatever_its_number(
 def test_numbers_2000_bits_apart_take_no_more_bits_than_promised(task: str) -> None:
     rows = [[[HUGE], [TINY]], [[TINY], [TINY]], [[HUGE], [HUGE]], [[TINY], [HUGE]]]
     labels = [0, 1, 2, 0 if task == "set" else 3]
-    data = Dataset.from_arrays(np.array(rows), np.array(labels), task=task)  # type: ignore[arg-type]
+    data = Dataset.from_arrays(np.array(rows), np.array(labels), task=task)
     construction = compiled(data)
     assert (answers(construction, data) == data.labels).all()
     size, promised = size_of_network(construction.memory.network), construction.theorem_size
@@ -198,7 +198,7 @@ def test_the_built_network_computes_a_contextual_mapping(data: Dataset, seed: in
         found = measure_context_ids(construction.memory, data)
         assert found.is_consistent
         assert found.separation is None or found.separation >= 2
-        assert found.radius < 2 ** construction.notes["context_key_bits"]  # type: ignore[operator]
+        assert found.radius < 2 ** construction.notes["context_key_bits"]
 
 
 @checks("KS25-D4.1")
@@ -211,7 +211,7 @@ def test_contexts_that_collide_are_measured() -> None:
     blind = replace(
         blind, layers=(network.layers[mixing], *blind.layers)
     )  # attention before φ: sums of nothing
-    assert measure_context_ids(memory, data).separation >= 2  # type: ignore[operator]
+    assert measure_context_ids(memory, data).separation >= 2
     found = measure_context_ids(replace(memory, network=blind), data)
     assert found.separation == 0 or not found.is_consistent
 
@@ -331,12 +331,12 @@ def test_random_vectors(n_samples: int) -> None:
 def test_each_theorem_on_random_data(task: str, kind: str) -> None:
     n = 120 if task == "seq-to-seq" else 400
     if kind == "uniform":
-        data = uniform_vectors(n, seed=1, task=task)  # type: ignore[arg-type]
+        data = uniform_vectors(n, seed=1, task=task)
     elif kind == "grid":
-        data = grid_vectors(n, seed=2, task=task)  # type: ignore[arg-type]
+        data = grid_vectors(n, seed=2, task=task)
     else:
         ordered = kind == "tokens" and task != "set"
-        data = random_tokens(n, seed=3, task=task, ordered=ordered)  # type: ignore[arg-type]
+        data = random_tokens(n, seed=3, task=task, ordered=ordered)
     construction = compiled(data)
     assert (answers(construction, data) == data.labels).all()
     theorem = {"next-token": "Theorem 4.1", "seq-to-seq": "Corollary 4.1", "set": "Theorem D.1"}[task]

@@ -44,9 +44,9 @@ def plan(data: Dataset, options: Options, rng: np.random.Generator, progress: Pr
     data.require_consistent()
     table = {
         (int(token), 0): int(label) + 1 for token, label in zip(data.inputs.ids, data.labels, strict=True)
-    }  # type: ignore[union-attr]
+    }
     one = SparseMatrix.of((1, 1), {(0, 0): 1})
-    embedding = Embedding(SparseMatrix.of((data.vocab + 1, 1), table))  # type: ignore[operator]
+    embedding = Embedding(SparseMatrix.of((data.vocab + 1, 1), table))
     network = Transformer(one, (), one, 1, embedding, pad=data.vocab)
     memory = Memory(network, data.task, data.label_names, data.tokenizer, data.ordered)
     return BuiltPlan(Construction(memory, METHOD.name, "a table of labels", (), None))

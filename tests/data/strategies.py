@@ -54,7 +54,7 @@ def naive_contexts(data: Dataset) -> list[object]:
             tokens: tuple[object, ...] = tuple(data.inputs[i].tolist())
         else:
             tokens = tuple(tuple(vector) for vector in data.inputs[i].tolist())
-        bag = tuple(sorted(tokens))  # type: ignore[type-var]
+        bag = tuple(sorted(tokens))
         if data.task == "set":
             contexts.append(bag)
         elif data.task == "next-token":

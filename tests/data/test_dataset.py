@@ -191,7 +191,7 @@ def test_a_subset_of_what_is_not_there_is_refused() -> None:
 def test_nothing_can_be_changed() -> None:
     data = Dataset.from_arrays(VALUES, LABELS)
     with pytest.raises(FrozenInstanceError):
-        data.task = "set"  # type: ignore[misc]
+        data.task = "set"
     with pytest.raises(ValueError, match="read-only"):
         data.labels[0] = 1
 

@@ -129,7 +129,7 @@ def test_wrong_inputs_are_refused(path: Path, content: bytes, message: str) -> N
     write(path, inputs=content, labels=LABELS)
     with pytest.raises(Exception, match=message) as raised:
         Dataset.read(path)
-    assert raised.value.exit_status == 4  # type: ignore[attr-defined]
+    assert raised.value.exit_status == 4
     assert str(path) in str(raised.value)
 
 

@@ -48,7 +48,7 @@ def test_arrays_cannot_be_written_to_and_are_not_the_callers() -> None:
     view = np.array([0, 1, 0])[:2]
     view.flags.writeable = False
     held = TokenSequences(view, offsets, 2)
-    view.base[0] = 1  # type: ignore[index]
+    view.base[0] = 1
     assert held.ids.tolist() == [0, 1]
 
 
@@ -102,7 +102,7 @@ def test_non_finite_values_are_found_and_refused() -> None:
 
 def test_which_arrays_are_vectors() -> None:
     floats, ids = np.ones((4, 3)), np.ones((4, 3), dtype=np.int64)
-    assert as_vectors(floats).shape == (4, 1, 3)  # type: ignore[union-attr]
+    assert as_vectors(floats).shape == (4, 1, 3)
     assert as_vectors(ids) is None
     grid = as_vectors(ids.reshape(2, 2, 3) - 5)
     assert grid is not None

@@ -33,7 +33,7 @@ def test_a_table_is_the_same_in_any_encoding(encoding: str, tmp_path: Path) -> N
 def test_documents_and_json_lines_have_encodings_too(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_bytes("über Zürich\n".encode("cp1252"))
-    assert Dataset.read(path, encoding="cp1252").tokenizer.vocabulary == ("Zürich", "über")  # type: ignore[union-attr]
+    assert Dataset.read(path, encoding="cp1252").tokenizer.vocabulary == ("Zürich", "über")
     lines = tmp_path / "t.jsonl"
     lines.write_bytes('{"key": "ü", "value": "1"}\n'.encode("utf-16"))
     assert Dataset.read(lines, encoding="utf-16").n_samples == 1
@@ -84,4 +84,4 @@ def test_another_encoding_is_noticed(written: str, told: str, words: str, tmp_pa
 )
 def test_what_a_file_does_not_have_is_refused(name: str, options: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leave it out"):
-        Dataset.read(write(tmp_path, "utf-8", name), **options)  # type: ignore[arg-type]
+        Dataset.read(write(tmp_path, "utf-8", name), **options)

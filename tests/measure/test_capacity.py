@@ -143,4 +143,4 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     from byheart.measure.cluster import train_on_cluster
 
     with pytest.raises(MissingExtra, match=r"byheart\[ray\]"):
-        train_on_cluster([], None)  # type: ignore[arg-type]
+        train_on_cluster([], None)

@@ -15,7 +15,7 @@ import pytest
 from byheart.measure.cluster import train_on_cluster
 from byheart.measure.store import Store
 from byheart.measure.workers import train_here
-from tests.measure.test_sweep import runs_of, sixty_four
+from tests.measure.test_sweep import runs_of, thirty_two
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.cluster
@@ -61,7 +61,7 @@ def test_a_cluster_gives_the_same_records(ray_cluster: Any, tmp_path: Path) -> N
 
 
 def test_a_killed_workers_runs_are_trained_again(ray_cluster: Any, tmp_path: Path) -> None:
-    runs, killed = sixty_four(400), []
+    runs, killed = thirty_two(400), []
 
     def kill_one() -> None:
         deadline = time.monotonic() + 60
@@ -79,4 +79,4 @@ def test_a_killed_workers_runs_are_trained_again(ray_cluster: Any, tmp_path: Pat
         killer.join()
         assert killed
         assert {record.key for record in records} == {run.key for run in runs}
-        assert store.count() == 64
+        assert store.count() == 32

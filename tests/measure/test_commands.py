@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(command: object, *arguments: str) -> Result:
-    return CliRunner().invoke(command, list(arguments), catch_exceptions=False)  # type: ignore[arg-type]
+    return CliRunner().invoke(command, list(arguments), catch_exceptions=False)
 
 
 def test_a_dry_run_trains_nothing(folder: Path) -> None:
@@ -185,7 +185,7 @@ def test_progress_for_people_and_for_logs(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("byheart.cli.progress.QUIET_SECONDS", 0.0)
     piped, terminal = _Terminal(False), _Terminal(True)
     for stream in (piped, terminal):
-        with watch(stream) as show:  # type: ignore[arg-type]
+        with watch(stream) as show:
             report = report_to(show)
             report(progress(2, 0, 0.0))
             report(progress(2, 50, 10.0))

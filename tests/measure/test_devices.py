@@ -53,14 +53,14 @@ def test_compiled_steps_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> N
 
     def trace_only(function: object, **options: object) -> object:
         compiled.append(getattr(function, "__name__", ""))
-        return real(function, backend="aot_eager", fullgraph=True, **options)  # type: ignore[call-overload]
+        return real(function, backend="aot_eager", fullgraph=True, **options)
 
     monkeypatch.setattr(torch, "compile", trace_only)
     stack = make_stack([MODEL] * 2, [pairs(6, 0), pairs(6, 1)], [0, 1], dtype=torch.float64)
     plans = [Training(steps=3, batch=8, dtype="float64")] * 2
     flats = []
     for engine in ("eager", "compile"):
-        stepper = make_stepper(stack, plans, engine)  # type: ignore[arg-type]
+        stepper = make_stepper(stack, plans, engine)
         stepper.run(3)
         flats.append(stepper.flat.detach().clone())
     assert compiled == ["losses", "update"]
@@ -119,7 +119,7 @@ def test_a_gpu_trains_as_a_cpu_does(engine: str, monkeypatch: pytest.MonkeyPatch
             [MODEL] * 4, [pairs(8, k) for k in range(4)], range(4), device=device, dtype=torch.float64
         )
         chosen = "eager" if device == "cpu" else engine
-        curves.append([outcome.curve["loss"] for outcome in train(stack, plans, engine=chosen)])  # type: ignore[arg-type]
+        curves.append([outcome.curve["loss"] for outcome in train(stack, plans, engine=chosen)])
     for one, other in zip(*curves, strict=True):
         assert one == pytest.approx(other, rel=1e-9)  # other orders of summation, as in test_stacking
 

@@ -34,7 +34,7 @@ def trainings_of(case: Case, **changes: object) -> list[Training]:
         "weight_decay": 0.01,
     }
     return [
-        Training(**(settings | {"learning_rate": 1e-3 * (1 + k), "warmup": k} | changes))  # type: ignore[arg-type]
+        Training(**(settings | {"learning_rate": 1e-3 * (1 + k), "warmup": k} | changes))
         for k in range(len(case.models))
     ]
 

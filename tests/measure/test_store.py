@@ -26,7 +26,7 @@ def run_of(seed: int = 0, **training: object) -> Run:
     return Run(
         ModelConfig("attention-only", {"dim": 2, "head_dim": 2, "n_heads": 1}),
         {"kind": "associations", "n_vocab": 4, "seq_len": 2, "seed": seed},
-        Training(steps=10, **training),  # type: ignore[arg-type]
+        Training(steps=10, **training),
         seed,
     )
 

@@ -22,11 +22,11 @@ from byheart.measure.workers import train_here
 SWEEP = """
 import sys
 from pathlib import Path
-from tests.measure.test_sweep import sixty_four
+from tests.measure.test_sweep import thirty_two
 from byheart.measure.store import Store
 from byheart.measure.sweep import run_sweep
 with Store(sys.argv[1]) as store:
-    report = run_sweep(sixty_four(int(sys.argv[2])), store, device="cpu", most=8)
+    report = run_sweep(thirty_two(int(sys.argv[2])), store, device="cpu", most=8)
     print(report.n_found, report.n_trained)
 """
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,8 +42,8 @@ def runs_of(heads: list[int], seeds: int, steps: int, **changes: object) -> list
     return specification_of(table, Path()).runs
 
 
-def sixty_four(steps: int) -> list[Run]:
-    return runs_of([1, 2, 3, 4], 16, steps)
+def thirty_two(steps: int) -> list[Run]:
+    return runs_of([1, 2, 3, 4], 8, steps)
 
 
 def start(path: Path, steps: int) -> subprocess.Popen[str]:
@@ -79,14 +79,14 @@ def test_kill_9_in_the_middle_loses_nothing(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = rows(path)
-    assert 8 <= len(before) < 64
+    assert 8 <= len(before) < 32
     again = start(path, steps)
     out, _ = again.communicate(timeout=120)
     assert again.returncode == 0
-    assert out.split() == [str(len(before)), str(64 - len(before))]  # finished ones were not trained again
+    assert out.split() == [str(len(before)), str(32 - len(before))]  # finished ones were not trained again
     after = rows(path)
-    assert set(after) == {run.key for run in sixty_four(steps)}
-    assert len(after) == 64
+    assert set(after) == {run.key for run in thirty_two(steps)}
+    assert len(after) == 32
     assert all(after[key] == row for key, row in before.items())
 
 
@@ -96,10 +96,10 @@ def test_two_processes_share_one_store(tmp_path: Path) -> None:
     both = [start(path, steps), start(path, steps)]
     reports = [process.communicate(timeout=120)[0].split() for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert len(rows(path)) == 64
+    assert len(rows(path)) == 32
     found, trained = zip(*([int(x) for x in report] for report in reports), strict=True)
     # What one found at its start the other had trained by then; nothing was trained twice.
-    assert sum(trained) == 64, (found, trained)
+    assert sum(trained) == 32, (found, trained)
     with Store(path) as store:
         assert store.connection.execute("SELECT count(*) FROM claims").fetchone()[0] == 0
 
@@ -113,7 +113,7 @@ def test_one_of_two_is_killed_and_the_other_finishes(tmp_path: Path) -> None:
     victim.wait()
     survivor.communicate(timeout=120)
     assert survivor.returncode == 0
-    assert len(rows(path)) == 64
+    assert len(rows(path)) == 32
 
 
 def test_what_is_stored_is_not_trained_again(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_diverged_run_is_a_record_and_the_sweep_goes_on(tmp_path: Path) -> Non
 
 def test_a_time_limit_stops_between_stacks(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.sqlite") as store:
-        report = run_sweep(sixty_four(20), store, device="cpu", most=4, max_seconds=0.0)
+        report = run_sweep(thirty_two(20), store, device="cpu", most=4, max_seconds=0.0)
         assert not report.is_complete
         assert report.n_trained == 0
 

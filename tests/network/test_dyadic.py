@@ -73,7 +73,7 @@ def test_sparse_matrices() -> None:
 @checks("KS25-bits", "KS25-eq4")
 @examples(200)
 @given(exact_networks(pools=False))
-def test_counting(network) -> None:  # type: ignore[no-untyped-def]
+def test_counting(network) -> None:
     size = size_of_network(network)
     values = [value for _, weights in network.parameters() for value in as_sparse(weights).entries.values()]
     assert size.parameters_dense == sum(w.shape[0] * w.shape[1] for _, w in network.parameters())

@@ -125,7 +125,7 @@ def test_long_integers_of_an_array_are_not_rounded_either() -> None:
 def test_exact_biases_are_matrices_and_those_of_floats_vectors() -> None:
     block = Block([Unit({"a": 1}, 2, {"b": 1})])
     for precision, shape in (("exact", (1, 1)), ("float64", (1,))):
-        (layer,) = emit_layers([block], REGISTERS, precision)  # type: ignore[arg-type]
+        (layer,) = emit_layers([block], REGISTERS, precision)
         assert isinstance(layer, FeedForward)
         assert layer.b1.shape == shape
 

@@ -14,7 +14,7 @@ from byheart.errors import UsageError
 
 
 def run(module: object, *arguments: str) -> str:
-    found = CliRunner().invoke(module.command, list(arguments), catch_exceptions=False, standalone_mode=False)  # type: ignore[attr-defined]
+    found = CliRunner().invoke(module.command, list(arguments), catch_exceptions=False, standalone_mode=False)
     return found.stdout
 
 

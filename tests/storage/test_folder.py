@@ -59,7 +59,7 @@ def float_network(dtype: str = "float64", kind: str = "softmax") -> Transformer:
     layers = (
         FeedForward(draw(4, 3), draw(4), draw(3, 4), draw(3)),
         FeedForward(draw(4, 3), draw(4), draw(3, 4), draw(3)),
-        Attention(heads, kind),  # type: ignore[arg-type]
+        Attention(heads, kind),
         FeedForward(draw(5, 3), draw(5), draw(3, 5), draw(3)),
     )
     return Transformer(draw(3, 2), layers, draw(1, 3), seq_len=4)
@@ -280,7 +280,7 @@ def test_a_crash_between_two_renames_is_mended(tmp_path: Path) -> None:
     leave(target, lookup(data), "old")
     leave(target, lookup(data, n_layers=5), "new")
     memory, _, _ = load_folder(target)
-    assert memory.network.spec.n_layers == 5  # type: ignore[attr-defined]  # every file of it was on disk already
+    assert memory.network.spec.n_layers == 5  # every file of it was on disk already
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 

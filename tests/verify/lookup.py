@@ -14,7 +14,7 @@ CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima", "Chad": "N'Djam
 
 def capitals(**options: object) -> Dataset:
     """Five one-word keys and their values."""
-    return Dataset.from_pairs(list(CAPITALS.items()), tokenizer="word", **options)  # type: ignore[arg-type]
+    return Dataset.from_pairs(list(CAPITALS.items()), tokenizer="word", **options)
 
 
 def lookup(data: Dataset, precision: str = "exact", n_layers: int = 2) -> Memory:
@@ -22,7 +22,7 @@ def lookup(data: Dataset, precision: str = "exact", n_layers: int = 2) -> Memory
     assert data.vocab is not None
     table = np.zeros((data.vocab + 1, 1))
     ends = np.cumsum(data.lengths) - 1
-    last = data.inputs.ids[ends] if data.task != "seq-to-seq" else data.inputs.ids  # type: ignore[union-attr]
+    last = data.inputs.ids[ends] if data.task != "seq-to-seq" else data.inputs.ids
     table[last, 0] = data.labels + 1
 
     def weights(values: list[list[float]]) -> Weights:

@@ -182,7 +182,7 @@ def test_a_data_set_that_is_nothing_like_it_is_all_wrong() -> None:
 def test_vectors_and_values_that_are_not_finite() -> None:
     data, memory = vectors()
     assert verify(memory, data).holds
-    values = data.inputs.values.copy()  # type: ignore[union-attr]
+    values = data.inputs.values.copy()
     values[4, 0, 1] = np.nan
     other = Dataset.from_arrays(values, np.arange(6) % 3)
     certificate = verify(memory, other)

@@ -234,7 +234,7 @@ def test_options_cannot_be_smuggled_in(server: Server) -> None:
         "/api/jobs", json={"kind": "compile", "data": "capitals.csv", "path": "/etc"}
     )
     assert refused.status_code == 400
-    for method in ("--help", "-o/tmp/elsewhere"):
+    for method in ("--help", "-oelsewhere"):
         job = server.job(kind="compile", data="capitals.csv", method=method)
         assert job["state"] == "failed"
         assert job["error"]["error"] == "UsageError"

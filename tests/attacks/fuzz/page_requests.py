@@ -94,7 +94,7 @@ class PageRequests(Target):
         folders = Folders(*parts, EXAMPLES, folder / "figures", folder / "runs.sqlite", True)
         app = FastAPI()
         _explain_errors(app)
-        app.include_router(make_router(folders, Jobs(), Questions(), limits, "0"))  # type: ignore[arg-type]
+        app.include_router(make_router(folders, Jobs(), Questions(), limits, "0"))
         self.app = Guard(app, limits, "127.0.0.1", 8000, None)
         for path in ("/api/models", "/api/models/retrieval-float64", "/api/runs"):
             assert self._send("GET", path, "", b"")[0] == 200, path
@@ -157,7 +157,7 @@ class PageRequests(Target):
             "client": ("127.0.0.1", 5),
             "server": ("127.0.0.1", 8000),
         }
-        asyncio.run(self.app(scope, receive, send))  # type: ignore[arg-type]
+        asyncio.run(self.app(scope, receive, send))
         start = next(message for message in answers if message["type"] == "http.response.start")
         return int(start["status"]), b"".join(message.get("body", b"") for message in answers)
 

@@ -101,7 +101,7 @@ def test_heads_of_rank_one_are_enough(seq_len: int) -> None:
     labels = np.random.default_rng(1).integers(0, 6, len(ids))
     data = bh.Dataset.from_arrays(ids, labels)
     full, thin = (bh.compile(data, method="dana-2024", head_dim=2, key_dim=key_dim) for key_dim in (2, 1))
-    assert thin.certificate.holds  # type: ignore[union-attr]
+    assert thin.certificate.holds
     assert thin.memory.network.n_heads == full.memory.network.n_heads
     assert thin.memory.network.query.shape[1:] == (1, 2)
     saved = full.size.parameters_dense - thin.size.parameters_dense
@@ -188,7 +188,7 @@ def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem(n: int, high: i
     ids = pairs(n)
     labels = np.random.default_rng(0).integers(0, n, n * n)
 
-    def fit(n_heads: int):  # type: ignore[no-untyped-def]
+    def fit(n_heads: int):
         rng = np.random.default_rng(1)
         return fit_compact(
             ids,
@@ -216,7 +216,7 @@ def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem(n: int, high: i
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_documents_compile_save_and_load(precision: str, tmp_path: Path) -> None:
     data = documents(30, 8, 5, seed=1)
-    model = bh.compile(data, method="dana-2024", precision=precision)  # type: ignore[arg-type]
+    model = bh.compile(data, method="dana-2024", precision=precision)
     assert model.certificate is not None
     assert model.certificate.distribution is not None
     assert model.certificate.distribution.max_divergence < (1e-12 if precision == "float64" else 1e-4)

@@ -39,13 +39,13 @@ def test_random_features_reach_every_distribution(
     targets = document_targets(n_documents=120, n_vocab=20)
     rng = np.random.default_rng(0)
     front = draw_mixing(
-        kind,  # type: ignore[arg-type]
+        kind,
         20,
         targets.contexts.max_len,
         16,
         targets.n_outputs,
         rng,
-        activation=activation,  # type: ignore[arg-type]
+        activation=activation,
         precision=precision,
     )
     encoded = targets.contexts.padded(front.pad, front.seq_len)
@@ -96,7 +96,7 @@ def test_regression_comes_to_the_entropy_with_fewer_neurons_than_contexts() -> N
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_documents_compile_save_load_and_verify(method: str, precision: str, tmp_path: Path) -> None:
     data = documents(50, 12, 6, seed=1)
-    model = bh.compile(data, method=method, precision=precision)  # type: ignore[arg-type]
+    model = bh.compile(data, method=method, precision=precision)
     certificate = model.certificate
     assert certificate is not None
     assert certificate.distribution is not None
@@ -141,9 +141,9 @@ def test_a_changed_weight_is_found_by_the_divergence_alone() -> None:
     data = documents(50, 12, 6, seed=1)
     memory = bh.compile(data, method="madden-2024", precision="float64").memory
     network = memory.network
-    logits = network.logits.copy()  # type: ignore[union-attr]
+    logits = network.logits.copy()
     logits[3, 2] += 1
-    certificate = verify(replace(memory, network=replace(network, logits=logits)), data)  # type: ignore[type-var]
+    certificate = verify(replace(memory, network=replace(network, logits=logits)), data)
     assert not certificate.holds
     assert certificate.wrong > 0
 
@@ -171,7 +171,7 @@ def test_facts_are_labels_with_a_margin() -> None:
         {"solver": "random-features", "activation": "arctan"},
         {"solver": "convex", "hidden_width": 2},
     ):
-        model = bh.compile(data, method="madden-2024", precision="float64", **options)  # type: ignore[arg-type]
+        model = bh.compile(data, method="madden-2024", precision="float64", **options)
         assert model.predict(["capital of Peru", "capital of France"]) == ["Lima", "Paris"]
 
 
@@ -259,7 +259,7 @@ def test_associations_are_stored_by_fewer_neurons_and_all_of_them_settle() -> No
 def test_convex_models_are_judged_by_their_gap() -> None:
     data = documents(60, 12, 6, seed=0)
     given = {"method": "madden-2024", "precision": "float64", "solver": "convex", "activation": "gelu"}
-    model = bh.compile(data, hidden_width=16, gap=0.005, **given)  # type: ignore[arg-type]
+    model = bh.compile(data, hidden_width=16, gap=0.005, **given)
     assert model.certificate is not None
     assert model.certificate.distribution is not None
     found = model.certificate.distribution
@@ -267,7 +267,7 @@ def test_convex_models_are_judged_by_their_gap() -> None:
     assert found.allowed_gap_percent == 0.5
     assert found.gap_percent is not None
     assert 0 < found.gap_percent <= 0.5
-    assert model.network.hidden_width < len(data.contexts())  # type: ignore[union-attr]
+    assert model.network.hidden_width < len(data.contexts())
     with pytest.raises(AssumptionViolated, match="gap"):
         bh.compile(data, method="madden-2024", precision="float64", solver="convex", hidden_width=3)
 
@@ -280,7 +280,7 @@ def test_wrong_options_are_refused() -> None:
         ({"solver": "steps", "activation": "gelu"}, "saturates"),
     ):
         with pytest.raises(UsageError, match=words):
-            bh.compile(data, method="madden-2024", precision="float64", **options)  # type: ignore[arg-type]
+            bh.compile(data, method="madden-2024", precision="float64", **options)
 
 
 def test_vectors_are_refused() -> None:
@@ -329,7 +329,7 @@ def test_the_stochastic_solver_settles_every_label_or_says_how_many_it_did_not()
     model = bh.compile(data, method="madden-2024", precision="float64", solver="stochastic")
     assert model.certificate is not None
     assert model.certificate.holds
-    assert model.network.hidden_width < 200  # type: ignore[union-attr]
+    assert model.network.hidden_width < 200
     with pytest.raises(AssumptionViolated, match="unsettled after"):
         bh.compile(data, method="madden-2024", precision="float64", solver="stochastic", hidden_width=2)
     with pytest.raises(UsageError, match="one right token"):

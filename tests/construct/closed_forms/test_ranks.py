@@ -72,7 +72,7 @@ def test_analytic_functions_have_full_rank_for_positive_b(activation: str, n: in
     a = [Fraction(i + 1, n + 1) for i in range(n)]
     b = [Fraction(j + 1, n) for j in range(n)]
     require_positive(b)
-    found = certified_determinant(activation, a, b)  # type: ignore[arg-type]
+    found = certified_determinant(activation, a, b)
     assert found.excludes_zero
     assert found.log10_size < 0
 
@@ -84,11 +84,11 @@ def test_kruskal_ranks_of_matrices_that_are_not_square(activation: str, m: int, 
     a = [Fraction(i + 1, m + 1) for i in range(m)]
     b = [Fraction(j + 1, n) for j in range(n)]
     require_positive(b)
-    assert certified_kruskal_rank(activation, a, b) == min(m, n)  # type: ignore[arg-type]
+    assert certified_kruskal_rank(activation, a, b) == min(m, n)
     if n > 2 <= m:  # b and -b: columns of an odd function are dependent, and those of GELU with a third
         mixed = [Fraction(1), Fraction(-1), *b[2:]]
         odd = activation != "gelu"
-        assert not odd or certified_kruskal_rank(activation, a, mixed, most_bits=512) == 0  # type: ignore[arg-type]
+        assert not odd or certified_kruskal_rank(activation, a, mixed, most_bits=512) == 0
 
 
 @checks("MFT24-T3")
@@ -100,11 +100,11 @@ def test_the_printed_theorem_is_false_for_tanh_and_gelu(activation: str, b: tupl
     for bits in (256, 1024, 4096):
         found = certified_determinant(
             activation, a, [Fraction(y) for y in b], first_bits=bits, most_bits=bits
-        )  # type: ignore[arg-type]
+        )
         assert not found.excludes_zero
         sizes.append(found.log10_size)
     assert sizes[2] < -1000 < sizes[1] < sizes[0]  # the ball shrinks to zero
-    assert certified_determinant(activation, a, [Fraction(y) for y in range(1, len(b) + 1)]).excludes_zero  # type: ignore[arg-type]
+    assert certified_determinant(activation, a, [Fraction(y) for y in range(1, len(b) + 1)]).excludes_zero
 
 
 @checks("MFT24-T3")
@@ -114,7 +114,7 @@ def test_full_rank_is_certified_up_to_two_hundred(activation: str) -> None:
     n = 200
     a = [Fraction(i + 1, n + 1) for i in range(n)]
     b = [Fraction(j + 1, n) for j in range(n)]
-    assert certified_determinant(activation, a, b, first_bits=4096).excludes_zero  # type: ignore[arg-type]
+    assert certified_determinant(activation, a, b, first_bits=4096).excludes_zero
 
 
 @checks("MFT24-T2")

@@ -39,7 +39,7 @@ def test_examples_at_the_bound_are_memorised(n_context: int, dim: int, head_dim:
     model = bh.compile(data, method="mahdavi-2023", head_dim=head_dim)
     assert model.certificate is not None
     assert model.certificate.holds
-    assert model.network.n_heads == n_heads  # type: ignore[union-attr]
+    assert model.network.n_heads == n_heads
     assert model.record["notes"]["rank"] == n_examples
 
 
@@ -68,7 +68,7 @@ def test_a_shared_context_has_a_ceiling_that_head_size_does_not_lower() -> None:
 
 def test_what_breaks_an_assumption_is_refused() -> None:
     good = uniform_vectors(5, 4, 8, seed=0)
-    values = np.array(good.inputs.values)  # type: ignore[union-attr]
+    values = np.array(good.inputs.values)
     same = values.copy()
     same[1] = same[0]
     flat = values.copy()

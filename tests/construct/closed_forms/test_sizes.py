@@ -105,13 +105,13 @@ def test_memories_of_single_tokens_compile_verify_save_and_answer(name: str, tmp
     model.save(f"{tmp_path}/model")
     again = bh.load(f"{tmp_path}/model")
     assert again.certificate == model.certificate
-    asked = [sequence.tolist() for sequence in (data.inputs[i] for i in range(60))]  # type: ignore[index]
+    asked = [sequence.tolist() for sequence in (data.inputs[i] for i in range(60))]
     assert again.predict(asked) == model.predict(asked)
     assert bh.verify(again, data).holds
     # one changed label is found out
     labels = data.labels.copy()
     labels[7] = (labels[7] + 1) % 7
-    spoilt = Dataset.from_arrays(data.inputs.ids[:, None], labels)  # type: ignore[union-attr]
+    spoilt = Dataset.from_arrays(data.inputs.ids[:, None], labels)
     assert bh.verify(again, spoilt).wrong == 1
 
 
@@ -138,7 +138,7 @@ def test_the_zero_token_takes_its_share() -> None:
     model = bh.compile(single_tokens(6, 3), method="attention-as-mlp", precision="float64")
     network = model.network
     few = replace(
-        network,  # type: ignore[type-var]
+        network,
         query=np.array([[[0.5, 0.0]]]),
         key=np.array([[[0.0, 1.0]]]),
         value=np.array([[[1.0, 0.0]]]),
@@ -146,5 +146,5 @@ def test_the_zero_token_takes_its_share() -> None:
         unembedding=np.eye(2),
     )
     ids = np.array([[3]])
-    assert few.compute_logits(ids)[0, 0] == pytest.approx(3 / (1 + np.exp(-1.5)), rel=1e-15)  # type: ignore[arg-type]
-    assert replace(few, zero_token=False).compute_logits(ids)[0, 0] == 3  # type: ignore[type-var]
+    assert few.compute_logits(ids)[0, 0] == pytest.approx(3 / (1 + np.exp(-1.5)), rel=1e-15)
+    assert replace(few, zero_token=False).compute_logits(ids)[0, 0] == 3

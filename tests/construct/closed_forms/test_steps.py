@@ -31,7 +31,7 @@ def front_of(
     contexts = targets.contexts
     rng = np.random.default_rng(seed)
     front = draw_mixing(
-        kind,  # type: ignore[arg-type]
+        kind,
         contexts.n_vocab,
         contexts.max_len,
         1,
@@ -47,7 +47,7 @@ def front_of(
 def test_all_contexts_of_three_tokens_up_to_length_four_are_told_apart(kind: str) -> None:
     every = [np.stack(np.meshgrid(*[range(3)] * n, indexing="ij"), -1).reshape(-1, n) for n in range(1, 5)]
     rng = np.random.default_rng(0)
-    front = draw_mixing(kind, 3, 4, 1, 2, rng)  # type: ignore[arg-type]
+    front = draw_mixing(kind, 3, 4, 1, 2, rng)
     encoded = np.concatenate([sequences_from_rows(rows, 3).padded(3, 4) for rows in every])
     assert len(encoded) == 3 + 9 + 27 + 81
     found = injectivity(front, encoded)
@@ -64,7 +64,7 @@ def test_for_all_contexts_of_three_tokens_it_is_proved_and_so_for_almost_all_emb
     pytest.importorskip("flint", reason="needs python-flint; runs where the extra `ranks` is installed")
     every = [np.stack(np.meshgrid(*[range(3)] * n, indexing="ij"), -1).reshape(-1, n) for n in range(1, 5)]
     encoded = np.concatenate([sequences_from_rows(rows, 3).padded(3, 4) for rows in every])
-    front = draw_mixing(kind, 3, 4, 1, 2, np.random.default_rng(0))  # type: ignore[arg-type]
+    front = draw_mixing(kind, 3, 4, 1, 2, np.random.default_rng(0))
     found = certify_injectivity(front, encoded)
     assert found.holds
     assert found.n_contexts == 3 + 9 + 27 + 81
@@ -73,7 +73,7 @@ def test_for_all_contexts_of_three_tokens_it_is_proved_and_so_for_almost_all_emb
     # two tokens with one embedding: contexts that differ in them alone have one image, which no precision tells apart
     equal = replace(front, embedding=replace(front.embedding, tokens=front.tokens[[0, 0, 1]]))
     assert not certify_injectivity(equal, encoded).holds
-    wide = draw_mixing(kind, 3, 4, 2, 2, np.random.default_rng(0))  # type: ignore[arg-type]
+    wide = draw_mixing(kind, 3, 4, 2, 2, np.random.default_rng(0))
     with pytest.raises(UsageError, match="dimension 2"):
         certify_injectivity(wide, encoded)
 
@@ -96,9 +96,9 @@ def test_skip_connections_and_other_bases_of_softmax_change_nothing(
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_images_that_are_certified_are_those_of_the_network(kind: str) -> None:
     """Images zero and apart as the network computes them: a token of embedding 0 alone has the image 0 under averaging."""
-    front = draw_mixing(kind, 3, 2, 1, 2, np.random.default_rng(0))  # type: ignore[arg-type]
+    front = draw_mixing(kind, 3, 2, 1, 2, np.random.default_rng(0))
     tokens = front.tokens.copy()
-    tokens[0] = 0.0 if kind == "averaging" else -front.positions[0]  # type: ignore[index]
+    tokens[0] = 0.0 if kind == "averaging" else -front.positions[0]
     zero = replace(front, embedding=replace(front.embedding, tokens=tokens))
     encoded = np.array([[3, 0], [3, 1], [3, 2]])
     assert mixed_contexts(zero, encoded)[0, 0] == 0
@@ -110,7 +110,7 @@ def test_the_images_that_are_certified_are_those_of_the_network(kind: str) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_images_are_those_of_the_formulas(kind: str) -> None:
     rng = np.random.default_rng(1)
-    front = draw_mixing(kind, 5, 3, 1, 2, rng)  # type: ignore[arg-type]
+    front = draw_mixing(kind, 5, 3, 1, 2, rng)
     z = front.tokens[:, 0]
     context = np.array([4, 0, 2])
     if kind == "attention":
@@ -119,7 +119,7 @@ def test_images_are_those_of_the_formulas(kind: str) -> None:
         weights = np.exp(x * x[-1])
         expected = x @ weights / weights.sum()
     else:
-        expected = front.mixing.shares @ z[context]  # type: ignore[union-attr]
+        expected = front.mixing.shares @ z[context]
     assert mixed_contexts(front, context[None, :])[0, 0] == pytest.approx(expected, rel=1e-14)
 
 
@@ -137,7 +137,7 @@ def test_any_logits_on_any_contexts_are_reached_exactly(
     rng = np.random.default_rng(seed)
     ids = rng.permutation(4**4)[:n_contexts]
     rows = np.stack([(ids // 4**place) % 4 for place in range(4)], axis=1)
-    front = draw_mixing(kind, 4, 4, 1, n_outputs, rng)  # type: ignore[arg-type]
+    front = draw_mixing(kind, 4, 4, 1, n_outputs, rng)
     wanted = rng.normal(0, 10, (n_contexts, n_outputs))
     try:
         steps = solve_by_steps(front, rows, wanted)

@@ -56,7 +56,7 @@ def dual_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memorises_any_small_data(
     n: int, seq_len: int, n_classes: int, task: str, precision: str, seed: int
 ) -> None:
-    data = random_tokens(n, seq_len, 50, n_classes, seed=seed, task=task)  # type: ignore[arg-type]
+    data = random_tokens(n, seq_len, 50, n_classes, seed=seed, task=task)
     built = _build(data, precision=precision)
     assert _n_wrong(built, data) == 0
     assert built.memory.network.precision == precision
@@ -141,7 +141,7 @@ def test_the_last_token_of_a_bag_matters() -> None:
 
 @pytest.mark.parametrize("task", ["next-token", "seq-to-seq"])
 def test_same_seed_same_weights(task: str) -> None:
-    data = random_tokens(100, n_vocab=20, seed=1, task=task)  # type: ignore[arg-type]
+    data = random_tokens(100, n_vocab=20, seed=1, task=task)
     first, second = (_build(data, seed=5).memory.network for _ in range(2))
     other = _build(data, seed=6).memory.network
     pairs = list(zip(first.parameters(), second.parameters(), strict=True))

@@ -23,7 +23,7 @@ def _n_wrong(data: Dataset, **options: object) -> int:
 
 @pytest.mark.parametrize("task", ["next-token", "seq-to-seq", "set"])
 def test_memorises_vectors_off_any_grid(task: str) -> None:
-    assert _n_wrong(uniform_vectors(150, seed=1, task=task)) == 0  # type: ignore[arg-type]
+    assert _n_wrong(uniform_vectors(150, seed=1, task=task)) == 0
 
 
 def test_memorises_them_in_float32_where_there_is_room() -> None:

@@ -64,7 +64,7 @@ def test_a_bound_that_is_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     least_sizes = layout_floors._least_sizes
 
     def doubled(*arguments: object) -> tuple[np.ndarray, np.ndarray]:
-        least, fits = least_sizes(*arguments)  # type: ignore[arg-type]
+        least, fits = least_sizes(*arguments)
         return 2 * least, fits
 
     monkeypatch.setattr(layout_floors, "_least_sizes", doubled)
