@@ -128,10 +128,10 @@ def compile_in_shards(
     }
     claim_folder(folder, job)
     pieces = spool(path, folder / "pieces", **told)
-    stage = _stage(progress, "compile")
-    n_contexts = count_contexts(pieces, folder / "contexts", workers, stage)
-    rng = np.random.default_rng(seed)
-    construction = build(pieces, n_contexts, chosen, rng, folder / "solution", workers, stage)
+    stage, rng = _stage(progress, "compile"), np.random.default_rng(seed)
+    with workers.connected():
+        n_contexts = count_contexts(pieces, folder / "contexts", workers, stage)
+        construction = build(pieces, n_contexts, chosen, rng, folder / "solution", workers, stage)
     given = {**options, "shards": n_shards, "precision": precision}
     record = _record(construction, pieces, seed, {"options": given})
     certificate = verify(

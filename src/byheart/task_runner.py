@@ -6,9 +6,10 @@ whose worker is lost is simply done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -36,13 +37,32 @@ class Workers:
     n_processes: int = 1
     cluster: str | None = None
 
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Hold the connection to the cluster, if there is one, for several rounds of tasks."""
+        if self.cluster is None:
+            yield
+            return
+        ray = _ray()
+        owns = not ray.is_initialized()
+        if owns:
+            local = {"include_dashboard": False}
+            place = local if self.cluster == "local" else {"address": self.cluster}
+            ray.init(**place, log_to_driver=False, logging_level="ERROR")
+        try:
+            yield
+        finally:
+            if owns:
+                ray.shutdown()
+
     def run(
         self, task: Callable[[Any], None], arguments: Sequence[Any], progress: Progress | None = None
     ) -> None:
         """Do `task` for each of the arguments. The first exception of a task ends it all."""
         tell = progress or (lambda done, total: None)
         if self.cluster is not None:
-            _run_on_cluster(task, arguments, self.cluster, tell)
+            with self.connected():
+                _run_on_cluster(task, arguments, tell)
         elif self.n_processes > 1 and len(arguments) > 1:
             _run_in_processes(task, arguments, self.n_processes, tell)
         else:
@@ -76,35 +96,25 @@ def _run_in_processes(
     raise _lost(len(waiting))
 
 
-def _run_on_cluster(
-    task: Callable[[Any], None], arguments: Sequence[Any], address: str, tell: Progress
-) -> None:
+def _run_on_cluster(task: Callable[[Any], None], arguments: Sequence[Any], tell: Progress) -> None:
     ray = _ray()
-    owns = not ray.is_initialized()
-    if owns:
-        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
-        ray.init(**place, log_to_driver=False, logging_level="ERROR")
-    try:
-        remote = ray.remote(num_cpus=1, max_retries=0)(task)  # a lost task is counted and done again here
-        at_work = {remote.remote(argument): argument for argument in arguments}
-        n_lost = 0
-        while at_work:
-            ended, _ = ray.wait(list(at_work), num_returns=1)
-            argument = at_work.pop(ended[0])
-            try:
-                ray.get(ended[0])
-            except ray.exceptions.RayTaskError as error:
-                raise (error.cause if isinstance(error.cause, ByheartError) else error) from None
-            except ray.exceptions.RayError:
-                n_lost += 1
-                if n_lost > MOST_LOSSES:
-                    raise _lost(len(at_work) + 1) from None
-                at_work[remote.remote(argument)] = argument
-            else:
-                tell(len(arguments) - len(at_work), len(arguments))
-    finally:
-        if owns:
-            ray.shutdown()
+    remote = ray.remote(num_cpus=1, max_retries=0)(task)  # a lost task is counted and done again here
+    at_work = {remote.remote(argument): argument for argument in arguments}
+    n_lost = 0
+    while at_work:
+        ended, _ = ray.wait(list(at_work), num_returns=1)
+        argument = at_work.pop(ended[0])
+        try:
+            ray.get(ended[0])
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, ByheartError) else error) from None
+        except ray.exceptions.RayError:
+            n_lost += 1
+            if n_lost > MOST_LOSSES:
+                raise _lost(len(at_work) + 1) from None
+            at_work[remote.remote(argument)] = argument
+        else:
+            tell(len(arguments) - len(at_work), len(arguments))
 
 
 def _ray() -> Any:

@@ -54,5 +54,5 @@ def test_no_samples_give_no_rows() -> None:
 def test_batches_fit_the_cache_and_are_not_tiny() -> None:
     assert batch_size_for(1 << 20) == 16
     assert batch_size_for(1 << 10) == 3072
-    assert batch_size_for(1 << 20, "cuda") == 16
-    assert batch_size_for(1 << 10, "cuda") == 1 << 14
+    assert batch_size_for(1 << 20, "cuda") == 128
+    assert batch_size_for(1 << 10, "cuda") == 1 << 17

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -77,7 +78,7 @@ class DatasetPieces:
     @property
     def label_entropy(self) -> float:
         """n_labels · H, as `Dataset.label_entropy`."""
-        return math.fsum(count * math.log2(self.n_labels / count) for count in self.label_counts if count)
+        return math.fsum(n * math.log2(self.n_labels / n) for n in self.label_counts if n)
 
     @cached_property
     def digest(self) -> str:
@@ -159,17 +160,18 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
         options["tokenizer"] = make_tokenizer(chosen, ())
     known = read_json(folder / "merged.json")
     if known is None:
-        for number, content in enumerate(read_pieces(path, **options)):
-            if not (folder / f"{number:06d}.json").exists():
-                _write_piece(folder, number, content)
-            known = {"n_pieces": number + 1, "tokenizer": content.tokenizer and content.tokenizer.name}
+        n_known = next(number for number in count() if not (folder / f"{number:06d}.json").exists())
+        n_pieces = n_known
+        for n_pieces, content in enumerate(read_pieces(path, n_known, **options), start=n_known + 1):
+            _write_piece(folder, n_pieces - 1, content)
+        known = {"n_pieces": n_pieces}
         write_json(folder / "merged.json", known)
     given = options.get("tokenizer")
     source = DataSource(
         file=path.name,
         input=options.get("input"),
         label=options.get("label"),
-        tokenizer=known["tokenizer"],
+        tokenizer=_about(folder, 0)["tokenizer"],
         empty_labels=options.get("empty_labels", "error"),
         delimiter=options.get("delimiter"),
         encoding=options.get("encoding"),
@@ -212,8 +214,8 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
             "longest": int(lengths.max()),
             "n_vocab": inputs.n_vocab if isinstance(inputs, TokenSequences) else None,
             "dim": inputs.dim if isinstance(inputs, VectorSequences) else None,
+            "tokenizer": tokenizer and tokenizer.name,
             "vocabulary": list(tokenizer.vocabulary) if tokenizer is not None and has_own else None,
-            "tokenizer": tokenizer.to_json() if tokenizer is not None and has_own else None,
             "task": content.task,
             "ordered": content.ordered,
             "label_names": list(content.label_names),
@@ -232,15 +234,15 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
     found = [_about(folder, number) for number in range(n_pieces)]
     counts: dict[str, int] = {}
     for piece in found:
-        for name, count in zip(piece["label_names"], piece["label_counts"], strict=True):
-            counts[name] = counts.get(name, 0) + count
+        for name, number in zip(piece["label_names"], piece["label_counts"], strict=True):
+            counts[name] = counts.get(name, 0) + number
     is_array = source.file is not None and source.file.lower().endswith(".npz")  # tables hold texts
     names = sorted(counts, key=int) if is_array and _are_numbers(found) else sorted(counts)
     tokenizer = None if source.tokenizer is None else given
     vocab = None if found[0]["n_vocab"] is None else max(piece["n_vocab"] for piece in found)
     if found[0]["vocabulary"] is not None:
         words = sorted({word for piece in found for word in piece["vocabulary"]})
-        tokenizer = Tokenizer.from_json({**found[0]["tokenizer"], "vocabulary": words})
+        tokenizer = Tokenizer.from_json({"name": source.tokenizer, "vocabulary": words})
         vocab = len(words)
     return DatasetPieces(
         folder,

@@ -27,8 +27,8 @@ PIECE_ROWS = 1 << 17
 KINDS = (*DIALECTS, "parquet", "npz")
 
 
-def read_pieces(path: Path, **options: Unpack[TableOptions]) -> Iterator[Content]:
-    """The rows of a file in order, each piece with a vocabulary and label names of its own."""
+def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> Iterator[Content]:
+    """The rows of a file in order, each piece with a vocabulary and label names of its own; the first `n_known` are left out."""
     kind = kind_of(path)
     if kind not in KINDS:
         raise UsageError(
@@ -39,9 +39,11 @@ def read_pieces(path: Path, **options: Unpack[TableOptions]) -> Iterator[Content
         _array_pieces(path) if kind == "npz" else _table_pieces(path, kind, options)
     )
     n_before = 0
-    for inputs, labels in pieces:
+    for number, (inputs, labels) in enumerate(pieces):
         try:
-            if kind == "npz":
+            if number < n_known:
+                pass
+            elif kind == "npz":
                 yield array_content(path, inputs, labels, options)
             else:
                 yield table_content(path, inputs, labels, options)

@@ -22,6 +22,9 @@ Result = TypeVar("Result")
 NUMBERS_AT_ONCE = 2**24
 """Entries of the largest array of one batch: 128 MiB in float64."""
 
+ON_DEVICE = 2**27
+"""The same where not the CPU computes, 1 GiB: small batches would leave most of a GPU idle."""
+
 IN_CACHE = 3 << 20
 """The same on a CPU, 24 MiB, since larger blocks of memory are fetched anew for every layer."""
 
@@ -31,8 +34,10 @@ def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
 
     On a CPU few enough to stay in cache, unless that leaves fewer than 16.
     """
+    if device != "cpu":
+        return max(1, ON_DEVICE // max(1, numbers_per_sample))
     most = max(1, NUMBERS_AT_ONCE // max(1, numbers_per_sample))
-    return most if device != "cpu" else min(most, max(16, IN_CACHE // max(1, numbers_per_sample)))
+    return min(most, max(16, IN_CACHE // max(1, numbers_per_sample)))
 
 
 def run_in_batches(

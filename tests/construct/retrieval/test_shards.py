@@ -34,7 +34,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def save_tokens(path: Path, n_samples: int = 1500) -> Path:
     rng = np.random.default_rng(0)
-    inputs, labels = rng.integers(0, 50, size=(n_samples, 5)), rng.integers(0, 16, size=n_samples)
+    inputs, labels = rng.integers(0, 500, size=(n_samples, 5)), rng.integers(0, 16, size=n_samples)
     inputs[-1], labels[-1] = inputs[0], labels[0]  # one context twice, in different pieces
     np.savez(path, inputs=inputs, labels=labels)
     return path

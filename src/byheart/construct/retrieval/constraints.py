@@ -32,9 +32,9 @@ def max_duplicates(n_keys: int) -> float:
     return 0.3 if n_keys <= 100 else 0.8 if n_keys <= 20_000 else 0.5
 
 
-def addresses_needed(n_keys: int, reject_bits: int) -> float:
+def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
     """So many that few pairs of keys meet, and that an unknown input meets a key more rarely than 2^-reject_bits / 16."""
-    for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys)
+    for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
 
 
@@ -45,32 +45,44 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
     exceeds A with probability e^(-2εA) at each row. Every segment is hit once by each key, so all segments but one waste a row
     of columns.
     """
-    k, n_channels, planes = layout.n_segments, layout.n_channels, layout.n_planes
+    k, n_channels = layout.n_segments, layout.n_channels
     columns = max(_columns_for_all(layout), _columns_for_lonely(layout))
     rows = ceil((columns / n_channels + k - 1) / k)
     window = sum(max(2, min(1 << w, rows)) for w in windows) * n_channels
-    spare = min(MOST_SPARE, log(max(2.0, k * rows * planes * layout.n_shards / 0.3)) / (2 * window))
+    n_systems = layout.n_planes * layout.n_shards * _care(layout.n_shards)
+    spare = min(MOST_SPARE, log(max(2.0, k * rows * n_systems / 0.3)) / (2 * window))
     if 1 << windows[-1] >= rows:
         spare = 0.0  # every key reaches every row: one queue for all
     return max(1, ceil((columns / (1 - spare) / n_channels + k - 1) / k))
 
 
 @lru_cache(maxsize=4096)
-def fullest(n_keys: int, n_planes: int) -> float:
-    """Keys of the fullest plane: N/K, and a few times √(N/K) more."""
+def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
+    """Keys of the fullest plane: N/K, and a few times √(N/K) more; as if there were `care` times as many planes."""
     mean = n_keys / n_planes
-    return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes) * mean) + 1)
+    return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
+
+
+def _care(n_shards: int) -> int:
+    """How many times as rarely as elsewhere a draw may fail: with shards it would lose the work of all of them."""
+    return 10 if n_shards > 1 else 1
+
+
+def _fullest_system(layout: RetrievalLayout, n_patterns: int = 1) -> float:
+    """Keys of the fullest plane of a shard, or of those with the same pattern: a few deviations more than on average."""
+    n_systems = layout.n_planes * layout.n_shards * n_patterns
+    return fullest(layout.n_keys, n_systems, _care(layout.n_shards))
 
 
 def _columns_for_all(layout: RetrievalLayout) -> float:
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
-    return fullest(layout.n_keys, layout.n_planes * layout.n_shards) / rank_limit(mean_words(layout)) + spare
+    return _fullest_system(layout) / rank_limit(mean_words(layout)) + spare
 
 
 def _columns_for_lonely(layout: RetrievalLayout) -> float:
     """Keys that touch one channel of the first group and no other must fit the columns of that channel alone."""
     n_patterns = prod(layout.choices) ** (2 if isinstance(layout, DualTable) else 1)
-    lonely = fullest(layout.n_keys, layout.n_planes * layout.n_shards * n_patterns)
+    lonely = _fullest_system(layout, n_patterns)
     spare = SPARE_COLUMNS * (layout.n_keys > 4)
     return layout.n_channels * (lonely / rank_limit(float(layout.n_segments)) + spare)
 

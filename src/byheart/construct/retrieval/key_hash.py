@@ -126,17 +126,37 @@ def evaluate_fields(
 
 
 def _fields_of(layout: RetrievalLayout, hashed: KeyHash, inputs: np.ndarray, last_only: bool) -> np.ndarray:
-    entrance = layout.entrance
-    is_table = entrance.kind == "table"
-    own = hashed.tokens[inputs] + hashed.positions if is_table else inputs @ hashed.weights + hashed.offsets
-    extra = hashed.extra if is_table else hashed.extra @ hashed.weights + hashed.offsets
-    for centre in hashed.centres:
-        own = np.where(own >= centre, 2 * centre - 1 - own, own)
-        extra = np.where(extra >= centre, 2 * centre - 1 - extra, extra)
-    sums = layout.pool(own, extra, last_only)
+    if layout.entrance.kind == "table":
+        extra = hashed.extra
+        if (
+            len(hashed.tokens) * layout.entrance.seq_len <= inputs.size
+        ):  # fewer pairs of token and position than tokens
+            table = _reflect(hashed.tokens + hashed.positions[:, None], hashed.centres)
+            own = table[np.arange(inputs.shape[1]), inputs]
+        else:
+            own = _reflect(hashed.tokens[inputs] + hashed.positions, hashed.centres)
+    else:
+        extra = hashed.extra @ hashed.weights + hashed.offsets
+        own = _reflect(_exact_product(inputs, hashed.weights) + hashed.offsets, hashed.centres)
+    sums = layout.pool(own, _reflect(extra, hashed.centres), last_only)
     for number, field in enumerate(layout.hashed_fields):
         for level in reversed(range(field.n_folds)):
             centre = field.base << level
             values = sums[:, :, number]
             sums[:, :, number] = np.where(values >= centre, 2 * centre - 1 - values, values)
     return np.asarray(sums.reshape(-1, len(layout.hashed_fields)))
+
+
+def _reflect(values: np.ndarray, centres: Int[np.ndarray, "n_folds n_fields"]) -> np.ndarray:
+    """The reflections before pooling."""
+    for centre in centres:
+        values = np.where(values >= centre, 2 * centre - 1 - values, values)
+    return values
+
+
+def _exact_product(inputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """inputs @ weights in whole numbers; by floats, which are many times as fast, where these hold every sum."""
+    largest = int(np.abs(inputs).max(initial=0)) * int(np.abs(weights).sum(axis=0).max(initial=0))
+    if largest >= 2**53:
+        return np.asarray(inputs @ weights)
+    return (inputs.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)

@@ -161,7 +161,7 @@ def _least_step_bits(
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)
     n_patterns = 2 * patterns if isinstance(start, DualTable) else patterns
-    wanted = log2(max(1.0, addresses_needed(start.n_keys, start.reject_bits)))
+    wanted = log2(max(1.0, addresses_needed(start.n_keys, start.reject_bits, start.n_shards)))
     return np.asarray(np.maximum(0, np.ceil(wanted - np.log2(rows * planes) - n_patterns - 1e-9)))
 
 

@@ -155,7 +155,7 @@ def _with_rows(layout: SomeLayout) -> SomeLayout | None:
 
 
 def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
-    wanted = addresses_needed(layout.n_keys, layout.reject_bits)
+    wanted = addresses_needed(layout.n_keys, layout.reject_bits, layout.n_shards)
     # even with the most rows that are ever needed, and no step turned back, fewer bits would not do
     most = replace(
         layout, n_rows=layout.n_shards * stretch * rows_needed(layout, (0,) * (layout.n_segments - 1))

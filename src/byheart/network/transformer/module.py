@@ -6,6 +6,8 @@ This file imports nothing beyond torch and numpy at run time apart from the arch
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -223,6 +225,28 @@ WORTH_A_PLAN = 2**27
 """Products of a full forward pass from which on it pays to plan what to leave out: some hundreds of samples of a large network."""
 
 
+_PREPARED: WeakKeyDictionary[Transformer, dict[tuple[bool, str], tuple[TransformerModule, Any]]] = (
+    WeakKeyDictionary()
+)
+"""Modules with their plans, for as long as their networks are there: data that come in pieces are asked of the same ones."""
+
+
+def _prepare(
+    network: Transformer, last_only: bool, device: str, is_worth_a_plan: bool
+) -> tuple[TransformerModule, Any]:
+    """The module of a network on a device, and what answers in its place where that pays; a plan, once made, is kept."""
+    from byheart.network.transformer.answer_plan import make_plan
+
+    known = _PREPARED.setdefault(network, {})
+    if (last_only, device) not in known:
+        module = to_module(network).to(device).eval()
+        plan = make_plan(module, last_only=last_only) if is_worth_a_plan else None
+        if plan is None:
+            return module, None
+        known[last_only, device] = module, plan
+    return known[last_only, device]
+
+
 def run_module(
     network: Transformer,
     encoded: np.ndarray,
@@ -236,12 +260,9 @@ def run_module(
 
     batch_size: samples at a time; unless given, as `batches` chooses from the widest layer.
     """
-    from byheart.network.transformer.answer_plan import make_plan
-
-    module = to_module(network).to(device).eval()
     n_tokens = network.seq_len + (network.extra is not None)
     n_products = len(encoded) * n_tokens * network.spec.parameters_dense
-    plan = make_plan(module, last_only=last_only) if n_products >= WORTH_A_PLAN else None
+    module, plan = _prepare(network, last_only, device, n_products >= WORTH_A_PLAN)
     widths = [layer.hidden_width for layer in network.layers if isinstance(layer, FeedForward)]
     # the plan holds the residual stream, a copy of what a layer reads, and what it adds; wide layers in pieces of their own
     numbers = n_tokens * max([3 * network.model_width, *([] if plan and device == "cpu" else widths)])
@@ -249,7 +270,8 @@ def run_module(
     def first_outputs(batch: torch.Tensor) -> torch.Tensor:
         vectors = batch if network.takes_ids else batch.to(module.w_in.dtype)
         if plan is not None:
-            return plan(vectors)
+            answers: torch.Tensor = plan(vectors)
+            return answers
         outputs: torch.Tensor = module(vectors, last_only=last_only)[:, :, 0]
         return outputs[:, -1] if last_only else outputs
 
