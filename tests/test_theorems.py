@@ -87,7 +87,7 @@ def test_methods_and_test_classes_are_named_in_full(checkout: Path) -> None:
 )
 def test_an_unknown_id_is_an_error_that_names_the_place(checkout: Path, file: str, source: str) -> None:
     (checkout / file).write_text(source)
-    with pytest.raises(ByheartError, match=rf"{file}:2: .*'KS25-L G\.22'.*Did you mean 'KS25-L G\.2'"):
+    with pytest.raises(ByheartError, match=rf"{file}:2: .*'KS25-L G\.22'.*Did you mean `KS25-L G\.2`"):
         index_of(checkout)
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus, MissingExtra
 
 Progress = Callable[[int, int], None]
+PURPOSE = "compiling on a cluster"
 MOST_LOSSES = 5  # times workers may be lost before nothing more is tried
 
 
@@ -40,20 +42,8 @@ class Workers:
     @contextmanager
     def connected(self) -> Iterator[None]:
         """Hold the connection to the cluster, if there is one, for several rounds of tasks."""
-        if self.cluster is None:
+        with nullcontext() if self.cluster is None else ray_cluster(self.cluster, PURPOSE):
             yield
-            return
-        ray = _ray()
-        owns = not ray.is_initialized()
-        if owns:
-            local = {"include_dashboard": False}
-            place = local if self.cluster == "local" else {"address": self.cluster}
-            ray.init(**place, log_to_driver=False, logging_level="ERROR")
-        try:
-            yield
-        finally:
-            if owns:
-                ray.shutdown()
 
     def run(
         self, task: Callable[[Any], None], arguments: Sequence[Any], progress: Progress | None = None
@@ -61,8 +51,8 @@ class Workers:
         """Do `task` for each of the arguments. The first exception of a task ends it all."""
         tell = progress or (lambda done, total: None)
         if self.cluster is not None:
-            with self.connected():
-                _run_on_cluster(task, arguments, tell)
+            with ray_cluster(self.cluster, PURPOSE) as ray:
+                _run_on_cluster(ray, task, arguments, tell)
         elif self.n_processes > 1 and len(arguments) > 1:
             _run_in_processes(task, arguments, self.n_processes, tell)
         else:
@@ -96,8 +86,7 @@ def _run_in_processes(
     raise _lost(len(waiting))
 
 
-def _run_on_cluster(task: Callable[[Any], None], arguments: Sequence[Any], tell: Progress) -> None:
-    ray = _ray()
+def _run_on_cluster(ray: Any, task: Callable[[Any], None], arguments: Sequence[Any], tell: Progress) -> None:
     remote = ray.remote(num_cpus=1, max_retries=0)(task)  # a lost task is counted and done again here
     at_work = {remote.remote(argument): argument for argument in arguments}
     n_lost = 0
@@ -117,12 +106,22 @@ def _run_on_cluster(task: Callable[[Any], None], arguments: Sequence[Any], tell:
             tell(len(arguments) - len(at_work), len(arguments))
 
 
-def _ray() -> Any:
+@contextmanager
+def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
+    """The package ray, joined to the cluster at `address` ("local" starts one here) while the block runs."""
     try:
-        import ray
+        ray: Any = import_module("ray")
     except ImportError as error:
-        raise MissingExtra("ray", "ray", "compiling on a cluster") from error
-    return ray
+        raise MissingExtra("ray", "ray", purpose) from error
+    owns = not ray.is_initialized()
+    if owns:
+        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
+        ray.init(**place, log_to_driver=False, logging_level="ERROR")
+    try:
+        yield ray
+    finally:
+        if owns:
+            ray.shutdown()
 
 
 def _lost(n_left: int) -> WorkersLost:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from byheart.errors import ByheartError
+from byheart.errors import ByheartError, did_you_mean
 
 F = TypeVar("F", bound=Callable[..., object] | type)
 
@@ -43,18 +43,18 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def realises(*statements: str) -> Callable[[F], F]:
     """Claim that the decorated function or class realises these statements (ids of statements.json)."""
 
-    def mark(item: F) -> F:
-        item.__realises__ = (*getattr(item, "__realises__", ()), *statements)  # type: ignore[union-attr]
-        return item
-
-    return mark
+    return _mark("__realises__", statements)
 
 
 def checks(*statements: str) -> Callable[[F], F]:
     """Claim that the decorated test checks these statements."""
 
+    return _mark("__checks__", statements)
+
+
+def _mark(name: str, statements: tuple[str, ...]) -> Callable[[F], F]:
     def mark(item: F) -> F:
-        item.__checks__ = (*getattr(item, "__checks__", ()), *statements)  # type: ignore[union-attr]
+        setattr(item, name, (*getattr(item, name, ()), *statements))
         return item
 
     return mark
@@ -87,17 +87,14 @@ class Entry:
         return self.statement.id
 
     def to_json(self) -> dict[str, object]:
-        """The entry as plain lists and strings."""
+        """The entry as plain values."""
+        places = {"functions": self.functions, "tests": self.tests}
+        listed = {name: [asdict(place) for place in found] for name, found in places.items()}
         return {
-            "id": self.statement.id,
-            "paper": self.statement.paper,
-            "statement": self.statement.statement,
+            **asdict(self.statement),
             "becomes": list(self.statement.becomes),
-            "grade": self.statement.grade,
-            "case": self.statement.case,
             "state": self.state,
-            "functions": [{"name": place.name, "where": place.where} for place in self.functions],
-            "tests": [{"name": place.name, "where": place.where} for place in self.tests],
+            **listed,
         }
 
 
@@ -134,21 +131,16 @@ def index(package: Path | None = None, tests: Path | None = None) -> tuple[Entry
         package, tests = _PACKAGE, tests or _tests_beside(_PACKAGE)
     known = statements()
     ids = {statement.id for statement in known}
-    realised: dict[str, list[Place]] = {name: [] for name in ids}
-    checked: dict[str, list[Place]] = {name: [] for name in ids}
-    for place, claimed in _claims(package, "realises"):
-        realised[_known_id(claimed, ids, place)].append(place)
-    for place, claimed in _claims(tests, "checks") if tests is not None else ():
-        checked[_known_id(claimed, ids, place)].append(place)
-    return tuple(
-        Entry(
-            statement,
-            tuple(realised[statement.id]),
-            tuple(checked[statement.id]),
-            _state(bool(realised[statement.id]), bool(checked[statement.id]), tests is not None),
-        )
-        for statement in known
-    )
+    claims: dict[str, dict[str, list[Place]]] = {name: {"realises": [], "checks": []} for name in ids}
+    for folder, decorator in ((package, "realises"), (tests, "checks")):
+        for place, claimed in _claims(folder, decorator) if folder is not None else ():
+            claims[_known_id(claimed, ids, place)][decorator].append(place)
+    entries = []
+    for statement in known:
+        functions, checked = (tuple(places) for places in claims[statement.id].values())
+        state = _state(bool(functions), bool(checked), tests is not None)
+        entries.append(Entry(statement, functions, checked, state))
+    return tuple(entries)
 
 
 def _table() -> str:
@@ -174,10 +166,7 @@ def _state(is_realised: bool, is_checked: bool, tests_are_here: bool) -> State:
 def _known_id(claimed: str, ids: set[str], place: Place) -> str:
     if claimed in ids:
         return claimed
-    from difflib import get_close_matches
-
-    near = get_close_matches(claimed, sorted(ids), n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(claimed, sorted(ids))
     raise ByheartError(
         f"{place.where}: {place.name} names the statement {claimed!r}, which does not exist.{hint}\n"
         "  The ids are those of src/byheart/statements.json.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,7 +107,7 @@ def test_a_stack_that_is_lost_again_and_again_ends_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = _LosingRay()
-    monkeypatch.setattr(cluster, "_ray", lambda: ray)
+    monkeypatch.setitem(sys.modules, "ray", ray)
     runs: list[Run] = runs_of([1], 2, 20)
     with (
         Store(tmp_path / "runs.sqlite") as store,

@@ -7,16 +7,19 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from byheart.errors import ExitStatus, UsageError
 from byheart.measure import schema
 from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
-from byheart.measure.records import Record, Run, canonical, pack_curve, record_of
+from byheart.measure.records import Record, Run, canonical, pack_curve
+from byheart.measure.stack_plan import record_of
 from byheart.measure.store import CorruptStore, NewerStore, Store, StoreStopped, this_process
 from byheart.measure.stored_record import read_curve
 from byheart.measure.trainer import Outcome
@@ -36,7 +39,8 @@ def record(seed: int = 0, loss: float = 0.5, points: int = 11) -> Record:
     outcome = Outcome(
         "done", 10, {"loss": loss, "accuracy": 0.25}, np.arange(points), {"loss": rng.random(points)}, 44, 0.1
     )
-    return record_of(run_of(seed), outcome, n_samples=16, device="cpu", created=f"2030-01-01T00:00:{seed:02}")
+    found = record_of(run_of(seed), outcome, torch.device("cpu"))
+    return replace(found, device="cpu", created=f"2030-01-01T00:00:{seed:02}")
 
 
 @pytest.fixture

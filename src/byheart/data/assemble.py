@@ -49,26 +49,6 @@ def content_of_arrays(
     return Content(sequences, numbers, task, names, tokenizer, _is_ordered(sequences, task, ordered))
 
 
-def content_of_pairs(
-    pairs: Iterable[tuple[Any, Any]],
-    *,
-    task: Task | None = None,
-    tokenizer: str | Path | Tokenizer = "char",
-    ordered: bool | None = None,
-    label_names: Sequence[str] | None = None,
-) -> Content:
-    """Pairs (input, label); see `Dataset.from_pairs`."""
-    listed = list(pairs)
-    return content_of_columns(
-        [pair[0] for pair in listed],
-        [pair[1] for pair in listed],
-        task=task,
-        tokenizer=tokenizer,
-        ordered=ordered,
-        label_names=label_names,
-    )
-
-
 def content_of_columns(
     inputs: Sequence[Any],
     labels: Sequence[Any],
@@ -85,9 +65,8 @@ def content_of_columns(
         raise DataError("the data set has no samples, so there is nothing to memorise.")
     task = task or default_task(labels)
     if isinstance(inputs[0], int | float | np.number) and not isinstance(inputs[0], bool):
-        inputs = [
-            str(one) if isinstance(one, int | float | np.number) else one for one in inputs
-        ]  # as in a file
+        # as in a file
+        inputs = [str(one) if isinstance(one, int | float | np.number) else one for one in inputs]
     used: Tokenizer | None
     sequences: TokenSequences | VectorSequences
     if isinstance(inputs[0], str):

@@ -56,9 +56,7 @@ class DataReport:
     def __str__(self) -> str:
         size = f"{len(self.inputs):,} samples, {self.n_labels:,} labels of {self.n_classes:,} classes"
         lengths = self.inputs.lengths
-        length = (
-            f"{lengths.min()}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
-        )
+        length = " to ".join(map(str, dict.fromkeys((lengths.min(), lengths.max()))))
         if isinstance(self.inputs, VectorSequences):
             kind = f"{length} vectors of dimension {self.inputs.dim}"
         else:
@@ -93,8 +91,7 @@ def find_duplicates(
 ) -> Int[np.ndarray, "n_duplicates 2"]:
     """Return pairs (first, later) of samples with the same contexts and the same labels.
 
-    Sample i has the labels `labels[offsets[i]:offsets[i + 1]]`, and `contexts` numbers the context of each.
-    Without
+    Sample i has the labels `labels[offsets[i]:offsets[i + 1]]`, and `contexts` numbers the context of each. Without
     contexts the samples are documents, whose labels are their own tokens: equal tokens are enough.
     """
     if contexts is None:

@@ -43,10 +43,9 @@ class Contexts:
 
     def __post_init__(self) -> None:
         """Make every array read-only."""
-        for name in ("documents", "lengths", "last_tokens", "parents", "counts", "offsets"):
-            object.__setattr__(self, name, freeze(getattr(self, name), np.int64))
-        for name in ("next_tokens", "next_counts"):
-            object.__setattr__(self, name, freeze(getattr(self, name), np.int64))
+        for name, value in vars(self).items():
+            if name != "source":
+                object.__setattr__(self, name, freeze(value, np.int64))
 
     def __len__(self) -> int:
         return int(self.counts.size)

@@ -12,7 +12,7 @@ from typing import Any, Unpack, get_args
 import numpy as np
 from jaxtyping import Int
 
-from byheart.data.assemble import Content, content_of_arrays, content_of_documents, content_of_pairs
+from byheart.data.assemble import Content, content_of_arrays, content_of_columns, content_of_documents
 from byheart.data.check import DataReport, find_duplicates
 from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
 from byheart.data.contexts import Contexts, contexts_of
@@ -343,8 +343,10 @@ class Dataset(Content):
         An input is a text, or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`,
         a sequence of them, one a token.
         """
-        content = content_of_pairs(
-            pairs, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
+        listed = list(pairs)
+        columns = ([pair[place] for pair in listed] for place in (0, 1))
+        content = content_of_columns(
+            *columns, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
         )
         return cls._of(content).resolved(on_conflict)
 

@@ -6,6 +6,8 @@ takes the label of the earlier, so every data set made here can be memorised.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from byheart.data.consistency import context_ids
@@ -50,9 +52,7 @@ def grid_vectors(
 
 def rademacher_vectors(n_samples: int = 500, seq_len: int = 10, dim: int = 6, *, seed: int) -> Dataset:
     """Tokens uniform on [0, 1)^dim, labels -1 or +1 (KS25 Appendix H, the study of the sequence length)."""
-    rng = np.random.default_rng(seed)
-    values = rng.random((n_samples, seq_len, dim))
-    return random_labels(VectorSequences(values), 2, rng, "next-token", False, names=("-1", "1"))
+    return replace(uniform_vectors(n_samples, seq_len, dim, 2, seed=seed), label_names=("-1", "1"))
 
 
 def random_tokens(
@@ -87,10 +87,8 @@ def associations(n_vocab: int = 50, seq_len: int = 2, *, seed: int) -> Dataset:
 def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, seed: int) -> Dataset:
     """Documents that share prefixes as stories do (like the data of MFT24 section 7).
 
-    The token with rank k follows a prefix with probability proportional to 1/k², where the ranking of the
-    vocabulary
-    is shifted by a number that depends on the token before: openings recur often, and every context has few
-    likely successors.
+    The token with rank k follows a prefix with probability proportional to 1/k², where the ranking of the vocabulary is
+    shifted by a number that depends on the token before: openings recur often, and every context has few likely successors.
     """
     rng = np.random.default_rng(seed)
     weights = 1.0 / np.arange(1, n_vocab + 1) ** 2
@@ -110,10 +108,9 @@ def random_labels(
     rng: np.random.Generator,
     task: Task,
     ordered: bool,
-    names: tuple[str, ...] | None = None,
 ) -> Dataset:
-    """Label inputs uniformly at random, equal contexts alike; classes are named 0, 1, ... unless given."""
+    """Label inputs uniformly at random, equal contexts alike; classes are named 0, 1, ..."""
     contexts = context_ids(inputs, task, ordered)
     drawn = rng.integers(0, n_classes, size=contexts.size)
     labels = drawn[representatives(contexts)[contexts]]
-    return Dataset(inputs, labels, task, names or tuple(map(str, range(n_classes))), None, ordered)
+    return Dataset(inputs, labels, task, tuple(map(str, range(n_classes))), None, ordered)

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
 
-from byheart.errors import ByheartError, ExitStatus, MissingExtra
-from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name
-from byheart.measure.records import Record, Run, record_of
-from byheart.measure.sources import training_set_of
-from byheart.measure.stack import make_stack
-from byheart.measure.stack_plan import Batch, pack
+from byheart.errors import ByheartError, ExitStatus
+from byheart.measure.devices import BEST_STACK, choose_device
+from byheart.measure.records import Record, Run
+from byheart.measure.stack_plan import Batch, pack, record_of, stack_of
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress
 from byheart.measure.trainer import train
+from byheart.task_runner import ray_cluster
 
 MOST_LOSSES = 5  # times one stack may lose its worker before the sweep gives up
 POLL_SECONDS = 1.0
@@ -42,26 +40,9 @@ def train_on_cluster(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Record]:
     """Train what the store lacks on the Ray cluster at `address` ("local" starts one here); records in order."""
-    ray = _ray()
-    owns = not ray.is_initialized()
-    if owns:
-        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
-        ray.init(**place, log_to_driver=False, logging_level="ERROR")
-    try:
+    with ray_cluster(address, "training on a cluster") as ray:
         _Cluster(ray, runs, store, most, on_progress).run()
-    finally:
-        if owns:
-            ray.shutdown()
-    found = {record.key: record for record in store.records(run.key for run in runs)}
-    return [found[run.key] for run in runs if run.key in found]
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtra("ray", "ray", "training on a cluster") from error
-    return ray
+    return store.records_of([run.key for run in runs])
 
 
 class _Cluster:
@@ -135,18 +116,6 @@ class _Cluster:
 def _train_batch(configs: Sequence[Mapping[str, Any]]) -> list[Record]:
     """What a worker does: train one stack and return its records."""
     runs = [Run.of(config) for config in configs]
-    training_sets = [training_set_of(run.data) for run in runs]
     device = choose_device("auto")
-    stack = make_stack(
-        [run.model for run in runs],
-        training_sets,
-        [run.seed for run in runs],
-        device=device,
-        dtype=DTYPES[runs[0].training.dtype],
-    )
-    outcomes = train(stack, [run.training for run in runs])
-    created = datetime.now(UTC).isoformat()
-    return [
-        record_of(run, outcome, n_samples=training_set.n_samples, device=device_name(device), created=created)
-        for run, outcome, training_set in zip(runs, outcomes, training_sets, strict=True)
-    ]
+    outcomes = train(stack_of(runs, device), [run.training for run in runs])
+    return [record_of(run, outcome, device) for run, outcome in zip(runs, outcomes, strict=True)]

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
-from byheart.measure.devices import BEST_STACK, DTYPES, choose_device, device_name, free_bytes
+from byheart.measure.devices import BEST_STACK, choose_device, device_name, free_bytes
 from byheart.measure.records import Run
-from byheart.measure.sources import training_set_of
 from byheart.measure.specification import Specification
-from byheart.measure.stack import make_stack
-from byheart.measure.stack_plan import pack
+from byheart.measure.stack_plan import pack, stack_of
 from byheart.measure.steppers import make_stepper
 from byheart.measure.store import Store
 
@@ -79,13 +77,7 @@ def forecast(
 def seconds_per_run(runs: Sequence[Run], device: torch.device, *, n_models: int) -> float:
     """Time one of these runs takes in a stack of `n_models`, from a few steps of the first of them."""
     chosen = list(runs[:n_models])
-    stack = make_stack(
-        [run.model for run in chosen],
-        [training_set_of(run.data) for run in chosen],
-        [run.seed for run in chosen],
-        device=device,
-        dtype=DTYPES[chosen[0].training.dtype],
-    )
+    stack = stack_of(chosen, device)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from byheart.errors import UsageError
 
 Metric = Literal["loss", "gap", "relative_gap", "accuracy"]
+LEAST = {"steps": 1, "warmup": 0, "batch": 0, "history": 1, "record_every": 0, "tail": 0}
+SHARED = (
+    "steps", "optimiser", "schedule", "batch", "reduction", "dtype", "history", "record_points", "tail"
+)  # fmt: skip
 METRICS: tuple[Metric, ...] = ("loss", "gap", "relative_gap", "accuracy")
 
 
@@ -51,25 +55,11 @@ class Training:
     stop: PassRule | None = None
 
     def __post_init__(self) -> None:
-        choices = {
-            "optimiser": ("adam", "adamw", "lbfgs"),
-            "schedule": ("constant", "cosine"),
-            "reduction": ("mean", "sum"),
-            "dtype": ("float32", "float64"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise UsageError(
-                    f"`{name}` must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.", name=name
-                )
-        for name, least in {
-            "steps": 1,
-            "warmup": 0,
-            "batch": 0,
-            "history": 1,
-            "record_every": 0,
-            "tail": 0,
-        }.items():
+        for name, hint in get_type_hints(type(self)).items():
+            value, allowed = getattr(self, name), get_args(hint)
+            if get_origin(hint) is Literal and value not in allowed:
+                raise UsageError(f"`{name}` must be one of {', '.join(allowed)}; got {value!r}.", name=name)
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(
@@ -88,17 +78,7 @@ class Training:
     @property
     def stack_key(self) -> tuple[object, ...]:
         """What models must have in common to be trained in one stack."""
-        return (
-            self.steps,
-            self.optimiser,
-            self.schedule,
-            self.batch,
-            self.reduction,
-            self.dtype,
-            self.history,
-            self.record_points,
-            self.tail,
-        )
+        return tuple(getattr(self, name) for name in SHARED)
 
     @property
     def record_points(self) -> int:

@@ -17,11 +17,9 @@ import torch
 
 from byheart.measure.families import ModelConfig, complete_model, family_of
 from byheart.measure.recipe import PassRule, Training
-from byheart.measure.trainer import Outcome
 
-ENGINE = (
-    1  # raised whenever the same configuration would train differently, so that old records are not mistaken
-)
+# raised whenever the same configuration would train differently, so that old records are not mistaken
+ENGINE = 1
 
 
 @dataclass(frozen=True)
@@ -86,24 +84,6 @@ class Record:
     created: str  # UTC, ISO 8601
     curve_steps: np.ndarray = field(repr=False)
     curve: dict[str, np.ndarray] = field(repr=False)
-
-
-def record_of(run: Run, outcome: Outcome, *, n_samples: float, device: str, created: str) -> Record:
-    return Record(
-        key=run.key,
-        config=run.config,
-        status=outcome.status,
-        steps=outcome.steps,
-        measured=outcome.measured,
-        n_parameters=outcome.n_parameters,
-        n_samples=n_samples,
-        seconds=outcome.seconds,
-        device=device,
-        versions=versions(),
-        created=created,
-        curve_steps=outcome.curve_steps,
-        curve=outcome.curve,
-    )
 
 
 def versions() -> dict[str, str]:

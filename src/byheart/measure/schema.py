@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 APPLICATION_ID = 0x62796865  # "byhe": tells our stores from other SQLite files
 
@@ -46,24 +48,30 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of the block's statements or none of them; other writers wait meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
     """Bring a store to version `upto`, each version in one transaction: done or not done, never half."""
     while True:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             version = version_of(connection)  # read inside: another process may have been quicker
             if version >= upto:
-                connection.execute("COMMIT")
                 return
             for statement in _statements(MIGRATIONS[version]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {version + 1}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
 
 def _statements(script: str) -> list[str]:

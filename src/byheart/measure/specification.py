@@ -6,7 +6,6 @@ Any list in [model], [data] or [training] is an axis of the grid; a text that st
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import tomllib
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import UsageError
+from byheart.errors import UsageError, did_you_mean
 from byheart.measure.capacity import Goal
 from byheart.measure.families import ModelConfig, family_of
 from byheart.measure.recipe import PassRule, Training
@@ -155,11 +154,8 @@ def _require_known(where: str, table: Mapping[str, Any], names: Any) -> None:
     names = list(names)
     for name in table:
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            hint = f" Did you mean `{close[0]}`?" if close else ""
-            raise UsageError(
-                f"{where} has no field `{name}`.{hint}\n  It knows: {', '.join(names)}.", field=name
-            )
+            known = f"{did_you_mean(name, names)}\n  It knows: {', '.join(names)}."
+            raise UsageError(f"{where} has no field `{name}`.{known}", field=name)
 
 
 def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, dict[str, Any]], ...]:

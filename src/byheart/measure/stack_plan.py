@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import torch
 
-from byheart.measure.devices import bytes_per_model
+from byheart.measure.devices import DTYPES, bytes_per_model, device_name
 from byheart.measure.families import family_of
 from byheart.measure.parameter_block import ParameterBlock
-from byheart.measure.records import Run
+from byheart.measure.records import Record, Run, versions
 from byheart.measure.sources import training_set_of
+from byheart.measure.stack import Stack, make_stack
+from byheart.measure.trainer import Outcome
 
 # What a step costs besides its models, in parameters: below these many in a stack, time goes into starting operations.
 OVERHEAD = {"cpu": 20_000, "cuda": 2_000_000}
@@ -56,9 +59,7 @@ def pack(
             [dict(shapes) for shapes, _ in kinds], [len(same) for _, same in kinds], most, overhead
         ):
             members = [run for _, same in kinds[segment] for run in same]
-            heaviest = max(
-                measure(kinds[segment][-1][1][0]), 1
-            )  # all are padded to the largest, so it stands for all
+            heaviest = max(measure(kinds[segment][-1][1][0]), 1)  # all are padded to it, so it stands for all
             size = max(1, min(most, memory // heaviest))
             for start in range(0, len(members), size):
                 chosen = tuple(members[start : start + size])
@@ -66,23 +67,42 @@ def pack(
     return batches
 
 
+def stack_of(runs: Sequence[Run], device: torch.device) -> Stack:
+    """The runs side by side, each with its own training set and seed, in the number type they ask for."""
+    return make_stack(
+        [run.model for run in runs],
+        [training_set_of(run.data) for run in runs],
+        [run.seed for run in runs],
+        device=device,
+        dtype=DTYPES[runs[0].training.dtype],
+    )
+
+
+def record_of(run: Run, outcome: Outcome, device: torch.device) -> Record:
+    """What is stored of a run that ended just now on `device`."""
+    found = {name: value for name, value in vars(outcome).items() if name != "weights"}
+    return Record(
+        key=run.key,
+        config=run.config,
+        n_samples=training_set_of(run.data).n_samples,
+        device=device_name(device),
+        versions=versions(),
+        created=datetime.now(UTC).isoformat(),
+        **found,
+    )
+
+
 def _segments(
     shapes: list[dict[str, tuple[int, ...]]], counts: list[int], most: int, overhead: int
 ) -> list[slice]:
     """Cut a list of sizes into runs of neighbours at the least cost: padded parameters, and overhead for each stack."""
-    best: list[tuple[float, int]] = [
-        (0.0, 0)
-    ]  # of the first k sizes: their cost, and where the last segment begins
+    best = [(0.0, 0)]  # of the first k sizes: their cost, and where the last segment begins
     for end in range(1, len(shapes) + 1):
-        padded: ParameterBlock | None = None
+        widest: dict[str, tuple[int, ...]] = shapes[end - 1]
         n_models, choices = 0, []
         for start in range(end - 1, -1, -1):
-            widest = (
-                [shapes[start]]
-                if padded is None
-                else [shapes[start], dict(zip(padded.names, padded.shapes, strict=True))]
-            )
-            padded = ParameterBlock.of(widest)
+            padded = ParameterBlock.of([shapes[start], widest])
+            widest = dict(zip(padded.names, padded.shapes, strict=True))
             n_models += counts[start]
             cost = n_models * padded.n_flat + math.ceil(n_models / most) * overhead
             choices.append((best[start][0] + cost, start))

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -18,7 +18,7 @@ from byheart.errors import ByheartError, DataError, DoesNotHold, ExitStatus, Usa
 from byheart.liveness import is_running, start_of
 from byheart.measure import schema
 from byheart.measure.records import Record, canonical, pack_curve
-from byheart.measure.stored_record import read_row
+from byheart.measure.stored_record import COLUMNS, DOCUMENTS, read_row
 
 LEASE_SECONDS = 300.0  # after which a claim of a process we cannot look at counts as lost
 BUSY_SECONDS = 60.0  # how long a writer waits for another
@@ -41,16 +41,14 @@ class StoreStopped(ByheartError):
     exit_status = ExitStatus.STOPPED
 
 
-def _explain(
-    method: Callable[Concatenate[Store, _P], _T],
-) -> Callable[Concatenate[Store, _P], _T]:
+def _explain(method: Callable[Concatenate[Store, _P], _T]) -> Callable[Concatenate[Store, _P], _T]:
     """Turn SQLite's errors into ours, which say what to do."""
 
+    @wraps(method)
     def call(self: Store, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         with _explaining(self.path):
             return method(self, *args, **kwargs)
 
-    call.__doc__, call.__name__ = method.__doc__, method.__name__
     return call
 
 
@@ -135,31 +133,12 @@ class Store:
     @_explain
     def add(self, record: Record) -> bool:
         """Store a record and give up its claim; False if its run was already stored, which is then kept."""
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            cursor = self.connection.execute(
-                "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    record.key,
-                    canonical(record.config),
-                    record.status,
-                    record.steps,
-                    canonical(record.measured),
-                    record.n_parameters,
-                    record.n_samples,
-                    record.seconds,
-                    record.device,
-                    canonical(record.versions),
-                    record.created,
-                    pack_curve(record.curve_steps, record.curve),
-                ),
-            )
+        row = vars(record) | {name: canonical(getattr(record, name)) for name in DOCUMENTS}
+        row["curve"] = pack_curve(record.curve_steps, record.curve)
+        places = ", ".join(f":{name}" for name in COLUMNS)
+        with schema.transaction(self.connection):
+            cursor = self.connection.execute(f"INSERT OR IGNORE INTO runs VALUES ({places})", row)
             self.connection.execute("DELETE FROM claims WHERE key = ?", (record.key,))
-            self.connection.execute("COMMIT")
-        except BaseException:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise
         return cursor.rowcount == 1
 
     @_explain
@@ -181,6 +160,11 @@ class Store:
             self._record(row) for row in self.connection.execute(query + " ORDER BY created, key", values)
         ]
 
+    def records_of(self, keys: Sequence[str]) -> list[Record]:
+        """The records of `keys`, in their order; those that have none are left out."""
+        found = {record.key: record for record in self.records(keys)}
+        return [found[key] for key in keys if key in found]
+
     def _record(self, row: Sequence[Any]) -> Record:
         try:
             return read_row(row)
@@ -198,20 +182,13 @@ class Store:
     def claim(self, keys: Sequence[str], owner: str | None = None, limit: int | None = None) -> list[str]:
         """Take up to `limit` of `keys` for training: those neither stored nor claimed by a living owner."""
         owner = owner or this_process()
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
+        with schema.transaction(self.connection):
             self._drop_lost_claims()
             taken = self._present("runs", keys) | self._present("claims", keys)
             free = [key for key in keys if key not in taken][:limit]
             expires = time.time() + LEASE_SECONDS
-            self.connection.executemany(
-                "INSERT INTO claims VALUES (?, ?, ?)", [(key, owner, expires) for key in free]
-            )
-            self.connection.execute("COMMIT")
-        except BaseException:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise
+            claims = [(key, owner, expires) for key in free]
+            self.connection.executemany("INSERT INTO claims VALUES (?, ?, ?)", claims)
         return free
 
     @_explain

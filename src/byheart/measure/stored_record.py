@@ -32,6 +32,7 @@ COLUMNS: dict[str, type | tuple[type, ...]] = {
     "created": str,
     "curve": bytes,
 }
+DOCUMENTS = ("config", "measured", "versions")  # columns that hold JSON
 SECTIONS = ("sizes", "options", "data", "training")
 
 
@@ -52,21 +53,9 @@ def read_row(row: Sequence[Any]) -> Record:
     for name, value in versions.items():
         _require(isinstance(value, str), run, f"versions.{name}", value)
     curve_steps, curve = read_curve(values["curve"], f"{run}: its curve")
-    return Record(
-        key=values["key"],
-        config=config,
-        status=values["status"],
-        steps=values["steps"],
-        measured={name: math.nan if value is None else float(value) for name, value in measured.items()},
-        n_parameters=values["n_parameters"],
-        n_samples=values["n_samples"],
-        seconds=values["seconds"],
-        device=values["device"],
-        versions=versions,
-        created=values["created"],
-        curve_steps=curve_steps,
-        curve=curve,
-    )
+    numbers = {name: math.nan if value is None else float(value) for name, value in measured.items()}
+    values |= {"config": config, "measured": numbers, "versions": versions}
+    return Record(**values | {"curve_steps": curve_steps, "curve": curve})
 
 
 def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -9,20 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from byheart.measure.devices import (
     BEST_STACK,
-    DTYPES,
     bytes_per_model,
     choose_device,
-    device_name,
     free_bytes,
 )
-from byheart.measure.records import Run, record_of
+from byheart.measure.records import Run
 from byheart.measure.sources import training_set_of
-from byheart.measure.stack import make_stack
-from byheart.measure.stack_plan import pack
+from byheart.measure.stack_plan import pack, record_of, stack_of
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
 from byheart.measure.trainer import Moment, Outcome, train
@@ -155,28 +151,14 @@ class _Sweep:
         return self.deadline is not None and time.monotonic() > self.deadline
 
     def _train(self, runs: list[Run]) -> None:
-        training_sets = [training_set_of(run.data) for run in runs]
-        stack = make_stack(
-            [run.model for run in runs],
-            training_sets,
-            [run.seed for run in runs],
-            device=self.device,
-            dtype=DTYPES[runs[0].training.dtype],
-        )
-        name = device_name(self.device)
-
         def finish(number: int, outcome: Outcome) -> None:
-            created = datetime.now(UTC).isoformat()
-            record = record_of(
-                runs[number], outcome, n_samples=training_sets[number].n_samples, device=name, created=created
-            )
-            self.n_trained += self.store.add(record)
+            self.n_trained += self.store.add(record_of(runs[number], outcome, self.device))
             self.n_stored += 1
 
         self.paced = None
         try:
             train(
-                stack,
+                stack_of(runs, self.device),
                 [run.training for run in runs],
                 engine=self.engine,
                 on_finish=finish,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-import os
 import statistics
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 from byheart.errors import MissingExtra, UsageError
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Record
+from byheart.work_folder import void, write_whole
 
 Row = dict[str, Any]
 FORMATS = (".csv", ".parquet")
@@ -44,14 +43,18 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
+def _require_column(name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+
+
 def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
     """Rows that meet every condition: `column=value`, or with `!=`, `<`, `<=`, `>`, `>=`."""
     kept = list(rows)
     for condition in conditions:
         name, sign, text = _parse(condition)
-        known = columns_of(rows)
-        if rows and name not in known:
-            raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+        if rows:
+            _require_column(name, columns_of(rows))
         kept = [row for row in kept if _meets(row.get(name), sign, text)]
     return kept
 
@@ -84,14 +87,7 @@ def export(rows: Sequence[Row], path: Path) -> None:
         raise UsageError(f"{path} must end in {' or '.join(FORMATS)}.", path=str(path))
     columns = columns_of(rows)
     content = _csv(rows, columns) if path.suffix == ".csv" else _parquet(rows, columns)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, lambda file: void(file.write(content)))
 
 
 def _csv(rows: Sequence[Row], columns: list[str]) -> bytes:
@@ -130,9 +126,8 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
     known = columns_of(rows)
     if metric not in known:
         metric = f"measured.{metric}"
-    for name in (*by, metric):
-        if rows and name not in known:
-            raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+    for name in (*by, metric) if rows else ():
+        _require_column(name, known)
     by = list(by) or differing(rows)
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
@@ -150,8 +145,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
     found: list[tuple[float, float]] = []
     names = [name if name in known else f"measured.{name}" for name in (x, y)]
     for name in names:
-        if name not in known:
-            raise UsageError(f"no column `{name}`; there are: {', '.join(known)}.", column=name)
+        _require_column(name, known)
     for row in rows:
         pair = [row.get(name) for name in names]
         if any(isinstance(value, str) for value in pair):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -47,49 +47,25 @@ class Collection:
         """The name of its texts."""
         return self.texts or self.name
 
+    @property
+    def in_sub_words(self) -> Collection:
+        """The same texts, cut into sub-words."""
+        return replace(self, name=f"{self.name}-sub-words", texts=self.name, sub_words=True)
 
+
+_STORIES = ("roneneldan/TinyStories", None, "train")
+_MULTINLI = Collection(
+    "multinli", "labels", 8, 2000, "hypothesis", "label", 3, ("nyu-mll/glue", "mnli", "train")
+)
+_IMDB = Collection("imdb", "labels", 8, 3000, "text", "label", 2, ("stanfordnlp/imdb", None, "train"))
 COLLECTIONS = {
     collection.name: collection
     for collection in (
-        Collection(
-            "tinystories",
-            "documents",
-            10,
-            1000,
-            "text",
-            None,
-            0,
-            ("roneneldan/TinyStories", None, "train"),
-            True,
-        ),
-        Collection(
-            "multinli", "labels", 8, 2000, "hypothesis", "label", 3, ("nyu-mll/glue", "mnli", "train")
-        ),
-        Collection("imdb", "labels", 8, 3000, "text", "label", 2, ("stanfordnlp/imdb", None, "train")),
-        Collection(
-            "multinli-sub-words",
-            "labels",
-            8,
-            2000,
-            "hypothesis",
-            "label",
-            3,
-            ("nyu-mll/glue", "mnli", "train"),
-            texts="multinli",
-            sub_words=True,
-        ),
-        Collection(
-            "imdb-sub-words",
-            "labels",
-            8,
-            3000,
-            "text",
-            "label",
-            2,
-            ("stanfordnlp/imdb", None, "train"),
-            texts="imdb",
-            sub_words=True,
-        ),
+        Collection("tinystories", "documents", 10, 1000, "text", None, 0, _STORIES, whole_only=True),
+        _MULTINLI,
+        _IMDB,
+        _MULTINLI.in_sub_words,
+        _IMDB.in_sub_words,
     )
 }
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from byheart.errors import UsageError
 from byheart.measure.objective import measure
 from byheart.measure.recipe import Training
-from byheart.measure.stack import Stack, StackTargets
+from byheart.measure.stack import Stack
 from byheart.measure.steppers import Engine, Stepper, make_stepper
 
 Status = Literal["done", "passed", "diverged"]
@@ -131,7 +131,8 @@ class _Loop:
         """Measure, record, stop who is through, and take finished models out."""
         plan = self.trainings[0]
         values = {name: column.tolist() for name, column in measure(self.stack, self.stepper.flat).items()}
-        elapsed, self.clock = self._lap()
+        before, self.clock = self.clock, time.perf_counter()
+        elapsed = self.clock - before
         for slot, model in enumerate(self.members):
             if model not in self.running:
                 continue
@@ -166,10 +167,6 @@ class _Loop:
         self.last_step = step
         self.running -= set(self.outcomes)
         self._compact()
-
-    def _lap(self) -> tuple[float, float]:
-        now = time.perf_counter()
-        return now - self.clock, now
 
     def _finish(self, slot: int, model: int, status: Status, step: int, now: dict[str, float]) -> None:
         if self.tails[model]:
@@ -222,6 +219,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
         lengths=rows(stack.inputs.lengths),
         training_sets=tuple(stack.training_sets[m] for m in models),
     )
+    targets = {name: rows(value) for name, value in vars(stack.targets).items() if value is not None}
     return replace(
         stack,
         models=tuple(stack.models[m] for m in models),
@@ -231,13 +229,9 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
         fixed={name: rows(table) for name, table in stack.fixed.items()},
         inputs=inputs,
         tables={name: rows(table) for name, table in stack.tables.items()},
-        targets=replace(stack.targets, **_choose(stack.targets, rows)),
+        targets=replace(stack.targets, **targets),
         mask=None if stack.mask is None else rows(stack.mask),
     )
-
-
-def _choose(targets: StackTargets, rows: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-    return {name: rows(value) for name, value in vars(targets).items() if value is not None}
 
 
 def _milestones(plan: Training) -> list[int]:

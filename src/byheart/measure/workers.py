@@ -80,7 +80,7 @@ def train_here(
     Runs left over when the time is up have no record. A helper that dies leaves its runs to the others, who see it
     at their next claim; helpers end with this process, however it ends.
     """
-    settings = {"device": device, "engine": engine, "most": most, "max_seconds": max_seconds}
+    settings: dict[str, Any] = {"device": device, "engine": engine, "most": most, "max_seconds": max_seconds}
     lacking = {run.key for run in runs} - store.stored_keys(run.key for run in runs)
     helpers = []
     if lacking:
@@ -93,23 +93,14 @@ def train_here(
             helper.start()
             helpers.append(helper)
     try:
-        run_sweep(
-            runs,
-            store,
-            device=device,
-            engine=engine,
-            most=most,
-            max_seconds=max_seconds,
-            on_progress=on_progress,
-        )
+        run_sweep(runs, store, on_progress=on_progress, **settings)
     finally:
         for helper in helpers:
             helper.join(timeout=5)
             if helper.is_alive():  # only after an error or an interruption here
                 helper.terminate()
                 helper.join()
-    found = {record.key: record for record in store.records(run.key for run in runs)}
-    return [found[run.key] for run in runs if run.key in found]
+    return store.records_of([run.key for run in runs])
 
 
 def _help(parent: int, configs: list[Mapping[str, Any]], path: Path, settings: dict[str, Any]) -> None:

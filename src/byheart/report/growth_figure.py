@@ -7,23 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from byheart.data.shape import DataShape
-from byheart.errors import MissingExtra, UsageError
+from byheart.report.canvas import new_figure
 from byheart.report.growth import Crossover, Growth, GrowthCurve
 
-FORMATS = (".png", ".svg", ".pdf")
 _COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-    "#8c564b",
-    "#7f7f7f",
-    "#9467bd",
-    "#bcbd22",
-)
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f", "#9467bd", "#bcbd22"
+)  # fmt: skip
 _MARKERS = "osD^v<>Ph*"  # of another number than the colours, so that no pair comes twice
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -35,25 +24,14 @@ def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
 
     The suffix of `path` chooses the format: .png, .svg or .pdf. Needs the `figures` extra.
     """
-    path = Path(path)
-    if path.suffix not in FORMATS:
-        raise UsageError(f"{path}: a figure ends in {', '.join(FORMATS)}.", path=str(path))
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise MissingExtra("matplotlib", "figures", "drawing a figure") from missing
-    figure = Figure(figsize=(6.8 * len(records), 5.2), layout="constrained")
+    figure = new_figure(Path(path), (6.8 * len(records), 5.2), layout="constrained")
     panels = figure.subplots(1, len(records), squeeze=False)[0]
-    colours = _colours(records)
+    # a colour and a marker for each construction, the same in all panels
+    methods = dict.fromkeys(curve.method for record in records for curve in record.curves)
+    colours = {method: number for number, method in enumerate(methods)}
     for axes, record in zip(panels, records, strict=True):
         _draw_panel(axes, record, colours)
     figure.savefig(path, dpi=150)
-
-
-def _colours(records: Sequence[Growth]) -> dict[str, int]:
-    """A colour and a marker for each construction, the same in all panels."""
-    methods = dict.fromkeys(curve.method for record in records for curve in record.curves)
-    return {method: number for number, method in enumerate(methods)}
 
 
 def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
@@ -62,20 +40,17 @@ def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
         _draw_curve(axes, curve, colours[curve.method], width=2.8 - 1.8 * rank / len(record.curves))
     for crossover in record.crossovers:
         _mark(axes, crossover)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set(xlabel="samples N", ylabel="dense parameters", title=_describe(record.shape))
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="samples N",
+        ylabel="dense parameters",
+        title=_describe(record.shape),
+    )
     axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.2)
-    axes.text(
-        0.98,
-        0.02,
-        "solid: built and verified    dotted: estimated\n●  the smallest changes    ○  other crossings",
-        transform=axes.transAxes,
-        ha="right",
-        va="bottom",
-        fontsize=8,
-    )
+    legend = "solid: built and verified    dotted: estimated\n●  the smallest changes    ○  other crossings"
+    axes.text(0.98, 0.02, legend, transform=axes.transAxes, ha="right", va="bottom", fontsize=8)
 
 
 def _mark(axes: Any, crossover: Crossover) -> None:
@@ -83,13 +58,8 @@ def _mark(axes: Any, crossover: Crossover) -> None:
     place = (crossover.n_samples, crossover.parameters)
     axes.plot(*place, "o", color="black", mfc=filled, ms=5, mew=0.8, zorder=above)
     if crossover.on_envelope:
-        axes.annotate(
-            f"N ≈ {in_words(crossover.n_samples)}",
-            place,
-            textcoords="offset points",
-            xytext=(6, -12),
-            fontsize=8,
-        )
+        text = f"N ≈ {in_words(crossover.n_samples)}"
+        axes.annotate(text, place, textcoords="offset points", xytext=(6, -12), fontsize=8)
 
 
 def in_words(number: float) -> str:

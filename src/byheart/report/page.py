@@ -14,6 +14,7 @@ from byheart.reproduce.figure_files import read_record, run_sentence
 from byheart.reproduce.plots import as_svg
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.wall_clock import FILE, Pass, in_words, read
+from byheart.work_folder import void, write_whole
 
 PAPERS = {
     "DPC24": "Dana, Pydi & Chevaleyre 2024, Memorization in Attention-only Transformers",
@@ -54,11 +55,8 @@ def read_passes(folder: Path) -> list[Pass]:
 
 def write_page(records: Sequence[FigureRecord], folder: Path, passes: Sequence[Pass] = ()) -> Path:
     """Write index.html into `folder`, under another name until it is whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "index.html"
-    fresh = folder / ".index.html.new"
-    fresh.write_text(page(records, passes), encoding="utf-8")
-    fresh.replace(path)
+    path, text = folder / "index.html", page(records, passes)
+    write_whole(path, lambda file: void(file.write(text.encode())))
     return path
 
 

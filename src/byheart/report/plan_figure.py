@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from byheart.bounds import Curve
-from byheart.errors import MissingExtra, UsageError
+from byheart.report.canvas import new_figure
 
 STYLES = {
     "estimate": {"linestyle": "-", "linewidth": 2.0},
@@ -15,18 +15,11 @@ STYLES = {
     "floor": {"linestyle": ":", "linewidth": 1.6},
 }
 MEANING = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
-SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Draw the lines of `bounds.curves` on two logarithmic axes and save them; the suffix chooses the format."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path}: a figure is written as one of {', '.join(SUFFIXES)}.", path=str(path))
-    try:
-        from matplotlib.figure import Figure  # pyplot would take as long to import as all the rest
-    except ImportError as error:
-        raise MissingExtra("matplotlib", "figures", "Drawing a figure") from error
-    figure = Figure(figsize=(9.6, 5.4))
+    figure = new_figure(path, (9.6, 5.4))
     axes = figure.add_axes((0.07, 0.1, 0.58, 0.83))  # the legend stands on the right
     for curve in curves:
         facts, parameters = zip(*curve.points, strict=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 from byheart.construct.retrieval.program import describe
 from byheart.construct.retrieval.size import RetrievalOptions, layout_of
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, MissingExtra, UsageError
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.program.count import count_dense
-from byheart.report.plan_figure import SUFFIXES
+from byheart.report.canvas import new_figure
 
 WORD_BITS = (24, 32, 53, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 SAMPLES = (10**4, 10**5, 10**6)
@@ -79,28 +79,15 @@ def read_points(path: Path) -> tuple[Point, ...]:
 
 def draw_words(points: Sequence[Point], path: Path) -> None:
     """Draw the planned lines and the built points; the suffix of `path` chooses the format."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path}: a figure is written as one of {', '.join(SUFFIXES)}.", path=str(path))
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise MissingExtra("matplotlib", "figures", "Drawing a figure") from error
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")
+    figure = new_figure(path, (10.4, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
     for number, n_samples in enumerate(SAMPLES):
         power = len(str(n_samples)) - 1
         bits = [4 * n_samples / planned_parameters(n_samples, word_bits) for word_bits in WORD_BITS]
         left.loglog(WORD_BITS, bits, color=f"C{number}", label=f"N = $10^{power}$")
         built = [point for point in points if point.n_samples == n_samples and not point.wrong]
-        left.plot(
-            [point.word_bits or point.longest for point in built],
-            [point.bits_per_parameter for point in built],
-            marker="o",
-            linestyle="none",
-            color=f"C{number}",
-        )
+        places = [point.word_bits or point.longest for point in built]
+        left.plot(places, [point.bits_per_parameter for point in built], "o", color=f"C{number}")
     left.loglog(WORD_BITS, WORD_BITS, color="0.6", linestyle=":", label="the whole word")
     left.set(
         xlabel="word size, bits", ylabel="label bits per dense parameter", title="One data set, longer words"
@@ -116,4 +103,3 @@ def draw_words(points: Sequence[Point], path: Path) -> None:
         axes.grid(visible=True, which="major", alpha=0.25)
         axes.legend(frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
-    plt.close(figure)

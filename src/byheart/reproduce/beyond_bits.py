@@ -48,13 +48,9 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
 
     n_vocab = int(observations[0].config["data"]["n_vocab"])
     counts = [count for count in COUNTS if count <= n_vocab**2]
+    shapes = [DataShape(count, 2, n_vocab, vocab=n_vocab, ordered=True) for count in counts]
     return {
-        name: {
-            str(count): get(name)
-            .estimate(DataShape(count, 2, n_vocab, vocab=n_vocab, ordered=True))
-            .parameters_dense
-            for count in counts
-        }
+        name: {str(shape.n_samples): get(name).estimate(shape).parameters_dense for shape in shapes}
         for name in COMPILED
     }
 
@@ -89,18 +85,11 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         trials.append(fig.ConditionResult(label, said, share < best_compiled, how == "adam"))
     for name, sizes in compiled.items():
         style, width = COMPILED[name]
-        xs = tuple(float(size) for _, size in sizes)
-        drawn.append(fig.Series(f"compiled: {name}", style, xs, tuple(count * bits for count, _ in sizes)))
+        points = [(size, count * bits) for count, size in sizes]
+        drawn.append(fig.series_of(f"compiled: {name}", style, points))
         rate = sizes[-1][0] * bits / sizes[-1][1]
-        rows.append(
-            (
-                f"compiled: {name}",
-                f"{rate / width:.4f}" if width else "-",
-                f"{rate:.2f}",
-                str(width) if width else "any",
-                f"{sizes[-1][1]:,}",
-            )
-        )
+        stored = (f"{rate / width:.4f}", str(width)) if width else ("-", "any")
+        rows.append((f"compiled: {name}", stored[0], f"{rate:.2f}", stored[1], f"{sizes[-1][1]:,}"))
     least, all_bits = 100.0, n_vocab**2 * bits
     panel = fig.Panel(
         f"Bits memorised by parameters, {n_vocab} tokens in pairs",
@@ -137,19 +126,17 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 
 def _frontier(label: str, style: fig.Style, observations: Sequence[Observation]) -> fig.Series:
     """The most bits any model of at most so many parameters memorised."""
-    x, y, most = [], [], 0.0
+    points = [(0.0, 0.0)]
     for one in observations:
         bits = memorised_bits(one)
-        if bits > most:
-            most = bits
-            x.append(float(one.n_parameters))
-            y.append(bits)
-    return fig.Series(label, style, tuple(x), tuple(y))
+        if bits > points[-1][1]:
+            points.append((one.n_parameters, bits))
+    return fig.series_of(label, style, points[1:])
 
 
 def _line(label: str, style: fig.Style, rate: float, least: float, whole: float) -> fig.Series:
     ends = (least, max(least, whole / rate))
-    return fig.Series(label, style, ends, tuple(rate * end for end in ends))
+    return fig.series_of(label, style, [(end, rate * end) for end in ends])
 
 
 FIGURES = {

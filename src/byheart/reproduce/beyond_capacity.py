@@ -114,17 +114,9 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
     from byheart.data.shape import DataShape
 
     counts = sorted({max(1, round(data_bits(one) / math.log2(N_VOCAB))) for one in observations})
-    return {
-        "retrieval": [
-            [
-                count,
-                get("retrieval")
-                .estimate(DataShape(count, SEQ_LEN, N_VOCAB, vocab=N_VOCAB, ordered=True))
-                .parameters_dense,
-            ]
-            for count in counts
-        ]
-    }
+    shapes = [DataShape(count, SEQ_LEN, N_VOCAB, vocab=N_VOCAB, ordered=True) for count in counts]
+    method = get("retrieval")
+    return {"retrieval": [[shape.n_samples, method.estimate(shape).parameters_dense] for shape in shapes]}
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
@@ -148,17 +140,11 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         "bits per parameter",
         (
             *(series(label, style, found) for label, style, found in drawn if found),
-            fig.Series(
-                "compiled: retrieval",
-                "closed-form",
-                tuple(x for x, _ in compiled),
-                tuple(y for _, y in compiled),
-            ),
-            fig.Series(
+            fig.series_of("compiled: retrieval", "closed-form", compiled),
+            fig.series_of(
                 "trained GPTs of 500K to 1.5B (Morris et al.): 3.6",
                 "bound2",
-                (min(sizes), max(sizes)),
-                (TRAINED_GPT,) * 2,
+                [(end, TRAINED_GPT) for end in (min(sizes), max(sizes))],
             ),
         ),
         x_scale="log",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,17 +14,8 @@ from byheart.reproduce.observation import Observation
 Scale = Literal["smoke", "laptop", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "laptop", "paper")
 Style = Literal[
-    "measured",
-    "second",
-    "third",
-    "fourth",
-    "fifth",
-    "sixth",
-    "published",
-    "bound",
-    "bound2",
-    "closed-form",
-]
+    "measured", "second", "third", "fourth", "fifth", "sixth", "published", "bound", "bound2", "closed-form"
+]  # fmt: skip
 Outcome = Literal["holds", "holds under conditions", "does not hold", "not settled"]
 
 
@@ -51,6 +42,12 @@ class Series:
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     n_seeds: int = 0
+
+
+def series_of(label: str, style: Style, points: Iterable[tuple[float, float]]) -> Series:
+    """A line through (x, y) points that have no intervals."""
+    listed = [(float(x), float(y)) for x, y in points]
+    return Series(label, style, tuple(x for x, _ in listed), tuple(y for _, y in listed))
 
 
 @dataclass(frozen=True)

@@ -5,25 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from byheart.errors import DataError, MalformedFile
 from byheart.measure.records import Record
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import (
-    Check,
-    ConditionResult,
-    Facts,
-    FigureRecord,
-    Panel,
-    Scale,
-    Series,
-    Table,
-    Verdict,
-)
+from byheart.reproduce.figure import Facts, FigureRecord, Scale
 from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import stored_records
@@ -134,18 +124,8 @@ def _is_number(value: object) -> bool:
 
 
 def _document(record: FigureRecord) -> dict[str, Any]:
-    parts = {one.name: getattr(record, one.name) for one in fields(record) if one.name != "observations"}
-    plain = {
-        name: _plain(asdict(value) if name == "verdict" else _dataclasses(value))
-        for name, value in parts.items()
-    }
+    plain = _plain(asdict(replace(record, observations=())))
     return {"schema": SCHEMA, **plain, "observations": _plain(to_groups(record.observations))}
-
-
-def _dataclasses(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [asdict(one) if hasattr(one, "__dataclass_fields__") else one for one in value]
-    return value
 
 
 def to_json(record: FigureRecord) -> str:
@@ -189,46 +169,23 @@ def read_record(path: Path) -> FigureRecord:
                 "  Make it again with `byheart reproduce --draw-only`.",
                 path=str(path),
             )
-        verdict = table["verdict"]
-        return FigureRecord(
-            **{
-                name: table[name] for name in ("figure", "paper", "title", "claim", "rule", "scale", "budget")
-            },
-            verdict=Verdict(
-                verdict["outcome"],
-                verdict["summary"],
-                tuple(ConditionResult(**one) for one in verdict["trials"]),
-            ),
-            checks=tuple(Check(**one) for one in table["checks"]),
-            tables=tuple(
-                Table(one["title"], tuple(one["heads"]), tuple(tuple(row) for row in one["rows"]))
-                for one in table["tables"]
-            ),
-            panels=tuple(_panel(one) for one in table["panels"]),
-            numbers=table["numbers"],
-            choices=tuple(table["choices"]),
-            seeds=tuple(table["seeds"]),
-            runs=table["runs"],
-            facts=table["facts"],
-            observations=from_groups(table["observations"]),
-        )
+        rest = {name: value for name, value in table.items() if name not in ("schema", "observations")}
+        record: FigureRecord = _read(FigureRecord, rest)
+        return replace(record, observations=from_groups(table["observations"]))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise MalformedFile(f"{path} is no record of a figure: {error!r}", path=str(path)) from error
 
 
-def _panel(table: dict[str, Any]) -> Panel:
-    series = tuple(
-        Series(**row | {name: _numbers(row[name]) for name in ("x", "y", "low", "high")})
-        for row in table["series"]
-    )
-    heat = {name: _numbers(table[name]) for name in ("columns", "rows")}
-    return Panel(
-        **{**table, "series": series, **heat, "cells": tuple(_numbers(row) for row in table["cells"])}
-    )
-
-
-def _numbers(values: Sequence[float | None]) -> tuple[float, ...]:
-    return tuple(math.nan if value is None else float(value) for value in values)
+def _read(kind: Any, value: Any) -> Any:
+    """`value`, as JSON has it, as a `kind`: dataclasses and tuples by their types, null as NaN where a number is due."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{name: _read(hints[name], item) for name, item in value.items()})
+    if get_origin(kind) is tuple:
+        return tuple(_read(get_args(kind)[0], item) for item in value)
+    if kind is float:
+        return math.nan if value is None else float(value)
+    return value
 
 
 def verdict_text(record: FigureRecord) -> str:

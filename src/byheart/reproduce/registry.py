@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 
-from byheart.errors import UsageError
+from byheart.errors import UsageError, did_you_mean
 from byheart.reproduce.figure import Figure
 
 # Each module has a table FIGURES. In the order of their worth when time is short.
@@ -30,8 +29,7 @@ FIGURES = {
 def figure_of(name: str) -> Figure:
     """The figure of that name; a `UsageError` lists those there are."""
     if name not in FIGURES:
-        close = difflib.get_close_matches(name, FIGURES, 1)
-        hint = f" Did you mean `{close[0]}`?" if close else ""
+        hint = did_you_mean(name, FIGURES)
         raise UsageError(f"there is no figure `{name}`.{hint}\n  Figures: {', '.join(FIGURES)}.", figure=name)
     figure = import_module(f"byheart.reproduce.{FIGURES[name]}").FIGURES[name]
     assert isinstance(figure, Figure)

@@ -143,5 +143,4 @@ def stored_records(name: str, scale: Scale, samples: Samples | None, store: Stor
     """What the store holds of a figure's runs, in the order of the runs."""
     stages = figure_of(name).stages(scale, samples)
     keys = list(dict.fromkeys(run.key for stage in stages for run in stage.runs))
-    found = {record.key: record for record in store.records(keys)}
-    return [found[key] for key in keys if key in found]
+    return store.records_of(keys)

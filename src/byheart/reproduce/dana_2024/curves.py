@@ -77,15 +77,11 @@ def bounds(
     from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2  # not on a bare machine
 
     ours, theirs = [], []
-    for d, head_dim, n_heads in bound_sizes(x, sizes, name):
+    for at, (d, head_dim, n_heads) in zip(x, bound_sizes(x, sizes, name), strict=True):
         shape = AttentionOnlyShape(n_vocab, 2, d, head_dim, n_heads)
-        ours.append(float(corollary_2(shape, n_vocab**2).value))
-        theirs.append(with_chance(n_heads * (head_dim - 1) + 1, n_vocab))
-    places = tuple(float(value) for value in x)
-    return (
-        fig.Series("DPC24 Corollary 2", "bound", places, tuple(ours)),
-        fig.Series("MLT23", "bound2", places, tuple(theirs)),
-    )
+        ours.append((at, float(corollary_2(shape, n_vocab**2).value)))
+        theirs.append((at, with_chance(n_heads * (head_dim - 1) + 1, n_vocab)))
+    return fig.series_of("DPC24 Corollary 2", "bound", ours), fig.series_of("MLT23", "bound2", theirs)
 
 
 def with_chance(memorised: float, n_vocab: int) -> float:

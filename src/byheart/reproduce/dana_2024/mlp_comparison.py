@@ -90,21 +90,15 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 
 def differences(observations: Sequence[Observation], dim: int) -> list[float]:
     """Accuracy of each MLP less that of the heads it stands for, same seed and labels."""
-    heads = {
-        (one.sizes["n_heads"], one.seed): runs.accuracy(one)
-        for one in observations
-        if not one.sizes["mlp_width"]
+    found = {
+        (one.sizes["mlp_width"], one.sizes["n_heads"], one.seed): runs.accuracy(one) for one in observations
     }
-    mlps = {
-        (one.sizes["mlp_width"], one.seed): runs.accuracy(one)
-        for one in observations
-        if one.sizes["mlp_width"]
-    }
-    return [
-        mlps[matched_width(dim, n_heads), seed] - accuracy
-        for (n_heads, seed), accuracy in heads.items()
-        if (matched_width(dim, n_heads), seed) in mlps
+    pairs = [
+        ((matched_width(dim, n_heads), 1, seed), accuracy)
+        for (mlp_width, n_heads, seed), accuracy in found.items()
+        if not mlp_width and n_heads > 1
     ]
+    return [found[mlp] - accuracy for mlp, accuracy in pairs if mlp in found]
 
 
 FIGURES = {

@@ -124,18 +124,12 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
         "parameters",
         (
             *drawn,
-            fig.Series(
-                "published",
-                "published",
-                tuple(float(row.n_contexts) for row in stored),
-                tuple(float(row.n_parameters) for row in stored),
-            ),
+            fig.series_of("published", "published", [(row.n_contexts, row.n_parameters) for row in stored]),
             _bound(subsets),
-            fig.Series(
+            fig.series_of(
                 "closed form, as many neurons as contexts (Theorem 5)",
                 "closed-form",
-                tuple(float(one["n_contexts"]) for one in built),
-                tuple(float(one["n_parameters"]) for one in built),
+                [(one["n_contexts"], one["n_parameters"]) for one in built],
             ),
         ),
         y_scale="log",
@@ -154,12 +148,9 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
 
 def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, float]]:
     """(stories, width): the mean gap over seeds, in nats and as a share of the entropy."""
-    groups: dict[tuple[int, int], list[TrainedCell]] = {}
-    for cell in found:
-        groups.setdefault((cell.subset.n_stories, cell.width), []).append(cell)
     return {
         key: (fmean(cell.gap for cell in group), fmean(cell.relative_gap for cell in group))
-        for key, group in groups.items()
+        for key, group in _by_cell(found).items()
     }
 
 
@@ -180,11 +171,17 @@ def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tu
     return n_good, n_all
 
 
-def _shares(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, ...]]:
-    groups: dict[tuple[int, int], list[float]] = {}
+def _by_cell(found: Sequence[TrainedCell]) -> dict[tuple[int, int], list[TrainedCell]]:
+    """The seeds of every (stories, width)."""
+    groups: dict[tuple[int, int], list[TrainedCell]] = {}
     for cell in found:
-        groups.setdefault((cell.subset.n_stories, cell.width), []).append(cell.relative_gap)
-    return {key: tuple(groups[key]) for key in sorted(groups)}
+        groups.setdefault((cell.subset.n_stories, cell.width), []).append(cell)
+    return groups
+
+
+def _shares(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, ...]]:
+    groups = sorted(_by_cell(found).items())
+    return {key: tuple(cell.relative_gap for cell in group) for key, group in groups}
 
 
 def _percent(interval: tuple[float, float]) -> str:
@@ -216,13 +213,8 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
     for n, style in zip(shown, LINES, strict=False):
         mine = {m: values for (count, m), values in shares.items() if count == n}
         drawn.append(series(f"trained, {n} stories", style, SeedValues(tuple(mine), tuple(mine.values()))))
-    built = facts["closed form"]
-    closed = fig.Series(
-        "closed form, m = n",
-        "closed-form",
-        tuple(float(one["n_contexts"]) for one in built),
-        tuple(one["relative_gap"] for one in built),
-    )
+    points = [(one["n_contexts"], one["relative_gap"]) for one in facts["closed form"]]
+    closed = fig.series_of("closed form, m = n", "closed-form", points)
     return fig.Panel(
         "The same by width", "hidden width m", "share of the entropy", (*drawn, closed), "log", "log"
     )
@@ -280,12 +272,8 @@ def _bound(subsets: Sequence[Subset]) -> fig.Series:
     from byheart.bounds.madden_2024 import theorem_1_parameters  # not on a bare machine
 
     chosen = [s for s in subsets if s.seed == 0]
-    return fig.Series(
-        "fewest for arbitrary next-token laws (Theorem 1)",
-        "bound",
-        tuple(float(s.n_contexts) for s in chosen),
-        tuple(float(theorem_1_parameters(s.n_contexts, s.vocab).value) for s in chosen),
-    )
+    points = [(s.n_contexts, float(theorem_1_parameters(s.n_contexts, s.vocab).value)) for s in chosen]
+    return fig.series_of("fewest for arbitrary next-token laws (Theorem 1)", "bound", points)
 
 
 FIGURES = {
