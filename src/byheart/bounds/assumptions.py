@@ -60,8 +60,7 @@ def check_assumptions(data: Dataset) -> DataChecks:
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         return ASSUMED
     return DataChecks(
-        general_position=_hyperplanes(data.inputs),
-        independent_tokens=_dependent_tokens(data.inputs),
+        general_position=_hyperplanes(data.inputs), independent_tokens=_dependent_tokens(data.inputs)
     )
 
 

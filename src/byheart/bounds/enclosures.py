@@ -160,9 +160,7 @@ def sqrt(value: Interval | Rational, bits: int = DEFAULT_BITS) -> Interval:
 
 
 def settle(
-    enclose: Callable[[int], Interval],
-    rounded: Callable[[Fraction], int],
-    start_bits: int = DEFAULT_BITS,
+    enclose: Callable[[int], Interval], rounded: Callable[[Fraction], int], start_bits: int = DEFAULT_BITS
 ) -> int:
     """The integer to which both ends of an enclosure are rounded, the precision doubled until they agree.
 

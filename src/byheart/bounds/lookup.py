@@ -17,16 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.bounds.enclosures import (
-    Interval,
-    Real,
-    ceil_fraction,
-    ceil_sqrt,
-    floor_log2,
-    log2,
-    pi,
-    settle,
-)
+from byheart.bounds.enclosures import Interval, Real, ceil_fraction, ceil_sqrt, floor_log2, log2, pi, settle
 from byheart.theorems import realises
 
 

@@ -50,9 +50,7 @@ class BoundTable:
 
 
 def for_shape(
-    shape: DataShape,
-    estimates: Iterable[Estimate | NotApplicable] = (),
-    checks: DataChecks = ASSUMED,
+    shape: DataShape, estimates: Iterable[Estimate | NotApplicable] = (), checks: DataChecks = ASSUMED
 ) -> BoundTable:
     """Evaluate every bound that applies to data of this shape.
 

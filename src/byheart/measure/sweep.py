@@ -10,12 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from byheart.measure.devices import (
-    BEST_STACK,
-    bytes_per_model,
-    choose_device,
-    free_bytes,
-)
+from byheart.measure.devices import BEST_STACK, bytes_per_model, choose_device, free_bytes
 from byheart.measure.records import Run
 from byheart.measure.sources import training_set_of
 from byheart.measure.stack_plan import pack, record_of, stack_of

@@ -164,9 +164,5 @@ def training_set_of_sample(d: Mapping[str, Any]) -> TrainingSet:
     if collection.kind == "documents":
         return training_set_of_documents(inputs, len(words))
     return training_set_of_labels(
-        inputs,
-        labels.astype(np.int64),
-        n_classes=collection.n_classes,
-        n_vocab=len(words),
-        read="first",
+        inputs, labels.astype(np.int64), n_classes=collection.n_classes, n_vocab=len(words), read="first"
     )

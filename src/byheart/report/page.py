@@ -28,12 +28,7 @@ INTRODUCTION = (
     " verdict. Bands are 95% bootstrap intervals over seeds. `byheart report --recompute` computes every number again from the"
     " seeds' values in the records."
 )
-CLASSES = {
-    "holds": "yes",
-    "holds under conditions": "partly",
-    "does not hold": "no",
-    "not settled": "open",
-}
+CLASSES = {"holds": "yes", "holds under conditions": "partly", "does not hold": "no", "not settled": "open"}
 
 
 def read_results(folder: Path) -> list[FigureRecord]:

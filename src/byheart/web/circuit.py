@@ -52,11 +52,7 @@ RETRIEVAL_STAGES = {
         "Stir",
         "Each token's code is folded back and forth, so that position and token can no longer be told apart.",
     ),
-    "address": (
-        "address",
-        "Address",
-        ADDRESS,
-    ),
+    "address": ("address", "Address", ADDRESS),
     "peel": (
         "peel",
         "Peel bits",

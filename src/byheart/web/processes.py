@@ -54,12 +54,7 @@ class WorkerProcess:
         return self._process.poll() is None
 
     def ask(
-        self,
-        task: str,
-        arguments: dict[str, Any],
-        *,
-        seconds: float,
-        progress: Progress | None = None,
+        self, task: str, arguments: dict[str, Any], *, seconds: float, progress: Progress | None = None
     ) -> Any:
         """The result of one task. Raises `Refused` with the worker's words, or `WorkerFailed` if it dies."""
         timer = threading.Timer(seconds, self.kill, [f"it took more than the {seconds:,.0f} seconds allowed"])

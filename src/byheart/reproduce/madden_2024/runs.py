@@ -51,10 +51,7 @@ def stages(scale: Scale, samples: Samples | None) -> list[TrainingStage]:
     if scale != "paper":
         stories: tuple[int, ...]
         widths: tuple[int, ...]
-        stories, widths = {
-            "smoke": ((20, 40), (2, 8)),
-            "laptop": ((100, 400), (8, 16, 24, 32)),
-        }[scale]
+        stories, widths = {"smoke": ((20, 40), (2, 8)), "laptop": ((100, 400), (8, 16, 24, 32))}[scale]
         return [
             TrainingStage(
                 "MFT24 fig1", 2, tuple(run(scale, samples, 0, n, m) for n in stories for m in widths)
