@@ -19,6 +19,12 @@ from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 
 SPACE = "\u2581"  # how SentencePiece writes a space
+WHY_NOT = {
+    "space": f"it writes spaces as {SPACE}, which is a letter of these data",
+    "words": "it builds words from smaller tokens (SentencePiece, BPE), lower-cases them (WordPiece)"
+    " or writes a space before each (unigram)",
+    "rules": "of a tokenizer.json it knows neither the separator's template nor rules of cutting but a few, by name",
+}
 PARTS = {
     "input_layernorm": "attn_norm",
     "self_attn.q_proj": "attn_q",
@@ -78,8 +84,10 @@ def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
     is_bytes = cut == "ByteLevel" and len(vocabulary) == 256 and not document["model"]["merges"]
     is_chars = cut == "Split" and all(len(word) == 1 for word, i in vocabulary.items() if i not in special)
     if not (is_bytes or is_chars) or SPACE in vocabulary:
+        has_words = document["model"]["type"] == "WordLevel"
+        why = "space" if SPACE in vocabulary else "words" if has_words else "rules"
         raise UsageError(
-            "llama.cpp has no tokenizer that cuts texts as the one of this model does.\n"
+            f"llama.cpp has no tokenizer that cuts texts as the one of this model does: {WHY_NOT[why]}.\n"
             "  Compile with --tokenizer char or bytes."
         )
     words = {i: word for word, i in vocabulary.items()} | special

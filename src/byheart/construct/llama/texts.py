@@ -74,12 +74,12 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
             special.append(label)
         elif backend.decode(found, skip_special_tokens=True) != text:
             wrong.append(label)
-    _refuse(data, special, "has a value that contains the text of a special token", "Rename it in the data.")
-    _refuse(data, empty, "has a value without tokens, which nobody could tell from not knowing", "Remove it.")
+    _refuse(data, special, "a value that contains the text of a special token", "Rename it in the data.")
+    _refuse(data, empty, "a value without tokens, which nobody could tell from not knowing", "Remove it.")
     _refuse(
         data,
         wrong,
-        "has a value that this tokenizer cannot spell",
+        "a value that this tokenizer cannot spell",
         "Compile with --tokenizer char or bytes, which spell every text.",
     )
     return values
@@ -112,8 +112,6 @@ def _refuse(data: Dataset, labels: list[int], what: str, remedy: str) -> None:
     samples = np.flatnonzero(np.isin(data.labels, labels))
     rows = [data.row(int(i)) for i in samples]
     shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
-    text = data.label_names[labels[0]]
-    raise AssumptionViolated(
-        f"{len(rows)} {'row' if len(rows) == 1 else 'rows'} (row {shown}) {what}; the first is {text[:60]!r}.\n  {remedy}",
-        rows=rows,
-    )
+    named = f"row {shown} has" if len(rows) == 1 else f"{len(rows):,} rows ({shown}) have"
+    text = data.label_names[int(data.labels[samples[0]])]
+    raise AssumptionViolated(f"{named} {what}; the first is {text[:60]!r}.\n  {remedy}", rows=rows)
