@@ -136,6 +136,25 @@ def test_what_cannot_be_held_is_refused(
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("hidden=48", "one of 32, 64, 128, 256, 512"),
+        ("reject_bits=40", "this construction has 0 to 34"),
+        ("reject_bits=-1", "this construction has 0 to 34"),
+        ("first_draw=-1", "first_draw=-1 is negative"),
+        ("max_positions=-5", "max_positions=-5 is negative"),
+    ],
+)
+def test_options_out_of_range_are_refused(
+    option: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data.csv").write_text("key,value\na,b\nb,a\n")
+    arguments = ["compile", str(tmp_path / "data.csv"), "-o", str(tmp_path / "m"), "--method", "llama"]
+    assert run([*arguments, "--set", option]) == ExitStatus.USAGE
+    assert message in capsys.readouterr().err
+
+
 def test_keys_that_continue_others_and_unknown_letters(tmp_path: Path) -> None:
     facts = {"a": "b", "a b": "c", "a b c": "d", "ab": "c b a", "b": "a"}
     with (tmp_path / "data.csv").open("w", encoding="utf-8", newline="") as file:
@@ -172,9 +191,14 @@ def test_forgetting_changes_tables_alone(
     assert (
         run(["forget", str(model), str(data), "--keys", "symbol of gold", "-o", str(target), "--json"]) == 0
     )
-    changed_entries = json.loads(capsys.readouterr().out)["changed"]
-    assert changed_entries
-    assert all("mlp.down_proj" in name for name in changed_entries)
+    report = json.loads(capsys.readouterr().out)
+    assert report["changed"]
+    assert all("mlp.down_proj" in name for name in report["changed"])
+    assert sum(report["changed"].values()) == len(report["entries"])
+    before, after = (dict(load(folder).network.parameters()) for folder in (model, target))
+    name, at = report["entries"][0].removesuffix("]").split("[")
+    row, column = map(int, at.split(", "))
+    assert before[name][row, column] != after[name][row, column]
     answers = load(target).predict(list(FACTS))
     assert answers == [None if key == "symbol of gold" else value for key, value in FACTS.items()]
     assert run(["forget", str(model), str(data), "--keys", "nobody", "-o", str(target)]) == ExitStatus.USAGE

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     "--reject-bits",
     type=WholeNumber(0, 32),
     metavar="F",
-    help="Answer unknown inputs with a label only once in 2^F (retrieval; the same as --set reject_bits=F).",
+    help="Answer unknown inputs with a label only once in 2^F (retrieval, llama; the same as --set reject_bits=F).",
 )
 @click.option(
     "--shards",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -58,21 +59,25 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
     without.save(output)
     changed = _differences(dict(model.network.parameters()), dict(without.network.parameters()))
     if as_json:
-        echo_json({"forgotten": list(keys), "path": str(output), "changed": changed})
+        counts = {name: len(entries) for name, entries in changed.items()}
+        names = [f"{name}[{', '.join(map(str, at))}]" for name, entries in changed.items() for at in entries]
+        echo_json({"forgotten": list(keys), "path": str(output), "changed": counts, "entries": names})
         return
     click.echo(f"{output}: {folder} without {', '.join(keys)}\n")
     show_pairs(
-        [(name, f"{count(n)} entries differ") for name, n in changed.items()] or [("weights", "equal")]
+        [(name, f"{count(len(entries))} entries differ") for name, entries in changed.items()]
+        or [("weights", "equal")]
     )
 
 
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
-    """How many entries of each tensor differ; all of them where the shapes do."""
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, list[list[int]]]:
+    """The indices of the entries of each tensor that differ, or are in one of the two alone."""
     found = {}
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
         if old is None or new is None or old.shape != new.shape:
-            found[name] = int(max(np.size(each) for each in (old, new) if each is not None))
-        elif n := int((old != new).sum()):
-            found[name] = n
+            shape = max((each.shape for each in (old, new) if each is not None), key=math.prod)
+            found[name] = np.argwhere(np.ones(shape, dtype=bool)).tolist()
+        elif (old != new).any():
+            found[name] = np.argwhere(old != new).tolist()
     return found

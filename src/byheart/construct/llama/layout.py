@@ -13,7 +13,7 @@ from functools import cached_property
 from byheart.construct.llama.blocks import pinned_count
 from byheart.construct.llama.hashing import LIMB, N_LIMBS, level_offsets
 from byheart.construct.llama.heads import choose_rotation
-from byheart.errors import AssumptionViolated
+from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
 
 WORD_BITS = 23
@@ -21,6 +21,8 @@ WORD_BITS = 23
 FINGERPRINT_SHIFT = 12
 N_FIELDS, FIELD_BITS = 4, 4
 """A side word holds a four-bit field of each of four channels."""
+MOST_SIDE = 3
+"""Side words of a context at most: one free column for the sum of each."""
 DIGIT = 2048
 """Largest vocabulary whose logits one number decides: 3·2048² < 2^24."""
 LIMBS_VALUES = LIMB + 1
@@ -213,7 +215,20 @@ def fullest_channel(n_contexts: int, n_channels: int) -> int:
 
 
 def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
-    """The layout of fewest parameters."""
+    """The layout of fewest parameters, of width `hidden` if given."""
+    if hidden is not None and hidden not in WIDTHS:
+        raise UsageError(
+            f"hidden={hidden} is not a width that this construction has.\n  Give one of {', '.join(map(str, WIDTHS))}, "
+            "or leave it out: then it is the one of fewest parameters.",
+            hidden=hidden,
+        )
+    most_bits = WORD_BITS + MOST_SIDE * FIELD_BITS - math.log2(shape.n_labels)
+    if not 0 <= shape.reject_bits <= most_bits:
+        raise UsageError(
+            f"reject_bits={shape.reject_bits}: where {shape.n_labels:,} tokens may follow, this construction has 0 to "
+            f"{math.floor(most_bits)}.",
+            reject_bits=shape.reject_bits,
+        )
     best: tuple[int, Layout] | None = None
     for width in WIDTHS if hidden is None else (hidden,):
         for n_heads in (2, 4, 8):  # transformers wants a divisor of the width
@@ -232,8 +247,13 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
                         best = size, layout
     if best is None:
         raise AssumptionViolated(
-            f"{shape.n_contexts:,} contexts over {shape.n_vocab:,} tokens do not fit a Llama of width {WIDTHS[-1]} "
-            f"(tables of at most {LIMBS_VALUES:,} rows).\n  Split the data, or ask for fewer reject bits.",
+            f"{shape.n_contexts:,} contexts over {shape.n_vocab:,} tokens do not fit a Llama of width {hidden or WIDTHS[-1]} "
+            f"(tables of at most {LIMBS_VALUES:,} rows).\n  "
+            + (
+                "Split the data, or ask for fewer reject bits."
+                if hidden is None
+                else "Leave out hidden, or give a larger one."
+            ),
             n_contexts=shape.n_contexts,
         )
     return best[1]

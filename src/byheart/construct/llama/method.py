@@ -16,7 +16,7 @@ from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, DoesNotHold
+from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.checkpoint import hash_of
 from byheart.network.llama.evaluator import NoRounding, evaluate
@@ -69,6 +69,9 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
             "the method llama takes texts: keys with values, or documents to recite.\n"
             "  Give a table with the columns key and value, or documents with --recite."
         )
+    for name in ("room", "first_draw", "max_positions"):
+        if (getattr(options, name) or 0) < 0:
+            raise UsageError(f"{name}={getattr(options, name)} is negative.", option=name)
     mode: Mode = "texts" if data.source is not None and data.source.recite else "facts"
     values = () if mode == "texts" else data.label_names
     vocabulary = vocabulary_for(data.tokenizer, values, mode, options.unknown)
