@@ -21,7 +21,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.madden_2024.step_solution import solve_by_steps, step_logits
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.decoder.module import to_decoder_module
+from byheart.network.decoder.module import DecoderModule
 from byheart.program.targets import NextTokenTargets
 
 PAPER_STEPS = 50_000
@@ -219,7 +219,7 @@ def _adam(
     most_seconds: float = float("inf"),
 ) -> Row:
     """Full-batch Adam on the sum of cross-entropies over distinct contexts; rates from 1e-3 on decay by a cosine."""
-    module = to_decoder_module(decoder)
+    module = DecoderModule(decoder)
     optimiser = torch.optim.Adam(module.parameters(), lr=rate)
     ids = torch.from_numpy(np.array(targets.contexts.padded(decoder.pad, 9)))
     mass = torch.from_numpy(targets.counts[targets.rows] * targets.probabilities).float()

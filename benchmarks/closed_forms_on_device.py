@@ -27,7 +27,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.errors import AssumptionViolated
 from byheart.network.batches import run_in_batches
-from byheart.network.decoder.module import to_decoder_module
+from byheart.network.decoder.module import DecoderModule
 from byheart.program.targets import NextTokenTargets, sequences_from_rows
 
 FILE = ROOT / "out" / "closed_forms_device" / "stories.npz"
@@ -104,7 +104,7 @@ def steps(device: str, small: bool, seconds: float) -> Iterator[Row]:
             except AssumptionViolated:
                 continue
         built = time.perf_counter() - start
-        module = to_decoder_module(found.decoder).to(device).eval()
+        module = DecoderModule(found.decoder).to(device).eval()
         start = time.perf_counter()
         # 2^30 activations at once, 8 GB: a batch of the usual size would leave a GPU idle
         logits = run_in_batches(
@@ -148,7 +148,7 @@ def training(device: str, small: bool, seconds: float) -> Iterator[Row]:
             hidden = rng.uniform(-0.25, 0.25, (16, n_neurons))
             outputs = rng.uniform(-1, 1, (n_neurons, n_outputs)) / np.sqrt(n_neurons)
             decoder = with_neurons(front, hidden, rng.uniform(-0.25, 0.25, n_neurons), outputs)
-            module = to_decoder_module(decoder).to(device)
+            module = DecoderModule(decoder).to(device)
             step = _stepper(module, ids, flat, mass, rate)
             reached, done, gap, start = None, 0, float("inf"), time.perf_counter()
             while done < most and time.perf_counter() < ends and reached is None:

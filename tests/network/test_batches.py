@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from byheart.network.batches import batch_size_for, one_thread_each, run_in_batches
+from byheart.network.batches import batch_size_for, run_in_batches, single_thread
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_two_threads_give_the_bits_of_one(two_threads: object) -> None:
     assert seen == sorted(seen)
     torch.set_num_threads(1)
     assert (run_in_batches(function, inputs, 300, batch_size=64) == side_by_side).all()
-    with one_thread_each():
+    with single_thread():
         expected = function(torch.from_numpy(inputs)).numpy()
     np.testing.assert_allclose(side_by_side, expected, rtol=1e-12)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from byheart.bounds.dana_2024 import AttentionOnlyShape
 from byheart.bounds.madden_2024 import DecoderShape
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import to_attention_only_module
+from byheart.network.attention_only.module import AttentionOnlyModule
 from byheart.network.decoder.architecture import Decoder, SelfAttention, TokenAveraging
-from byheart.network.decoder.module import to_decoder_module
+from byheart.network.decoder.module import DecoderModule
 from byheart.network.divergence import divergences, log_softmax
 from byheart.network.size import size_of_network
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch
@@ -74,7 +74,7 @@ def test_sizes_are_those_of_the_paper() -> None:
     shape = DecoderShape(dim=3, n_heads=2, key_dim=2, value_dim=4, hidden_width=6, vocab=5, seq_len=4)
     # the paper has one vocabulary; ours has two more outputs than tokens
     assert size.parameters_dense == shape.parameters + 6 * 2
-    assert size.parameters_dense == sum(p.numel() for p in to_decoder_module(decoder).parameters())
+    assert size.parameters_dense == sum(p.numel() for p in DecoderModule(decoder).parameters())
     assert (size.depth, size.weight_bits) == (2, 64)
 
 
@@ -130,7 +130,7 @@ def test_attention_only_has_the_size_of_the_paper() -> None:
     network = attention_only(0)
     size = size_of_network(network)
     assert size.parameters_dense == AttentionOnlyShape(5, 3, 4, 3, 2).parameters
-    assert size.parameters_dense == sum(p.numel() for p in to_attention_only_module(network).parameters())
+    assert size.parameters_dense == sum(p.numel() for p in AttentionOnlyModule(network).parameters())
     assert (size.depth, size.width) == (1, 6)
 
 

@@ -28,6 +28,9 @@ ON_DEVICE = 2**27
 IN_CACHE = 3 << 20
 """The same on a CPU, 24 MiB, since larger blocks of memory are fetched anew for every layer."""
 
+SMALL = 100_000_000
+"""Multiply-adds of one step below which more than one thread slows it down: they only wait for each other."""
+
 
 def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
     """Samples at a time, from the entries of the largest array that one sample needs.
@@ -76,7 +79,7 @@ def side_by_side(
 ) -> Iterator[tuple[Batch, Result]]:
     """Each batch with what `run` gives, in order; no more batches are in memory than there are threads."""
     n_threads = min(torch.get_num_threads(), len(batches)) if device == "cpu" else 1
-    with one_thread_each() if device == "cpu" else nullcontext():
+    with single_thread() if device == "cpu" else nullcontext():
         if n_threads <= 1:
             yield from ((batch, run(batch)) for batch in batches)
             return
@@ -92,10 +95,11 @@ def side_by_side(
 
 
 @contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Run the operations of torch on one thread inside."""
+def single_thread(n_operations: int = 0) -> Iterator[None]:
+    """Run torch on one thread inside, if a step has fewer than `SMALL` multiply-adds."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if n_operations < SMALL:
+        torch.set_num_threads(1)
     try:
         yield
     finally:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from byheart.network.protocol import UNKNOWN, Backend, Evaluation, NetworkSpec, Progress, ReadsSpec
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from byheart.network.balls import Ball
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec, Progress
 
 
 class LogitSpec(NetworkSpec, Protocol):
@@ -24,7 +19,7 @@ class LogitSpec(NetworkSpec, Protocol):
         """Logits: one for each class."""
 
 
-class AnswersWithLogits(ReadsSpec, ABC):
+class AnswersWithLogits(Network):
     """A network of floats that names the class with the largest logit at the last token."""
 
     if TYPE_CHECKING:
@@ -45,14 +40,6 @@ class AnswersWithLogits(ReadsSpec, ABC):
     @abstractmethod
     def largest_layer(self) -> int:
         """The most numbers that one sample takes at a time."""
-
-    @abstractmethod
-    def module(self) -> nn.Module:
-        """A PyTorch module in its own float type."""
-
-    @abstractmethod
-    def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Logits written from the equations, and how far rounding may take the native ones from the true ones."""
 
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None

@@ -6,9 +6,10 @@ A family is a folder of this package: an architecture (the weights and what they
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -57,9 +58,15 @@ MAX_ENTRIES = 2**48
 """Entries of all weights together that a family without runs of layers may claim."""
 
 
-@runtime_checkable
-class Takes(Protocol):
-    """What a network takes, with or without its weights."""
+class NetworkSpec(Protocol):
+    """The shape of a network without its weights: what model.json stores and what a size is counted from.
+
+    Everything here is arithmetic: 10^12 layers cost nothing. `from_json` of the class is its inverse of `to_json`.
+    """
+
+    @property
+    def family(self) -> str:
+        """The name under which `families` lists it."""
 
     @property
     def precision(self) -> Precision:
@@ -80,18 +87,6 @@ class Takes(Protocol):
     @property
     def pad(self) -> int | None:
         """The id that fills up short sequences on the left; None where all sequences have one length."""
-
-
-@runtime_checkable
-class NetworkSpec(Takes, Protocol):
-    """The shape of a network without its weights: what model.json stores and what a size is counted from.
-
-    Everything here is arithmetic: 10^12 layers cost nothing. `from_json` of the class is its inverse of `to_json`.
-    """
-
-    @property
-    def family(self) -> str:
-        """The name under which `families` lists it."""
 
     @property
     def model_width(self) -> int:
@@ -134,60 +129,26 @@ class NetworkSpec(Takes, Protocol):
         """Layers, kind and sizes, for a person."""
 
 
-@runtime_checkable
-class Network(Takes, Protocol):
-    """Weights and what they mean."""
-
-    @property
-    def spec(self) -> NetworkSpec:
-        """Its shape."""
-
-    @property
-    def takes_ids(self) -> bool:
-        """Whether inputs are token ids; otherwise they are vectors."""
-
-    @property
-    def backend(self) -> Backend:
-        """The evaluator that answers by default."""
-
-    @property
-    def second_backend(self) -> Backend | None:
-        """An evaluator that shares no code with the first one; None where there is none."""
-
-    def parameters(self) -> Iterator[tuple[str, Weights]]:
-        """Every weight array the architecture has, with a name that is unique."""
-
-    def traits(self) -> list[str]:
-        """What tells this network from others with the same weights; part of its digest."""
-
-    def module(self) -> nn.Module:
-        """The network as a `torch.nn.Module` with ordinary parameters; `InexactWeights` if a weight is not a float."""
-
-    def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Class numbers (n_samples, n_tokens), (n_samples, 1) with `how.last_only`; `UNKNOWN` where it names no label."""
-
-    def compute_logits(
-        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
-    ) -> np.ndarray:
-        """Logits (n_samples, n_classes) at the last token; `UsageError` if it answers otherwise."""
-
-    def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Logits by the backend `equations`, and how far rounding may take the native ones from the true ones."""
-
-    def files(self) -> Mapping[str, bytes]:
-        """Files that stand beside the weights in a saved folder, by name; the family's entry in `families` lists them."""
-
-
-class ReadsSpec:
-    """What a network takes, read off its spec. Logits are for families that have them."""
+class Network(ABC):
+    """Weights and what they mean. What a network takes is read off its spec; logits are for families that have them."""
 
     why_no_logits = "this network answers with the number of a class; it has no logits."
 
-    if TYPE_CHECKING:  # a dataclass that has it as a field would take the property for its default
+    if (
+        TYPE_CHECKING
+    ):  # of some families these are fields, and a dataclass would take a property here for their default
 
         @property
         def spec(self) -> NetworkSpec:
             """Its shape."""
+
+        @property
+        def seq_len(self) -> int:
+            """Tokens of the longest sequence."""
+
+        @property
+        def pad(self) -> int | None:
+            """The id that fills up short sequences on the left; None where all sequences have one length."""
 
     @property
     def precision(self) -> Precision:
@@ -209,30 +170,42 @@ class ReadsSpec:
         """Whether inputs are token ids; otherwise they are vectors."""
         return self.n_vocab is not None
 
-    def files(self) -> Mapping[str, bytes]:
-        """Nothing beside the weights."""
-        return {}
+    @property
+    @abstractmethod
+    def backend(self) -> Backend:
+        """The evaluator that answers by default."""
+
+    @property
+    @abstractmethod
+    def second_backend(self) -> Backend | None:
+        """An evaluator that shares no code with the first one; None where there is none."""
+
+    @abstractmethod
+    def parameters(self) -> Iterator[tuple[str, Weights]]:
+        """Every weight array the architecture has, with a name that is unique."""
+
+    @abstractmethod
+    def traits(self) -> list[str]:
+        """What tells this network from others with the same weights; part of its digest."""
+
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """The network as a `torch.nn.Module` with ordinary parameters; `InexactWeights` if a weight is not a float."""
+
+    @abstractmethod
+    def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
+        """Class numbers (n_samples, n_tokens), (n_samples, 1) with `how.last_only`; `UNKNOWN` where it names no label."""
 
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
-        """None: a `UsageError`."""
+        """Logits (n_samples, n_classes) at the last token; `UsageError` if it answers otherwise."""
         raise UsageError(self.why_no_logits)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """None: a `UsageError`."""
+        """Logits by the backend `equations`, and how far rounding may take the native ones from the true ones."""
         raise UsageError(self.why_no_logits)
 
-
-class ReadsWholeSpec(ReadsSpec):
-    """The same for a network that keeps its length and its padding nowhere else."""
-
-    @property
-    def seq_len(self) -> int:
-        """Tokens of the longest sequence."""
-        return self.spec.seq_len
-
-    @property
-    def pad(self) -> int | None:
-        """The id that fills up short sequences on the left; None where all sequences have one length."""
-        return self.spec.pad
+    def files(self) -> Mapping[str, bytes]:
+        """Files that stand beside the weights in a saved folder, by name; the family's entry in `families` lists them."""
+        return {}

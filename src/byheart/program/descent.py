@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from byheart.program.single_thread import single_thread
+from byheart.network.batches import single_thread
 
 
 class Descent:

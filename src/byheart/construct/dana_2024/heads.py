@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import qr
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import to_attention_only_module
+from byheart.network.attention_only.module import AttentionOnlyModule
 from byheart.network.batches import run_in_batches
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
@@ -68,7 +68,7 @@ def attention_features(
 
     Lemma 2: for generic heads these T rows have rank min(T, H·d_h + d). Departs: with d_h > d it would be H·d + d.
     """
-    module = to_attention_only_module(network).double().eval()
+    module = AttentionOnlyModule(network).double().eval()
     per_sample = network.n_heads * max(network.seq_len, network.dim)
     return run_in_batches(module.features, encoded, per_sample).astype(np.float64)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from byheart.construct.madden_2024.size import Kind
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Activation, Decoder, Mixing, SelfAttention, TokenAveraging
-from byheart.network.decoder.module import to_decoder_module
+from byheart.network.decoder.module import DecoderModule
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
 from byheart.theorems import realises
@@ -97,7 +97,7 @@ def mixed_contexts(
     front: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
 ) -> Float[np.ndarray, "n_contexts dim"]:
     """What the mixing layer gives for every context, by the deployed forward pass in the float type of `front`."""
-    module = to_decoder_module(front).eval()
+    module = DecoderModule(front).eval()
     width = front.seq_len * front.dim
     return run_in_batches(module.mix, encoded, width).astype(np.float64)
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from byheart.network.batches import single_thread
 from byheart.program.descent import Descent
-from byheart.program.single_thread import single_thread
 from byheart.program.targets import NextTokenTargets
 from byheart.theorems import realises
 

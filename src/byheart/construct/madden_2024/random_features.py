@@ -9,7 +9,7 @@ from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_n
 from byheart.construct.madden_2024.size import neurons_for
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.decoder.module import to_decoder_module
+from byheart.network.decoder.module import DecoderModule
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.linear_solve import SolvedNetwork, solve_least_norm
 from byheart.theorems import realises
@@ -54,7 +54,7 @@ def features_of(
     decoder: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
 ) -> Float[np.ndarray, "n_contexts n_neurons"]:
     """Φ: what the neurons say on every context, for the weights as they are kept, computed in float64."""
-    module = to_decoder_module(decoder).double().eval()
+    module = DecoderModule(decoder).double().eval()
     return run_in_batches(
         lambda ids: module.features(module.mix(ids)), encoded, max(decoder.hidden_width, 1)
     ).astype(np.float64)

@@ -15,7 +15,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.sequences import VectorSequences
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import to_attention_only_module
+from byheart.network.attention_only.module import AttentionOnlyModule
 from byheart.network.batches import run_in_batches
 from byheart.network.memory import Progress
 from byheart.program.circle import circle_points
@@ -38,7 +38,7 @@ def head_features(
     network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]
 ) -> HeadFeatures:
     """The attention before output of every example and its numerical rank."""
-    module = to_attention_only_module(network).double().eval()
+    module = AttentionOnlyModule(network).double().eval()
     per_sample = network.n_heads * max(network.seq_len, network.dim)
     found = run_in_batches(lambda x: module.attend(x, x).flatten(1), vectors, per_sample)
     sizes = np.linalg.svd(found, compute_uv=False)

@@ -113,9 +113,9 @@ class AttentionOnly(AnswersWithLogits):
         return ["attention-only", "skip" if self.skip else "no-skip", seen, lengths, *zero]
 
     def module(self) -> nn.Module:
-        from byheart.network.attention_only.module import to_attention_only_module
+        from byheart.network.attention_only.module import AttentionOnlyModule
 
-        return to_attention_only_module(self)
+        return AttentionOnlyModule(self)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         from byheart.network.attention_only.equations import bound_logits

@@ -5,7 +5,6 @@ This file imports nothing beyond torch and numpy at run time apart from the arch
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -15,27 +14,20 @@ from byheart.network.attention_only.architecture import AttentionOnly
 class AttentionOnlyModule(nn.Module):
     """W_U (x_S + Σ_h W_O W_V A_h), the attention of the last token alone (DPC24 eqs. 1-2)."""
 
-    def __init__(
-        self,
-        embedding: tuple[torch.Tensor, torch.Tensor] | None,
-        heads: tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
-        unembedding: torch.Tensor,
-        *,
-        skip: bool,
-        sees_itself: bool,
-        zero_token: bool = False,
-    ) -> None:
-        """Wrap (tokens, positions), (query, key, value, output) and the unembedding."""
+    def __init__(self, network: AttentionOnly) -> None:
+        """The weights of `network`, in its own float type."""
         super().__init__()
         self.tokens: nn.Embedding | None = None
         self.positions: nn.Parameter | None = None
-        if embedding is not None:
-            tokens, positions = embedding
-            self.tokens = nn.Embedding(tokens.shape[0], tokens.shape[1], _weight=tokens)
-            self.positions = nn.Parameter(positions)
-        self.query, self.key, self.value, self.output = map(nn.Parameter, heads)
-        self.unembedding = nn.Parameter(unembedding)
-        self.skip, self.sees_itself, self.zero_token = skip, sees_itself, zero_token
+        if network.embedding is not None:
+            tokens = torch.tensor(network.tokens)
+            self.tokens = nn.Embedding(len(tokens), network.dim, _weight=tokens)
+            self.positions = nn.Parameter(torch.tensor(network.positions))
+        heads = (network.query, network.key, network.value, network.output)
+        self.query, self.key, self.value, self.output = (nn.Parameter(torch.tensor(part)) for part in heads)
+        self.unembedding = nn.Parameter(torch.tensor(network.unembedding))
+        self.skip, self.sees_itself = network.skip, network.sees_itself
+        self.zero_token = network.zero_token
 
     def vectors(self, inputs: torch.Tensor) -> torch.Tensor:
         """Ids (batch, S) or vectors (batch, S, d) to x (batch, S, d)."""
@@ -73,19 +65,3 @@ class AttentionOnlyModule(nn.Module):
         if self.skip:
             stream = stream + features[:, :dim]
         return stream @ self.unembedding.T
-
-
-def to_attention_only_module(network: AttentionOnly) -> AttentionOnlyModule:
-    """`network` as a PyTorch module in its own float type."""
-
-    def tensor(weights: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.array(weights))
-
-    return AttentionOnlyModule(
-        None if network.embedding is None else (tensor(network.tokens), tensor(network.positions)),
-        (tensor(network.query), tensor(network.key), tensor(network.value), tensor(network.output)),
-        tensor(network.unembedding),
-        skip=network.skip,
-        sees_itself=network.sees_itself,
-        zero_token=network.zero_token,
-    )

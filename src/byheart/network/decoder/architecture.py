@@ -145,9 +145,9 @@ class Decoder(AnswersWithLogits):
         return ["decoder", type(self.mixing).__name__, self.activation]
 
     def module(self) -> nn.Module:
-        from byheart.network.decoder.module import to_decoder_module
+        from byheart.network.decoder.module import DecoderModule
 
-        return to_decoder_module(self)
+        return DecoderModule(self)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         from byheart.network.decoder.equations import bound_logits

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import nn
 
-from byheart.network.decoder.architecture import Activation, Decoder, SelfAttention
+from byheart.network.decoder.architecture import Activation, Decoder, SelfAttention, TokenAveraging
 
 ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
     "tanh": torch.tanh,
@@ -24,13 +23,10 @@ ACTIVATIONS: dict[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
 class SelfAttentionModule(nn.Module):
     """Self-attention at the last token; every other token and the last one itself are seen (MFT24 eq. 2)."""
 
-    def __init__(
-        self, key: torch.Tensor, query: torch.Tensor, value: torch.Tensor, output: torch.Tensor
-    ) -> None:
-        """Wrap weights (heads, d, d1), (heads, d, d1), (heads, d, d0) and (heads, d0, d)."""
+    def __init__(self, mixing: SelfAttention) -> None:
         super().__init__()
-        self.key, self.query = nn.Parameter(key), nn.Parameter(query)
-        self.value, self.output = nn.Parameter(value), nn.Parameter(output)
+        parts = (nn.Parameter(torch.tensor(weights)) for _, weights in mixing.parameters())
+        self.key, self.query, self.value, self.output = parts
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """(batch, seq, d) and which of them are tokens, to (batch, d)."""
@@ -45,10 +41,9 @@ class SelfAttentionModule(nn.Module):
 class TokenAveragingModule(nn.Module):
     """Σ_t u_t z_t over the tokens of a context (MFT24 Theorem 6)."""
 
-    def __init__(self, shares: torch.Tensor) -> None:
-        """Wrap the weight of each position."""
+    def __init__(self, mixing: TokenAveraging) -> None:
         super().__init__()
-        self.shares = nn.Parameter(shares)
+        self.shares = nn.Parameter(torch.tensor(mixing.shares))
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """(batch, seq, d) and which of them are tokens, to (batch, d)."""
@@ -64,23 +59,20 @@ def positions_of(seen: torch.Tensor) -> torch.Tensor:
 class DecoderModule(nn.Module):
     """Vᵀψ(Wᵀ mixing(z + u) + b) (MFT24 eq. 2, Theorem 7)."""
 
-    def __init__(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor | None,
-        mixing: SelfAttentionModule | TokenAveragingModule,
-        hidden: tuple[torch.Tensor, torch.Tensor],
-        logits: torch.Tensor,
-        activation: Activation,
-    ) -> None:
-        """Wrap the parts; `hidden` is (W, b)."""
+    def __init__(self, decoder: Decoder) -> None:
+        """The weights of `decoder`, in its own float type."""
         super().__init__()
-        self.tokens = nn.Embedding(tokens.shape[0], tokens.shape[1], _weight=tokens)
-        self.positions = None if positions is None else nn.Parameter(positions)
-        self.mixing = mixing
-        self.hidden, self.bias = nn.Parameter(hidden[0]), nn.Parameter(hidden[1])
-        self.logits = nn.Parameter(logits)
-        self.activation = activation
+        self.tokens = nn.Embedding(decoder.pad, decoder.dim, _weight=torch.tensor(decoder.tokens))
+        positions, mixing = decoder.positions, decoder.mixing
+        self.positions = None if positions is None else nn.Parameter(torch.tensor(positions))
+        self.mixing: SelfAttentionModule | TokenAveragingModule
+        if isinstance(mixing, SelfAttention):
+            self.mixing = SelfAttentionModule(mixing)
+        else:
+            self.mixing = TokenAveragingModule(mixing)
+        self.hidden, self.bias = (nn.Parameter(torch.tensor(part)) for part in (decoder.hidden, decoder.bias))
+        self.logits = nn.Parameter(torch.tensor(decoder.logits))
+        self.activation = decoder.activation
 
     def mix(self, ids: torch.Tensor) -> torch.Tensor:
         """Ids (batch, seq) to what the mixing layer gives, (batch, d)."""
@@ -98,24 +90,3 @@ class DecoderModule(nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Token ids (batch, seq), filled up on the left, to logits (batch, n_outputs)."""
         return self.features(self.mix(ids)) @ self.logits
-
-
-def to_decoder_module(decoder: Decoder) -> DecoderModule:
-    """`decoder` as a PyTorch module in its own float type."""
-
-    def tensor(weights: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.array(weights))
-
-    mixing: SelfAttentionModule | TokenAveragingModule
-    if isinstance(decoder.mixing, SelfAttention):
-        mixing = SelfAttentionModule(*(tensor(weights) for _, weights in decoder.mixing.parameters()))
-    else:
-        mixing = TokenAveragingModule(tensor(decoder.mixing.shares))
-    return DecoderModule(
-        tensor(decoder.tokens),
-        None if decoder.positions is None else tensor(decoder.positions),
-        mixing,
-        (tensor(decoder.hidden), tensor(decoder.bias)),
-        tensor(decoder.logits),
-        decoder.activation,
-    )

@@ -11,14 +11,14 @@ import numpy as np
 
 from byheart.network.arrays import expect_one_float_type, expect_shape
 from byheart.network.llama.spec import LlamaSpec, weight_name
-from byheart.network.protocol import Backend, Evaluation, ReadsWholeSpec
+from byheart.network.protocol import Backend, Evaluation, Network
 
 if TYPE_CHECKING:
     from torch import nn
 
 
 @dataclass(frozen=True, eq=False)
-class Llama(ReadsWholeSpec):
+class Llama(Network):
     """Every tensor of `spec.shapes()`, and the text of its tokenizer.json (empty for a network of bare ids)."""
 
     spec: LlamaSpec
@@ -36,8 +36,15 @@ class Llama(ReadsWholeSpec):
         return self.weights[weight_name(layer, part)]
 
     @property
+    def seq_len(self) -> int:
+        return self.spec.seq_len
+
+    @property
+    def pad(self) -> int:
+        return self.spec.pad
+
+    @property
     def n_vocab(self) -> int:
-        """Ids it takes, padding included."""
         return self.spec.n_vocab
 
     @property

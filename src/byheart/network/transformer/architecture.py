@@ -19,7 +19,7 @@ import numpy as np
 
 from byheart.errors import ByheartError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.protocol import Backend, Evaluation, ReadsSpec
+from byheart.network.protocol import Backend, Evaluation, Network
 from byheart.network.protocol import Precision as Precision
 from byheart.theorems import realises
 
@@ -167,7 +167,7 @@ class Embedding:
 
 @realises("KS25-eq4")
 @dataclass(frozen=True, eq=False)
-class Transformer(ReadsSpec):
+class Transformer(Network):
     """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding where the inputs are token ids.
 
     Sequences have exactly `seq_len` tokens. Shorter sequences of ids are filled up on the left with the id

@@ -15,18 +15,17 @@ from torch import nn
 
 from byheart.errors import UsageError
 from byheart.network.batches import run_in_batches
-from byheart.network.exact.dyadic import Weights
-from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
-from byheart.network.transformer.floats import dense
+from byheart.network.transformer.architecture import Attention, FeedForward, Precision, Transformer
+from byheart.network.transformer.floats import as_floats
 
 
 class FeedForwardModule(nn.Module):
     """H + W2 ReLU(W1 H + b1) + b2 (KS25 eq. 3)."""
 
-    def __init__(self, w1: torch.Tensor, b1: torch.Tensor, w2: torch.Tensor, b2: torch.Tensor) -> None:
+    def __init__(self, layer: FeedForward) -> None:
         super().__init__()
-        self.w1, self.b1 = nn.Parameter(w1), nn.Parameter(b1)
-        self.w2, self.b2 = nn.Parameter(w2), nn.Parameter(b2)
+        parts = (nn.Parameter(torch.tensor(weights)) for _, weights in layer.parameters())
+        self.w1, self.b1, self.w2, self.b2 = parts
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         """(batch, seq, m) to (batch, seq, m)."""
@@ -37,26 +36,18 @@ class FeedForwardModule(nn.Module):
 class AttentionModule(nn.Module):
     """Z + Σ_h W_O W_V Z A_h (KS25 eqs. 2, 12 and 39); heads are the leading axis of each parameter."""
 
-    def __init__(
-        self,
-        kind: str,
-        value: torch.Tensor,
-        output: torch.Tensor,
-        key: torch.Tensor | None,
-        query: torch.Tensor | None,
-        pattern: str = "full",
-        n_tokens: int = 1,
-    ) -> None:
-        """Wrap weights of shape (heads, s, m), output (heads, m, s). Uniform attention averages over `n_tokens`."""
+    def __init__(self, layer: Attention, n_tokens: int) -> None:
+        """Weights of shape (heads, s, m), output (heads, m, s). Uniform attention averages over `n_tokens`."""
         super().__init__()
+        self.kind, self.pattern = layer.kind, layer.pattern
+        self.value, self.output = _stack(layer, "value"), _stack(layer, "output")
+        self.key = self.query = None
+        if layer.kind != "uniform":
+            self.key, self.query = _stack(layer, "key"), _stack(layer, "query")
         # A tensor, not a number: GPUs and compilers turn a division by a constant into a product with its rounded reciprocal.
-        n = torch.tensor(float(n_tokens), dtype=value.dtype)
+        n = torch.tensor(float(n_tokens), dtype=self.value.dtype)
         self.n_tokens: torch.Tensor
         self.register_buffer("n_tokens", n, persistent=False)
-        self.kind, self.pattern = kind, pattern
-        self.value, self.output = nn.Parameter(value), nn.Parameter(output)
-        self.key = None if key is None else nn.Parameter(key)
-        self.query = None if query is None else nn.Parameter(query)
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         """(batch, seq, m) to (batch, seq, m)."""
@@ -85,6 +76,10 @@ class AttentionModule(nn.Module):
         return stream + torch.einsum("hms,bhqk,bhks->bqm", self.output, mixture, values)
 
 
+def _stack(layer: Attention, part: str) -> nn.Parameter:
+    return nn.Parameter(torch.from_numpy(np.stack([getattr(head, part) for head in layer.heads])))
+
+
 class SumPoolModule(nn.Module):
     """Σ_k Z_k, one token out."""
 
@@ -96,21 +91,28 @@ class SumPoolModule(nn.Module):
 class TransformerModule(nn.Module):
     """E_out ∘ layers ∘ E_in, after the embedding where inputs are token ids (KS25 eq. 4)."""
 
-    def __init__(
-        self,
-        embedding: nn.Embedding | None,
-        positions: torch.Tensor | None,
-        w_in: torch.Tensor,
-        layers: list[nn.Module],
-        w_out: torch.Tensor,
-        extra: torch.Tensor | None = None,
-    ) -> None:
+    def __init__(self, network: Transformer) -> None:
+        """The weights of `network`, which must be floats."""
         super().__init__()
-        self.extra = None if extra is None else nn.Parameter(extra)
-        self.embedding = embedding
-        self.positions = None if positions is None else nn.Parameter(positions)
-        self.w_in, self.w_out = nn.Parameter(w_in), nn.Parameter(w_out)
-        self.layers = nn.ModuleList(layers)
+        embedding, extra = network.embedding, network.extra
+        positions = None if embedding is None else embedding.positions
+        self.extra = None if extra is None else nn.Parameter(torch.tensor(extra))
+        self.embedding = None
+        if embedding is not None:
+            tokens = torch.tensor(embedding.tokens)
+            self.embedding = nn.Embedding(tokens.shape[0], tokens.shape[1], _weight=tokens)
+        self.positions = None if positions is None else nn.Parameter(torch.tensor(positions))
+        self.w_in, self.w_out = (nn.Parameter(torch.tensor(each)) for each in (network.w_in, network.w_out))
+        self.layers = nn.ModuleList()
+        n_tokens = network.seq_len + (network.extra is not None)
+        for layer in network.layers:
+            if isinstance(layer, FeedForward):
+                self.layers.append(FeedForwardModule(layer))
+            elif isinstance(layer, Attention):
+                self.layers.append(AttentionModule(layer, n_tokens))
+            else:
+                self.layers.append(SumPoolModule())
+                n_tokens = 1
 
     def enter(self, inputs: torch.Tensor) -> torch.Tensor:
         """Inputs to the residual stream before the first layer, the extra token included."""
@@ -160,65 +162,13 @@ class TransformerModule(nn.Module):
         return nn.functional.linear(stream, self.w_out)
 
 
-def to_module(network: Transformer, dtype: str | None = None) -> TransformerModule:
+def to_module(network: Transformer, dtype: Precision | None = None) -> TransformerModule:
     """`network` as a PyTorch module in `dtype` ("float64" or "float32"; exact networks: "float64").
 
     Raises `InexactWeights` if a weight has no exact value in that type: a rounded weight is another network.
     """
     precision = dtype or ("float64" if network.precision == "exact" else network.precision)
-
-    def tensor(name: str, weights: Weights, *, vector: bool = False) -> torch.Tensor:
-        return torch.from_numpy(dense(name, weights, precision, vector=vector))
-
-    embedding, positions = None, None
-    if network.embedding is not None:
-        table = tensor("embedding.tokens", network.embedding.tokens)
-        embedding = nn.Embedding(table.shape[0], table.shape[1], _weight=table)
-        if network.embedding.positions is not None:
-            positions = tensor("embedding.positions", network.embedding.positions)
-    layers: list[nn.Module] = []
-    n_tokens = network.seq_len + (network.extra is not None)
-    for number, layer in enumerate(network.layers):
-        at = f"layers.{number}"
-        if isinstance(layer, FeedForward):
-            layers.append(
-                FeedForwardModule(
-                    tensor(f"{at}.w1", layer.w1),
-                    tensor(f"{at}.b1", layer.b1, vector=True),
-                    tensor(f"{at}.w2", layer.w2),
-                    tensor(f"{at}.b2", layer.b2, vector=True),
-                )
-            )
-        elif isinstance(layer, Attention):
-            parts = {
-                name: [tensor(f"{at}.{name}", getattr(head, name)) for head in layer.heads]
-                for name in ("value", "output", "key", "query")
-                if getattr(layer.heads[0], name) is not None
-            }
-            stacked = {name: torch.stack(tensors) for name, tensors in parts.items()}
-            layers.append(
-                AttentionModule(
-                    layer.kind,
-                    stacked["value"],
-                    stacked["output"],
-                    stacked.get("key"),
-                    stacked.get("query"),
-                    layer.pattern,
-                    n_tokens,
-                )
-            )
-        else:
-            assert isinstance(layer, SumPool)
-            layers.append(SumPoolModule())
-            n_tokens = 1
-    return TransformerModule(
-        embedding,
-        positions,
-        tensor("w_in", network.w_in),
-        layers,
-        tensor("w_out", network.w_out),
-        None if network.extra is None else tensor("extra", network.extra),
-    )
+    return TransformerModule(as_floats(network, precision))
 
 
 WORTH_A_PLAN = 2**27
