@@ -16,12 +16,6 @@ polynomial_matrix
 require_positive
 spread_rows
 spread_of
-shared_context_capacity
-with_flag
-_.attend_masked
-_.attend_unmasked
-GELU_SLOPE
-RELU_ERROR
 johnson_lindenstrauss_coherence
 goldberg_jerrum_vc_dimension
 bartlett_vc_dimension

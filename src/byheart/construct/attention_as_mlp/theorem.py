@@ -1,4 +1,9 @@
-"""A hidden layer that interpolates tokens on a line, with one attention head a neuron."""
+"""A hidden layer that interpolates tokens on a line, with one attention head a neuron.
+
+Every token sees itself and a zero vector. It carries a last coordinate 1, which the zero vector lacks. Head h has
+W_QK = v_h e_lastᵀ, so a token's score for itself is v_h·x and for the zero vector 0; its value v_h·x, written along w_h, is weighed
+by softmax(v_h·x, 0) = sigmoid(v_h·x). Together the heads are Σ_h SiLU(v_h·x) w_h.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ from jaxtyping import Float, Int
 from byheart.assumption import Assumption
 from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.attention_as_mlp.heads import HeadsAsNeurons, heads_for_layer
 from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
 from byheart.construct.registry import NoOptions
 from byheart.data.dataset import Dataset
@@ -43,7 +47,8 @@ def plan(
     targets = targets_of(data)
     tokens, n_items = targets.contexts.ids, len(targets)
     points = circle_points(targets.n_outputs)
-    network = _network(broken_line(tokens, points[targets.next_tokens]), targets.contexts.n_vocab, points)
+    heads = broken_line(tokens, points[targets.next_tokens])
+    network = network_of_heads(*heads, targets.contexts.n_vocab, points)
     n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
@@ -71,32 +76,29 @@ def plan(
 
 def broken_line(
     tokens: Int[np.ndarray, " n_items"], values: Float[np.ndarray, "n_items label_dim"]
-) -> HeadsAsNeurons:
-    """Heads whose sum passes through `values` at the whole numbers `tokens`: a constant one, and one where each piece begins."""
+) -> tuple[Float[np.ndarray, "n_heads dim"], Float[np.ndarray, "n_heads label_dim"]]:
+    """Heads (v_h, w_h) whose sum passes through `values` at the whole numbers `tokens`.
+
+    One is constant, and one bends where each piece begins: Σ_k ψ(x·W_k + b_k) V_k for ψ(x) = SiLU(βx)/β.
+    """
     order = np.argsort(tokens)
     x, y = tokens[order].astype(np.float64), values[order]
     slopes = np.diff(y, axis=0) / np.diff(x)[:, None]
     turns = np.diff(slopes, axis=0, prepend=0.0) if len(slopes) else slopes
-    hidden = np.concatenate([[0.0], np.ones(len(turns))])[None, :]
+    hidden = np.concatenate([[0.0], np.ones(len(turns))])
     bias = np.concatenate([[1.0], -x[:-1]])
-    return heads_for_layer(hidden, bias, np.concatenate([y[:1], turns]), slope=SLOPE)
+    return SLOPE * np.stack([hidden, bias], axis=1), np.concatenate([y[:1], turns]) / SLOPE
 
 
-def _network(
-    heads: HeadsAsNeurons, n_vocab: int, points: Float[np.ndarray, "n_outputs label_dim"]
+def network_of_heads(
+    directions: Float[np.ndarray, "n_heads dim"],
+    outputs: Float[np.ndarray, "n_heads label_dim"],
+    n_vocab: int,
+    points: Float[np.ndarray, "n_outputs label_dim"],
 ) -> AttentionOnly:
     """Token t is (t, 1); a head asks v·x of the constant 1, so its own score is v·x, and that of the zero vector 0."""
-    n_heads = len(heads.directions)
     places = np.stack([np.arange(n_vocab, dtype=np.float64), np.ones(n_vocab)], axis=1)
-    constant = np.tile(np.array([[[0.0, 1.0]]]), (n_heads, 1, 1))
-    return AttentionOnly(
-        Embedding(places, np.zeros((1, DIM))),
-        heads.directions[:, None, :].copy(),
-        constant,
-        heads.directions[:, None, :].copy(),
-        heads.outputs[:, :, None].copy(),
-        points,
-        1,
-        skip=False,
-        zero_token=True,
-    )
+    asked, constant = directions[:, None, :], np.tile([[[0.0, 1.0]]], (len(directions), 1, 1))
+    embedding = Embedding(places, np.zeros((1, DIM)))
+    heads = (asked, constant, asked.copy(), outputs[:, :, None])
+    return AttentionOnly(embedding, *heads, points, 1, skip=False, zero_token=True)

@@ -1,8 +1,6 @@
-"""Linear associative memories (Cabannes et al. 2024): argmax_y u_y·W e_x, with one d × d matrix for N associations."""
+"""Three rules for W in a linear associative memory, argmax_y u_y·W e_x with inputs e_x and outputs u_y (Cabannes et al. 2024)."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,22 +9,6 @@ from jaxtyping import Float, Int
 from byheart.program.descent import Descent
 
 EVALUATIONS = 2000  # of the loss of a regression, at most
-
-
-@dataclass(frozen=True, eq=False)
-class LinearMemory:
-    """Inputs e_x (N, d), a matrix W (d, d) and outputs u_y (C, d); x is answered by the y with the largest u_y·W e_x."""
-
-    inputs: Float[np.ndarray, "n_inputs dim"]
-    matrix: Float[np.ndarray, "dim dim"]
-    outputs: Float[np.ndarray, "n_outputs dim"]
-
-    def scores(self) -> Float[np.ndarray, "n_inputs n_outputs"]:
-        """u_y·W e_x of every pair."""
-        return np.asarray(self.inputs @ self.matrix.T @ self.outputs.T)
-
-    def answers(self) -> Int[np.ndarray, " n_inputs"]:
-        return np.asarray(self.scores().argmax(axis=1))
 
 
 def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float[np.ndarray, "n_items dim"]:
@@ -38,29 +20,29 @@ def hebbian(
     inputs: Float[np.ndarray, "n_inputs dim"],
     outputs: Float[np.ndarray, "n_outputs dim"],
     labels: Int[np.ndarray, " n_inputs"],
-) -> LinearMemory:
+) -> Float[np.ndarray, "dim dim"]:
     """W = Σ_x u_f(x) e_xᵀ: right on all of N random pairs once d² is above about 8 N ln N (reconstructed)."""
-    return LinearMemory(inputs, outputs[labels].T @ inputs, outputs)
+    return np.asarray(outputs[labels].T @ inputs)
 
 
 def pseudo_inverse(
     inputs: Float[np.ndarray, "n_inputs dim"],
     outputs: Float[np.ndarray, "n_outputs dim"],
     labels: Int[np.ndarray, " n_inputs"],
-) -> LinearMemory:
+) -> Float[np.ndarray, "dim dim"]:
     """W = U E⁺: W e_x = u_f(x) exactly for N <= d independent inputs."""
-    return LinearMemory(inputs, outputs[labels].T @ np.linalg.pinv(inputs).T, outputs)
+    return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 
 
 def regression(
     inputs: Float[np.ndarray, "n_inputs dim"],
     outputs: Float[np.ndarray, "n_outputs dim"],
     labels: Int[np.ndarray, " n_inputs"],
-) -> LinearMemory:
+) -> Float[np.ndarray, "dim dim"]:
     """W by softmax regression from the Hebbian start, a convex problem: some 7 times as many pairs as Hebb stores."""
     e, u = torch.from_numpy(np.array(inputs)), torch.from_numpy(np.array(outputs))
     wanted = torch.from_numpy(np.array(labels))
-    matrix = torch.from_numpy(hebbian(inputs, outputs, labels).matrix).clone().requires_grad_(True)
+    matrix = torch.tensor(hebbian(inputs, outputs, labels), requires_grad=True)
 
     def evaluate() -> torch.Tensor:
         with torch.no_grad():
@@ -76,4 +58,4 @@ def regression(
         with torch.no_grad():
             if bool(((e @ matrix.T @ u.T).argmax(dim=1) == wanted).all()):
                 break
-    return LinearMemory(inputs, matrix.detach().numpy().copy(), outputs)
+    return matrix.detach().numpy()

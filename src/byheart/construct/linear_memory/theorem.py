@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
 from byheart.assumption import Assumption
 from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.linear_memory.memories import (
-    LinearMemory,
-    hebbian,
-    pseudo_inverse,
-    random_embeddings,
-    regression,
-)
+from byheart.construct.linear_memory.memories import hebbian, pseudo_inverse, random_embeddings, regression
 from byheart.construct.linear_memory.size import NAME, LinearMemoryOptions
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
@@ -52,8 +43,12 @@ def plan(
     inputs = random_embeddings(targets.contexts.n_vocab, dim, rng)
     outputs = random_embeddings(targets.n_outputs, dim, rng)
     outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)
-    memory = RULES[rule](inputs[tokens], outputs, targets.next_tokens)
-    network = _network(replace(memory, inputs=inputs), DTYPES[options.precision])
+    matrix = RULES[rule](inputs[tokens], outputs, targets.next_tokens)
+    # a head that sees one token takes it whole, whatever its queries and keys; they are zero
+    asked, dtype = np.zeros((1, 1, dim)), DTYPES[options.precision]
+    embedding = Embedding(inputs.astype(dtype), np.zeros((1, dim), dtype))
+    parts = (asked, asked, matrix[None], np.eye(dim)[None], outputs)
+    network = AttentionOnly(embedding, *(part.astype(dtype) for part in parts), 1, skip=False)
     n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
@@ -83,20 +78,4 @@ def plan(
             assumptions=("independent inputs, given and not counted",),
         ),
         notes={"rule": rule, "dim": dim, "n_contexts": n_items},
-    )
-
-
-def _network(memory: LinearMemory, dtype: type[np.floating[Any]]) -> AttentionOnly:
-    """A head that sees one token takes it whole, whatever its queries and keys; they are zero."""
-    dim = memory.inputs.shape[1]
-    nothing = np.zeros((1, 1, dim), dtype)
-    return AttentionOnly(
-        Embedding(memory.inputs.astype(dtype), np.zeros((1, dim), dtype)),
-        nothing,
-        nothing.copy(),
-        memory.matrix.astype(dtype)[None],
-        np.eye(dim, dtype=dtype)[None],
-        memory.outputs.astype(dtype),
-        1,
-        skip=False,
     )

@@ -23,11 +23,6 @@ def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
     return n_heads * (min(n_context, head_dim) - 1) + 1
 
 
-def shared_context_capacity(n_heads: int, n_context: int) -> int:
-    """H(n - 1) + 1, the true ceiling where all examples share a context: softmax patterns sum to one."""
-    return n_heads * (n_context - 1) + 1
-
-
 def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
     """The least H of the theorem."""
     step = min(n_context, head_dim) - 1
