@@ -10,6 +10,7 @@ from closed_forms_shared import Row, bigrams_of, timed
 from byheart.construct.dana_2024.compact import fit_compact
 from byheart.construct.dana_2024.encoders import association_encoder, best_encoder, rank_lower_bound
 from byheart.construct.dana_2024.head_solver import interpolate
+from byheart.network.attention_only.spec import AttentionOnlySpec
 
 Case = tuple[int, int, int, int]
 """(tokens, length of a sequence, d, d_h)"""
@@ -59,18 +60,8 @@ def compact(long: bool, n_seeds: int = 5) -> Iterator[Row]:
         rng = np.random.default_rng(seed)
         ids = bigrams_of(n_tokens)
         labels = rng.integers(0, n_tokens, len(ids))
-        fit = fit_compact(
-            ids,
-            labels,
-            rng=rng,
-            n_vocab=n_tokens,
-            n_outputs=n_tokens,
-            dim=dim,
-            head_dim=dim,
-            n_heads=n_heads,
-            precision="float32",
-            max_evaluations=1500,
-        )
+        spec = AttentionOnlySpec("float32", n_tokens, ids.shape[1], dim, n_heads, dim, dim, dim, n_tokens)
+        fit = fit_compact(ids, labels, spec, rng, max_evaluations=1500)
         yield {
             "N": n_tokens,
             "d": dim,

@@ -26,6 +26,7 @@ from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_con
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.errors import AssumptionViolated
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.module import DecoderModule
 from byheart.program.targets import NextTokenTargets, sequences_from_rows
@@ -215,20 +216,8 @@ def compact(device: str, small: bool, seconds: float) -> Iterator[Row]:
     for n_heads in (8, 4) if small else (100, 90, 80, 75, 70, 65):
         rng = np.random.default_rng(0)
         labels = rng.integers(0, n_tokens, len(ids))
-        fit = fit_compact(
-            ids,
-            labels,
-            rng=rng,
-            n_vocab=n_tokens,
-            n_outputs=n_tokens,
-            dim=dim,
-            head_dim=dim,
-            n_heads=n_heads,
-            precision="float32",
-            max_evaluations=4000,
-            n_starts=1,
-            device=device,
-        )
+        spec = AttentionOnlySpec("float32", n_tokens, ids.shape[1], dim, n_heads, dim, dim, dim, n_tokens)
+        fit = fit_compact(ids, labels, spec, rng, max_evaluations=4000, n_starts=1, device=device)
         yield {
             "N": n_tokens,
             "d": dim,

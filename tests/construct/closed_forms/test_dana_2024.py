@@ -26,6 +26,7 @@ from byheart.construct.dana_2024.size import heads_needed
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.size import size_of_network
 from byheart.theorems import checks
 from tests.examples import examples
@@ -52,7 +53,8 @@ def test_generic_heads_have_full_rank(n_heads: int, dim: int, head_dim: int, seq
     wanted = n_heads * head_dim + dim
     ids = rng.permutation(6**seq_len)[: wanted + 3]
     rows = np.stack([(ids // 6**place) % 6 for place in range(seq_len)], axis=1)
-    network = draw_heads(6, seq_len, dim, head_dim, n_heads, 2, 3.0, rng)
+    spec = AttentionOnlySpec("float64", 6, seq_len, dim, n_heads, head_dim, head_dim, dim, 2)
+    network = draw_heads(spec, 3.0, rng)
     features = attention_features(network, rows)
     n_lasts = len(np.unique(rows[:, -1]))
     rank = np.linalg.matrix_rank(features, tol=1e-11)
@@ -190,18 +192,8 @@ def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem(n: int, high: i
 
     def fit(n_heads: int):
         rng = np.random.default_rng(1)
-        return fit_compact(
-            ids,
-            labels,
-            rng=rng,
-            n_vocab=n,
-            n_outputs=n,
-            dim=5,
-            head_dim=5,
-            n_heads=n_heads,
-            precision="float32",
-            max_evaluations=10 * n * n,
-        )
+        spec = AttentionOnlySpec("float32", n, 2, 5, n_heads, 5, 5, 5, n)
+        return fit_compact(ids, labels, spec, rng, max_evaluations=10 * n * n)
 
     best, tried = fewest_heads(fit, 0, high)
     assert best is not None

@@ -20,11 +20,8 @@ LABEL_DIM = 2
 def size_of(shape: DataShape, options: NoOptions) -> Size:
     """One head a token to store: query, key, value and output have two numbers each."""
     n_vocab, n_items = require_one_token(NAME, shape)
-    return size_of_spec(
-        AttentionOnlySpec(
-            "float64", n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes, False, True, False, True
-        )
-    )
+    sizes = (n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes)
+    return size_of_spec(AttentionOnlySpec("float64", *sizes, skip=False, zero_token=True))
 
 
 METHOD = closed_form(

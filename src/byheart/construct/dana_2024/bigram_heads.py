@@ -9,11 +9,13 @@ times y_a - y_b: on the pairs between two thresholds the network is a line in y_
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Int
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.transformer.architecture import Embedding
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.transformer.floats import DTYPES
 
 SHARPNESS = 60.0
@@ -24,15 +26,10 @@ JITTER = 0.2
 
 
 def bigram_heads(
-    encoded: Int[np.ndarray, "n_sequences 2"],
-    n_vocab: int,
-    n_outputs: int,
-    rng: np.random.Generator,
-    *,
-    precision: str = "float64",
+    encoded: Int[np.ndarray, "n_sequences 2"], spec: AttentionOnlySpec, rng: np.random.Generator
 ) -> AttentionOnly:
     """A network in dimension 2 with ⌈(T - 2)/2⌉ heads of size 2 whose outputs are still zero."""
-    dtype = DTYPES[precision]
+    dtype, n_vocab = DTYPES[spec.precision], spec.n_tokens
     spacing = 2.0 / max(n_vocab - 1, 1)
     y = -1 + spacing * (np.arange(n_vocab) + rng.uniform(-JITTER, JITTER, n_vocab))
     y = y.astype(dtype).astype(np.float64)
@@ -49,19 +46,11 @@ def bigram_heads(
     pair[:, 0, 1] = slopes * (steepness + 1) / 2
     pair[:, 1, 0] = -slopes
     pair[:, 1, 1] = slopes * thresholds / 2
-    same = np.tile(np.eye(2), (n_heads, 1, 1)).astype(dtype)
-    return AttentionOnly(
-        Embedding(
-            np.stack([y, np.zeros(n_vocab)], axis=1).astype(dtype),
-            np.array([[0.0, 1.0], [0.0, -1.0]], dtype),
-        ),
-        same,
-        pair.astype(dtype),
-        same.copy(),
-        np.zeros((n_heads, 2, 2), dtype),
-        np.zeros((n_outputs, 2), dtype),
-        2,
-    )
+    same = np.tile(np.eye(2), (n_heads, 1, 1))
+    places = np.stack([y, np.zeros(n_vocab)], axis=1)
+    outputs = np.zeros((n_heads, 2, 2)), np.zeros((spec.n_outputs, 2))
+    weights = (places, np.array([[0.0, 1.0], [0.0, -1.0]]), same, pair, same, *outputs)
+    return replace(spec, n_heads=n_heads).build((array.astype(dtype) for array in weights), {})
 
 
 def _block_starts(lasts: Int[np.ndarray, " n_sequences"]) -> Int[np.ndarray, " n_heads"]:

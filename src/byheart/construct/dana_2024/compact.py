@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.transformer.architecture import Embedding
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.descent import Descent, with_gradient
 
@@ -34,14 +34,9 @@ SETTLED = 0.05
 def fit_compact(
     encoded: Int[np.ndarray, "n_sequences seq_len"],
     labels: Int[np.ndarray, " n_sequences"],
-    *,
-    n_vocab: int,
-    n_outputs: int,
-    dim: int,
-    head_dim: int,
-    n_heads: int,
+    spec: AttentionOnlySpec,
     rng: np.random.Generator,
-    precision: str = "float64",
+    *,
     max_evaluations: int = 3000,
     n_starts: int = 3,
     device: str = "cpu",
@@ -52,22 +47,15 @@ def fit_compact(
     Guarantee:  none beforehand: whether it memorises is found by the native forward pass and returned. No theorem says how few
                 heads suffice; published scaling laws are limited by their optimiser.
     """
-    shapes = {
-        "tokens": (n_vocab, dim),
-        "positions": (encoded.shape[1], dim),
-        "query": (n_heads, head_dim, dim),
-        "key": (n_heads, head_dim, dim),
-        "value": (n_heads, head_dim, dim),
-        "output": (n_heads, dim, head_dim),
-        "unembedding": (n_outputs, dim),
-    }
-    scales = dict.fromkeys(shapes, dim**-0.5)
-    scales |= {"tokens": 1.0, "positions": 1.0, "output": (n_heads * head_dim) ** -0.5}
+    shapes = dict(spec.shapes())
+    scales = dict.fromkeys(shapes, spec.dim**-0.5)
+    scales |= {"embedding.tokens": 1.0, "embedding.positions": 1.0}
+    scales["output"] = (spec.n_heads * spec.value_dim) ** -0.5
     best: CompactFit | None = None
     evaluations, seconds = 0, 0.0
     for _ in range(n_starts):
         start = {name: scales[name] * rng.standard_normal(shape) for name, shape in shapes.items()}
-        found = _fit_once(encoded, labels, start, precision, max_evaluations, device)
+        found = _fit_once(encoded, labels, spec, start, max_evaluations, device)
         evaluations, seconds = evaluations + found.evaluations, seconds + found.seconds
         if best is None or found.accuracy > best.accuracy:
             best = found
@@ -80,8 +68,8 @@ def fit_compact(
 def _fit_once(
     encoded: np.ndarray,
     labels: np.ndarray,
+    spec: AttentionOnlySpec,
     start: dict[str, np.ndarray],
-    precision: str,
     max_evaluations: int,
     device: str,
 ) -> CompactFit:
@@ -110,24 +98,15 @@ def _fit_once(
         descent.run_round()
         if (n_right == len(labels) and loss_now < SETTLED) or loss_now == before:
             break
-    dtype = DTYPES[precision]
-    weights = {name: piece.detach().cpu().numpy().astype(dtype) for name, piece in parts().items()}
-    network = AttentionOnly(
-        Embedding(weights["tokens"], weights["positions"]),
-        weights["query"],
-        weights["key"],
-        weights["value"],
-        weights["output"],
-        weights["unembedding"],
-        encoded.shape[1],
-    )
+    found = (piece.detach().cpu().numpy().astype(DTYPES[spec.precision]) for piece in parts().values())
+    network = spec.build(found, {})
     right = network.compute_logits(encoded).argmax(axis=1) == labels
     return CompactFit(network, float(right.mean()), descent.spent, time.perf_counter() - began)
 
 
 def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor:
     """Equations (1)-(2). Queries and keys are made once for each last token, and values are mixed before W_O W_V."""
-    tokens, positions = weights["tokens"], weights["positions"]
+    tokens, positions = weights["embedding.tokens"], weights["embedding.positions"]
     lasts = tokens + positions[-1]
     score_maps = weights["query"].transpose(1, 2) @ weights["key"]  # (H, d, d)
     carried = torch.einsum("nd,hde->nhe", lasts, score_maps)

@@ -13,6 +13,8 @@ from byheart.construct.dana_2024.encoders import SequenceEncoder
 from byheart.construct.dana_2024.heads import attention_features, draw_heads, select_heads, take_heads
 from byheart.construct.dana_2024.size import heads_needed
 from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.protocol import Precision
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.linear_solve import SolvedNetwork, solve_least_norm
 from byheart.theorems import realises
@@ -43,7 +45,7 @@ def interpolate(
     rng: np.random.Generator,
     *,
     head_dim: int = 1,
-    precision: str = "float64",
+    precision: Precision = "float64",
     score_spreads: Sequence[float] = SCORE_SPREADS,
     ragged: bool = False,
     key_dim: int | None = None,
@@ -56,13 +58,13 @@ def interpolate(
     Departs:    the skip connection is solved for, not approximated by a head of large λ: with B d × d unknown, B x_S + B W_O
                 W_V A = E is linear in (B, B W_O), and W_U = W B. Heads and their scale are chosen by conditioning.
     """
-    dim = encoder.embeddings.shape[1]
+    (n_outputs, dim), seq_len = encoder.unembedding.shape, encoded.shape[1]
     n_heads = heads_needed(len(encoded), dim, head_dim, len(np.unique(encoded[:, -1])))
+    sizes = (n_vocab, seq_len, dim, n_heads, key_dim or head_dim, head_dim, dim, n_outputs)
+    spec = AttentionOnlySpec(precision, *sizes, ragged=ragged)
     best: SolvedNetwork[AttentionOnly] | None = None
     for _ in range(DRAWS):
-        found = _draw_and_solve(
-            encoded, n_vocab, encoder, rng, head_dim, n_heads, precision, score_spreads, ragged, key_dim
-        )
+        found = _draw_and_solve(encoded, encoder, spec, score_spreads, rng)
         if best is None or found.condition < best.condition:
             best = found
         if best.condition < WELL_CONDITIONED:
@@ -73,37 +75,20 @@ def interpolate(
 
 def _draw_and_solve(
     encoded: Int[np.ndarray, "n_sequences seq_len"],
-    n_vocab: int,
     encoder: SequenceEncoder,
-    rng: np.random.Generator,
-    head_dim: int,
-    n_heads: int,
-    precision: str,
+    spec: AttentionOnlySpec,
     score_spreads: Sequence[float],
-    ragged: bool,
-    key_dim: int | None,
+    rng: np.random.Generator,
 ) -> SolvedNetwork[AttentionOnly]:
-    seq_len, dim = encoded.shape[1], encoder.embeddings.shape[1]
-    n_outputs = len(encoder.unembedding)
-    n_pool = int(np.ceil(POOL[precision] * n_heads)) if n_heads > 1 else n_heads
-    if (seq_len, dim, head_dim, key_dim or 2) == (2, 2, 2, 2) and n_heads > 1 and not ragged:
+    n_heads, dim, head_dim = spec.n_heads, spec.dim, spec.value_dim
+    n_pool = int(np.ceil(POOL[spec.precision] * n_heads)) if n_heads > 1 else n_heads
+    is_pairs = (spec.seq_len, dim, head_dim, spec.key_dim) == (2, 2, 2, 2)
+    if is_pairs and n_heads > 1 and not spec.ragged:
         spread, n_pool = SHARPNESS, n_heads
-        drawn = bigram_heads(encoded, n_vocab, n_outputs, rng, precision=precision)
+        drawn = bigram_heads(encoded, spec, rng)
     else:
-        spread = _best_spread(encoded, n_vocab, dim, head_dim, score_spreads, rng, ragged, key_dim)
-        drawn = draw_heads(
-            n_vocab,
-            seq_len,
-            dim,
-            head_dim,
-            n_pool,
-            n_outputs,
-            spread,
-            rng,
-            precision=precision,
-            ragged=ragged,
-            key_dim=key_dim,
-        )
+        spread = _best_spread(encoded, spec, score_spreads, rng)
+        drawn = draw_heads(replace(spec, n_heads=n_pool), spread, rng)
     features = attention_features(drawn, encoded)
     if n_pool > n_heads:
         chosen = select_heads(features, dim, head_dim, n_heads)
@@ -128,26 +113,17 @@ def solve_for_outputs(
 
 
 def _best_spread(
-    encoded: np.ndarray,
-    n_vocab: int,
-    dim: int,
-    head_dim: int,
-    spreads: Sequence[float],
-    rng: np.random.Generator,
-    ragged: bool,
-    key_dim: int | None,
+    encoded: np.ndarray, spec: AttentionOnlySpec, spreads: Sequence[float], rng: np.random.Generator
 ) -> float:
     """The scale whose heads are least dependent on a sample of the sequences."""
     if len(spreads) == 1:
         return spreads[0]
     sample = encoded[rng.permutation(len(encoded))[:PROBE]]
-    n_heads = heads_needed(len(sample), dim, head_dim, len(np.unique(sample[:, -1])))
+    n_heads = heads_needed(len(sample), spec.dim, spec.value_dim, len(np.unique(sample[:, -1])))
+    probe = replace(spec, precision="float64", n_heads=n_heads)
     found = []
     for spread in spreads:
-        drawn = draw_heads(
-            n_vocab, encoded.shape[1], dim, head_dim, n_heads, 1, spread, rng, ragged=ragged, key_dim=key_dim
-        )
-        sizes = np.linalg.svd(attention_features(drawn, sample), compute_uv=False)
+        sizes = np.linalg.svd(attention_features(draw_heads(probe, spread, rng), sample), compute_uv=False)
         found.append(sizes[-1] / sizes[0])
     return spreads[int(np.argmax(found))]
 

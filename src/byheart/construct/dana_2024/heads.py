@@ -10,54 +10,29 @@ from scipy.linalg import qr
 
 from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.module import AttentionOnlyModule
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.batches import run_in_batches
-from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
 from byheart.theorems import realises
 
 
-def draw_heads(
-    n_vocab: int,
-    seq_len: int,
-    dim: int,
-    head_dim: int,
-    n_heads: int,
-    n_outputs: int,
-    score_spread: float,
-    rng: np.random.Generator,
-    *,
-    precision: str = "float64",
-    ragged: bool = False,
-    key_dim: int | None = None,
-) -> AttentionOnly:
+def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Generator) -> AttentionOnly:
     """A network of generic embeddings and heads, with outputs still zero.
 
-    `key_dim` is the rank of W_QK, as large as `head_dim` unless given: the proof of Lemma 2 takes 1.
+    `spec.key_dim` is the rank of W_QK: the proof of Lemma 2 takes 1.
 
     Lemma 3 asks for numbers that solve no integer polynomial; Gaussian ones are such with probability 1. Scores have
     standard deviation about `score_spread`, spread over a factor e² from head to head: alike heads are nearly
     dependent. Values have orthonormal rows.
     """
-    dtype = DTYPES[precision]
-
-    def gaussian(*shape: int) -> np.ndarray:
-        return rng.standard_normal(shape)
-
-    size = score_spread * np.exp(rng.uniform(-1, 1, (n_heads, 1, 1)))
+    size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
     # a score is a sum of d² products of embeddings (variance 2) and W_Qᵀ W_K, itself a sum of d_h products
-    key_dim = key_dim or head_dim
-    size = np.sqrt(size / (2 * dim * np.sqrt(key_dim)))
-    value = np.linalg.qr(gaussian(n_heads, dim, head_dim))[0].transpose(0, 2, 1)
-    return AttentionOnly(
-        Embedding(gaussian(n_vocab, dim).astype(dtype), gaussian(seq_len, dim).astype(dtype)),
-        (gaussian(n_heads, key_dim, dim) * size).astype(dtype),
-        (gaussian(n_heads, key_dim, dim) * size).astype(dtype),
-        value.astype(dtype),
-        np.zeros((n_heads, dim, head_dim), dtype),
-        np.zeros((n_outputs, dim), dtype),
-        seq_len,
-        ragged=ragged,
-    )
+    size = np.sqrt(size / (2 * spec.dim * np.sqrt(spec.key_dim)))
+    value = np.linalg.qr(rng.standard_normal((spec.n_heads, spec.dim, spec.value_dim)))[0].transpose(0, 2, 1)
+    weights = {name: np.zeros(shape) for name, shape in spec.shapes()} | {"value": value}
+    for name, scale in (("embedding.tokens", 1), ("embedding.positions", 1), ("query", size), ("key", size)):
+        weights[name] = rng.standard_normal(weights[name].shape) * scale
+    return spec.build((array.astype(DTYPES[spec.precision]) for array in weights.values()), {})
 
 
 @realises("DPC24-L2", "DPC24-L3")

@@ -15,6 +15,7 @@ from byheart.construct.dana_2024.head_solver import SCORE_SPREADS, accuracy, sol
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.theorems import realises
 
 ATTEMPTS = 40
@@ -54,10 +55,13 @@ def memorise_in_part(
     n_last = len(np.unique(encoded[:, -1]))
     shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)
     bound = corollary_2(shape, len(encoded))
+    spec = AttentionOnlySpec(
+        "float64", n_tokens, encoded.shape[1], dim, n_heads, head_dim, head_dim, dim, n_tokens
+    )
     best: PartialMemory | None = None
     for attempt in range(ATTEMPTS):
         spread = SCORE_SPREADS[attempt % len(SCORE_SPREADS)]
-        drawn = draw_heads(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_tokens, spread, rng)
+        drawn = draw_heads(spec, spread, rng)
         features = attention_features(drawn, encoded)
         kept = np.sort(qr(features.T, mode="r", pivoting=True)[1][: min(shape.rank, len(encoded))])
         encoder = association_encoder(labels[kept], n_tokens, dim)

@@ -69,21 +69,8 @@ def size_of(shape: DataShape, options: DanaOptions) -> Size:
     if options.mode == "compact":
         n_heads = options.n_heads or max(1, n_heads)
     key_dim = head_dim if options.mode == "compact" else options.key_dim or head_dim
-    heads = (n_heads, key_dim, head_dim, dim)
-    return size_of_spec(
-        AttentionOnlySpec(
-            options.precision,
-            shape.vocab,
-            shape.context_len,
-            dim,
-            *heads,
-            shape.n_classes,
-            True,
-            True,
-            False,
-            False,
-        )
-    )
+    sizes = (shape.vocab, shape.context_len, dim, n_heads, key_dim, head_dim, dim, shape.n_classes)
+    return size_of_spec(AttentionOnlySpec(options.precision, *sizes))
 
 
 METHOD = closed_form(

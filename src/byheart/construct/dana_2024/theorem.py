@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.memory import Progress
 from byheart.program.construction import BuiltPlan, built_plan, report_attempts, size_of_bound
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
@@ -41,11 +41,12 @@ def plan(
     contexts = targets.contexts
     ragged = bool(contexts.lengths.min() < contexts.max_len)
     encoded = contexts.padded(contexts.n_vocab, contexts.max_len)
-    problem = _HeadProblem(targets, encoded, options, data, ragged, rng)
     if options.mode == "compact":
-        network, notes = _compact(problem, progress)
+        if data.task != "next-token" or ragged:
+            raise UsageError("mode compact is for next-token sequences of one length.")
+        network, notes = _compact(targets, encoded, options, rng, progress)
     else:
-        network, notes = _theorem(problem)
+        network, notes = _theorem(targets, encoded, options, data, ragged, rng)
     if data.task == "distribution":
         notes |= {"allowed_divergence": ALLOWED_DIVERGENCE}
     n_sequences = len(targets)
@@ -70,37 +71,30 @@ def plan(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _HeadProblem:
-    """The sequences, as data and as the network takes them, and what follows each."""
-
-    targets: NextTokenTargets
-    encoded: np.ndarray
-    options: DanaOptions
-    data: Dataset
-    ragged: bool
-    rng: np.random.Generator
-
-
-def _theorem(problem: _HeadProblem) -> tuple[AttentionOnly, dict[str, Any]]:
+def _theorem(
+    targets: NextTokenTargets,
+    encoded: np.ndarray,
+    options: DanaOptions,
+    data: Dataset,
+    ragged: bool,
+    rng: np.random.Generator,
+) -> tuple[AttentionOnly, dict[str, Any]]:
     """Draw heads until the native forward pass is right on every sequence."""
-    targets, encoded, options, data = problem.targets, problem.encoded, problem.options, problem.data
     dim, head_dim = options.sizes(data.task, targets.n_outputs)
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(
             f"dim is {dim} and head_dim {head_dim}; needed are dim >= 2 and 1 <= head_dim <= dim."
         )
     encoder = _encoder(targets, data, dim, options.precision)
-    n_vocab = targets.contexts.n_vocab
     for _attempt in range(ATTEMPTS):
         found = interpolate(
             encoded,
-            n_vocab,
+            targets.contexts.n_vocab,
             encoder,
-            problem.rng,
+            rng,
             head_dim=head_dim,
             precision=options.precision,
-            ragged=problem.ragged,
+            ragged=ragged,
             key_dim=options.key_dim,
         )
         logits = found.network.compute_logits(encoded)
@@ -134,27 +128,22 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
     return SequenceEncoder(np.eye(n_outputs, dim), embeddings)
 
 
-def _compact(problem: _HeadProblem, progress: Progress | None) -> tuple[AttentionOnly, dict[str, Any]]:
-    targets, options, data = problem.targets, problem.options, problem.data
-    if data.task != "next-token" or problem.ragged:
-        raise UsageError("mode compact is for next-token sequences of one length.")
-    dim, head_dim = options.sizes(data.task, targets.n_outputs)
-    seed = int(problem.rng.integers(2**63))
+def _compact(
+    targets: NextTokenTargets,
+    encoded: np.ndarray,
+    options: DanaOptions,
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> tuple[AttentionOnly, dict[str, Any]]:
+    dim, head_dim = options.sizes("next-token", targets.n_outputs)
+    seed = int(rng.integers(2**63))
     begin = report_attempts(progress)
 
     def fit(n_heads: int) -> CompactFit:
         begin()
-        return fit_compact(
-            problem.encoded,
-            targets.next_tokens,
-            rng=np.random.default_rng(seed),
-            n_vocab=targets.contexts.n_vocab,
-            n_outputs=targets.n_outputs,
-            dim=dim,
-            head_dim=head_dim,
-            n_heads=n_heads,
-            precision=options.precision,
-        )
+        sizes = (targets.contexts.n_vocab, encoded.shape[1], dim, n_heads, head_dim, head_dim, dim)
+        spec = AttentionOnlySpec(options.precision, *sizes, targets.n_outputs)
+        return fit_compact(encoded, targets.next_tokens, spec, np.random.default_rng(seed))
 
     if options.n_heads is not None:
         found: CompactFit | None = fit(options.n_heads)

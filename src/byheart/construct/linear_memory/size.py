@@ -36,11 +36,8 @@ def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
     """
     n_vocab, n_items = require_one_token(NAME, shape)
     dim = options.dim or n_items
-    return size_of_spec(
-        AttentionOnlySpec(
-            options.precision, n_vocab, 1, dim, 1, 1, dim, dim, shape.n_classes, False, True, False, False
-        )
-    )
+    sizes = (n_vocab, 1, dim, 1, 1, dim, dim, shape.n_classes)
+    return size_of_spec(AttentionOnlySpec(options.precision, *sizes, skip=False))
 
 
 METHOD = closed_form(

@@ -50,12 +50,8 @@ def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
     n_context, dim = shape.seq_len - 1, shape.dim
     head_dim = options.head_dim or min(n_context, dim)
     n_heads = options.n_heads or heads_for(shape.n_samples, n_context, head_dim)
-    heads = (n_heads, head_dim, LABEL_DIM, LABEL_DIM)
-    return size_of_spec(
-        AttentionOnlySpec(
-            "float64", 0, shape.seq_len, dim, *heads, shape.n_classes, False, False, False, False
-        )
-    )
+    sizes = (0, shape.seq_len, dim, n_heads, head_dim, LABEL_DIM, LABEL_DIM, shape.n_classes)
+    return size_of_spec(AttentionOnlySpec("float64", *sizes, skip=False, sees_itself=False))
 
 
 METHOD = closed_form(

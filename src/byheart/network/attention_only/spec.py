@@ -30,10 +30,10 @@ class AttentionOnlySpec(ArrayShapes):
     value_dim: int
     output_dim: int
     n_outputs: int
-    skip: bool
-    sees_itself: bool
-    ragged: bool
-    zero_token: bool
+    skip: bool = True
+    sees_itself: bool = True
+    ragged: bool = False
+    zero_token: bool = False
 
     family = "attention-only"
 
