@@ -91,41 +91,25 @@ def deferred_plan(module: str, function: str = "plan", **fixed: object) -> Calla
     return plan
 
 
-def closed_form(
-    name: str,
-    source: str,
-    size_of: Callable[[DataShape, Any], Size],
-    *,
-    statements: tuple[str, ...],
-    example: Callable[[], Example],
-    options: type = NoOptions,
-    tasks: tuple[Task, ...] = ("next-token",),
-    precisions: tuple[Precision, ...] = ("float64",),
-) -> Method:
-    """A method whose weights are solved for in floats: `plan` stands in the module `theorem` of its room."""
-    plan = deferred_plan(f"byheart.construct.{name.replace('-', '_')}.theorem")
-    page = "closed_forms.md"
-    return Method(name, source, tasks, precisions, size_of, plan, options, example, page, statements)
-
-
 _MODULES = {
-    "kajitsuka-sato-2025": "byheart.construct.kajitsuka_sato_2025",
+    "kajitsuka-sato-2025": "byheart.construct.kajitsuka_sato_2025.theorem",
     "kajitsuka-sato-2025-bits": "byheart.construct.kajitsuka_sato_2025.limited_bits",
     "kajitsuka-sato-2025-sparse": "byheart.construct.kajitsuka_sato_2025.sparse",
     "two-layer-relu": "byheart.construct.two_layer_relu.theorem",
     "vardi-2022": "byheart.construct.vardi_2022.theorem",
-    "park-2021": "byheart.construct.park_2021",
-    "kim-2023": "byheart.construct.kim_2023",
-    "kajitsuka-sato-2023": "byheart.construct.kajitsuka_sato_2023",
+    "park-2021": "byheart.construct.park_2021.theorem",
+    "kim-2023": "byheart.construct.kim_2023.theorem",
+    "kajitsuka-sato-2023": "byheart.construct.kajitsuka_sato_2023.theorem",
     "retrieval": "byheart.construct.retrieval",
     "madden-2024": "byheart.construct.madden_2024",
     "madden-2024-averaging": "byheart.construct.madden_2024.token_averaging",
-    "dana-2024": "byheart.construct.dana_2024",
-    "mahdavi-2023": "byheart.construct.mahdavi_2023",
-    "linear-memory": "byheart.construct.linear_memory",
-    "attention-as-mlp": "byheart.construct.attention_as_mlp",
+    "dana-2024": "byheart.construct.dana_2024.size",
+    "mahdavi-2023": "byheart.construct.mahdavi_2023.theorem",
+    "linear-memory": "byheart.construct.linear_memory.theorem",
+    "attention-as-mlp": "byheart.construct.attention_as_mlp.theorem",
     "llama": "byheart.construct.llama",
 }
+"""The module where the `METHOD` of each construction stands."""
 
 
 def names() -> tuple[str, ...]:

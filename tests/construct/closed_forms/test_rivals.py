@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 import byheart as bh
 from byheart.construct.attention_as_mlp.theorem import network_of_heads
 from byheart.construct.linear_memory.memories import hebbian, pseudo_inverse, random_embeddings, regression
-from byheart.construct.mahdavi_2023.size import capacity, heads_for
-from byheart.construct.mahdavi_2023.theorem import head_features
+from byheart.construct.mahdavi_2023.theorem import capacity, head_features, heads_for
 from byheart.construct.registry import get
 from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape

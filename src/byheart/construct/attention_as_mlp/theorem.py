@@ -13,18 +13,27 @@ from jaxtyping import Float, Int
 from byheart.assumption import Assumption
 from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.attention_as_mlp.size import DIM, LABEL_DIM, NAME
-from byheart.construct.registry import NoOptions
+from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
+from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.memory import Progress
+from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
 from byheart.program.construction import BuiltPlan, built_plan
 from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
+
+NAME = "attention-as-mlp"
+DIM = 2
+"""A token is its place on a line and the constant 1."""
+
+LABEL_DIM = 2
+"""Labels are points on a circle."""
 
 SLOPE = 40.0
 """β: on whole numbers SiLU(βx)/β is ReLU(x) to the last bit of float64, since sigmoid(40) rounds to 1 and e^-40·x is lost."""
@@ -102,3 +111,23 @@ def network_of_heads(
     embedding = Embedding(places, np.zeros((1, DIM)))
     heads = (asked, constant, asked.copy(), outputs[:, :, None])
     return AttentionOnly(embedding, *heads, points, 1, skip=False, zero_token=True)
+
+
+def size_of(shape: DataShape, options: NoOptions) -> Size:
+    """One head a token to store: query, key, value and output have two numbers each."""
+    n_vocab, n_items = require_one_token(NAME, shape)
+    sizes = (n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes)
+    return size_of_spec(AttentionOnlySpec("float64", *sizes, skip=False, zero_token=True))
+
+
+METHOD = Method(
+    name=NAME,
+    source="Huben & Morris 2023",
+    tasks=("next-token",),
+    precisions=("float64",),
+    size_of=size_of,
+    plan=plan,
+    example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
+    page="closed_forms.md",
+    statements=("DPC24-P3",),
+)

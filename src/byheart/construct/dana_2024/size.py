@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from byheart.construct.registry import Example, closed_form
+from byheart.construct.registry import Example, Method, deferred_plan
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
@@ -73,13 +73,15 @@ def size_of(shape: DataShape, options: DanaOptions) -> Size:
     return size_of_spec(AttentionOnlySpec(options.precision, *sizes))
 
 
-METHOD = closed_form(
-    NAME,
-    "Dana, Pydi & Chevaleyre 2024, Theorem 1 and Corollary 1",
-    size_of,
+METHOD = Method(
+    name=NAME,
+    source="Dana, Pydi & Chevaleyre 2024, Theorem 1 and Corollary 1",
     tasks=("next-token", "distribution"),
     precisions=("float64", "float32"),
+    size_of=size_of,
+    plan=deferred_plan("byheart.construct.dana_2024.theorem"),
     options=DanaOptions,
     example=lambda: Example(random_tokens(20, 3, 12, 3, seed=0)),
+    page="closed_forms.md",
     statements=("DPC24-T1", "DPC24-C1"),
 )

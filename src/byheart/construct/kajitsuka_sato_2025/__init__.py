@@ -4,7 +4,3 @@ Read in this order: in `program`, `blocks` (the language), `gadgets` (Lemmas G.2
 (C.1, B.3) and `distinct_tokens` (tokens as points); here, `sequence_ids` (B.1, B.2), `contextual_mapping`, `network_program`
 and `theorem`.
 """
-
-from byheart.construct.kajitsuka_sato_2025.theorem import METHOD
-
-__all__ = ["METHOD"]

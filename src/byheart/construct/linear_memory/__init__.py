@@ -1,5 +1,1 @@
 """Linear associative memories (Cabannes et al. 2024): argmax_y u_y·W e_x, with one d × d matrix for N associations."""
-
-from byheart.construct.linear_memory.size import METHOD
-
-__all__ = ["METHOD"]

@@ -59,3 +59,6 @@ def regression(
             if bool(((e @ matrix.T @ u.T).argmax(dim=1) == wanted).all()):
                 break
     return matrix.detach().numpy()
+
+
+RULES = {"pseudo-inverse": pseudo_inverse, "hebbian": hebbian, "regression": regression}

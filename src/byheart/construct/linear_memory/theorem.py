@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
 import numpy as np
 
 from byheart.assumption import Assumption
 from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.linear_memory.memories import hebbian, pseudo_inverse, random_embeddings, regression
-from byheart.construct.linear_memory.size import NAME, LinearMemoryOptions
+from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
+from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.memory import Progress
-from byheart.network.transformer.architecture import Embedding
+from byheart.network.protocol import Precision
+from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.construction import BuiltPlan, built_plan
 from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
+from byheart.reader import within
 
-RULES = {"pseudo-inverse": pseudo_inverse, "hebbian": hebbian, "regression": regression}
+NAME = "linear-memory"
+
+
+@dataclass(frozen=True)
+class LinearMemoryOptions:
+    """The options of `linear-memory`.
+
+    dim   d; by default the number of associations
+    rule  how W is found; by default the pseudo-inverse where d is as large as the number of associations, else regression
+    """
+
+    precision: Literal["float64", "float32"] = "float64"
+    dim: Annotated[int, within(1, 1 << 31)] | None = None
+    rule: Literal["pseudo-inverse", "hebbian", "regression"] | None = None
 
 
 def plan(
@@ -35,6 +53,8 @@ def plan(
     Size:       `size_of`: 2 d² for W and the identity after it, d numbers for each token and each label.
     Departs:    inputs are stored once each; output vectors have length one.
     """
+    from byheart.construct.linear_memory.memories import RULES, random_embeddings  # it loads torch
+
     require_one_token(NAME, DataShape.of(data))
     targets = targets_of(data)
     n_items, tokens = len(targets), targets.contexts.ids
@@ -45,10 +65,10 @@ def plan(
     outputs /= np.linalg.norm(outputs, axis=1, keepdims=True)
     matrix = RULES[rule](inputs[tokens], outputs, targets.next_tokens)
     # a head that sees one token takes it whole, whatever its queries and keys; they are zero
-    asked, dtype = np.zeros((1, 1, dim)), DTYPES[options.precision]
-    embedding = Embedding(inputs.astype(dtype), np.zeros((1, dim), dtype))
-    parts = (asked, asked, matrix[None], np.eye(dim)[None], outputs)
-    network = AttentionOnly(embedding, *(part.astype(dtype) for part in parts), 1, skip=False)
+    asked = np.zeros((1, 1, dim))
+    weights = (inputs, np.zeros((1, dim)), asked, asked, matrix[None], np.eye(dim)[None], outputs)
+    spec = _spec(options.precision, len(inputs), dim, len(outputs))
+    network = spec.build((part.astype(DTYPES[options.precision]) for part in weights), {})
     n_wrong = count_wrong(network, tokens, targets.next_tokens)
     if n_wrong:
         raise AssumptionViolated(
@@ -79,3 +99,30 @@ def plan(
         ),
         notes={"rule": rule, "dim": dim, "n_contexts": n_items},
     )
+
+
+def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
+    """The size at d = N, where the pseudo-inverse is exact: W and the identity after it, and d numbers a token and a label.
+
+    W is the values of one head of size 1 that has nothing to choose from, the identity its output.
+    """
+    n_vocab, n_items = require_one_token(NAME, shape)
+    return size_of_spec(_spec(options.precision, n_vocab, options.dim or n_items, shape.n_classes))
+
+
+def _spec(precision: Precision, n_vocab: int, dim: int, n_classes: int) -> AttentionOnlySpec:
+    return AttentionOnlySpec(precision, n_vocab, 1, dim, 1, 1, dim, dim, n_classes, skip=False)
+
+
+METHOD = Method(
+    name=NAME,
+    source="Cabannes, Dohmatob & Bietti 2024",
+    tasks=("next-token",),
+    precisions=("float64", "float32"),
+    size_of=size_of,
+    plan=plan,
+    options=LinearMemoryOptions,
+    example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
+    page="closed_forms.md",
+    statements=("DPC24-S6",),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
@@ -10,19 +11,49 @@ from jaxtyping import Float
 from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.predecessors import MAHDAVI
-from byheart.construct.mahdavi_2023.size import LABEL_DIM, NAME, MahdaviOptions, capacity, heads_for
+from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
+from byheart.data.generators import uniform_vectors
 from byheart.data.sequences import VectorSequences
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.module import AttentionOnlyModule
-from byheart.network.batches import run_in_batches
+from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.memory import Progress
+from byheart.network.size import Size, size_of_spec
 from byheart.program.circle import circle_points
 from byheart.program.construction import BuiltPlan, built_plan
+from byheart.reader import within
+
+NAME = "mahdavi-2023"
+LABEL_DIM = 2
+"""Classes are points on a circle, so two numbers are solved for."""
 
 SCORE_SPREAD = 3.0
 """Scores of order 1 to 30 serve alike; much larger ones lose digits where all examples share a context."""
+
+
+def capacity(n_heads: int, n_context: int, head_dim: int) -> int:
+    """H(min(n, d_h) - 1) + 1, the theorem's number of examples."""
+    return n_heads * (min(n_context, head_dim) - 1) + 1
+
+
+def heads_for(n_examples: int, n_context: int, head_dim: int) -> int:
+    """The least H of the theorem."""
+    step = min(n_context, head_dim) - 1
+    if step < 1:
+        raise AssumptionViolated(
+            f"{NAME} needs at least two context tokens and heads of size two; here {n_context} tokens, size {head_dim}."
+        )
+    return max(1, -((1 - n_examples) // step))
+
+
+@dataclass(frozen=True)
+class MahdaviOptions:
+    """The options of `mahdavi-2023`: d_h, by default min(n, d), and H, by default the least of the theorem."""
+
+    head_dim: Annotated[int, within(1, 1 << 31)] | None = None
+    n_heads: Annotated[int, within(1, 1 << 31)] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +69,11 @@ def head_features(
     network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]
 ) -> HeadFeatures:
     """The attention before output of every example and its numerical rank."""
+    from byheart.network.attention_only.module import (
+        AttentionOnlyModule,  # it loads torch
+    )
+    from byheart.network.batches import run_in_batches
+
     module = AttentionOnlyModule(network).double().eval()
     per_sample = network.n_heads * max(network.seq_len, network.dim)
     found = run_in_batches(lambda x: module.attend(x, x).flatten(1), vectors, per_sample)
@@ -134,3 +170,30 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
             f"{NAME} needs independent context vectors; those of sample {row + 1} have rank {int(ranks[row])} < {n_context}.\n"
             "  Choose another method, such as kajitsuka-sato-2023."
         )
+
+
+def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
+    """H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers a class."""
+    if shape.dim is None or shape.seq_len < 3 or shape.seq_len - 1 >= shape.dim:
+        raise AssumptionViolated(
+            f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label a sequence."
+        )
+    n_context, dim = shape.seq_len - 1, shape.dim
+    head_dim = options.head_dim or min(n_context, dim)
+    n_heads = options.n_heads or heads_for(shape.n_samples, n_context, head_dim)
+    sizes = (0, shape.seq_len, dim, n_heads, head_dim, LABEL_DIM, LABEL_DIM, shape.n_classes)
+    return size_of_spec(AttentionOnlySpec("float64", *sizes, skip=False, sees_itself=False))
+
+
+METHOD = Method(
+    name=NAME,
+    source="Mahdavi, Liao & Thrampoulidis 2023, Theorem 1",
+    tasks=("next-token",),
+    precisions=("float64",),
+    size_of=size_of,
+    plan=plan,
+    options=MahdaviOptions,
+    example=lambda: Example(uniform_vectors(8, 4, 6, 3, seed=0)),
+    page="closed_forms.md",
+    statements=("DPC24-S6", "DPC24-P3"),
+)

@@ -1,5 +1,1 @@
 """Park, Lee, Yun & Shin 2021: about N^(2/3) parameters. Read `arrangement` (where points go), `program` (how), `theorem`."""
-
-from byheart.construct.park_2021.theorem import METHOD
-
-__all__ = ["METHOD"]
