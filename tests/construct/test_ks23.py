@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.kajitsuka_sato_2023.context_ids import boltzmann
-from byheart.construct.kajitsuka_sato_2023.staircase import round_to_whole
+from byheart.construct.kajitsuka_sato_2023.network_program import round_to_whole
 from byheart.data import Dataset, VectorSequences
 from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.errors import AssumptionViolated, UsageError

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.program.gadgets import (
+    SCRATCH,
     KeyedExtraction,
     PackedRegister,
-    Scratch,
     extract_bits,
     interval_bump,
     subset_lookup,
@@ -127,8 +127,7 @@ def test_keyed_extraction(
     }
     for x, after in zip(numbers, run_all(program, [{**start, "x": x} for x in numbers]), strict=True):
         assert after["y"] == values[keys.index(int(x // 1))]
-        scratch = Scratch()
-        assert all(after[name] == 0 for name in (scratch.key, scratch.value, scratch.hit))
+        assert all(after[name] == 0 for name in SCRATCH)
     unknown = data.draw(st.integers(8, int(4 * numbers[-1]) + 40).map(lambda k: Fraction(k, 4)))
     if all(abs(unknown - Fraction(1, 2) - key) > 1 for key in keys):
         assert run(program, {**start, "x": unknown})["y"] == 0

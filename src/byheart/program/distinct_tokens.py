@@ -9,6 +9,7 @@ from math import isqrt
 import numpy as np
 
 from byheart.assumption import Assumption
+from byheart.data.consistency import label_places
 from byheart.data.dataset import Dataset
 from byheart.data.row_groups import group_rows, representatives
 from byheart.data.separation import Separation, separation_of_points
@@ -86,6 +87,28 @@ def _distinct_ids(data: Dataset, inputs: TokenSequences) -> DistinctTokens:
         separation_of_points(points),
         line_table(inputs.n_vocab + is_ragged, data.seq_len if data.ordered else None),
         inputs.n_vocab if is_ragged else None,
+    )
+
+
+@dataclass(frozen=True)
+class LabelledTokens:
+    """One entry for each label: its sequence, its place in the padded sequence, its token, and the label from 1 to C."""
+
+    samples: list[int]
+    columns: list[int]
+    tokens: list[int]
+    labels: list[int]
+
+
+def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
+    """The labelled tokens of `data`; sequences are filled up on the left, so places move to the right."""
+    samples, positions = label_places(data.inputs, data.task)
+    columns = positions + tokens.sequences.shape[1] - data.lengths[samples]
+    return LabelledTokens(
+        samples.tolist(),
+        columns.tolist(),
+        tokens.sequences[samples, columns].tolist(),
+        (data.labels + 1).tolist(),
     )
 
 

@@ -132,16 +132,8 @@ def unit_bump(x: str, y: str, writes: Form) -> Block:
     return Block(trapezoid({x: 1, y: -1}, 0, 1, writes))
 
 
-@dataclass(frozen=True)
-class Scratch:
-    """Registers that keyed extraction uses and leaves at zero."""
-
-    key: str = "key"
-    value: str = "value"
-    hit: str = "hit"
-
-
-SCRATCH = Scratch()
+KEY, VALUE, HIT = SCRATCH = ("key", "value", "hit")
+"""Registers that keyed extraction uses and leaves at zero."""
 
 
 @realises("KS25-L G.6")
@@ -163,7 +155,6 @@ class KeyedExtraction:
     values: PackedRegister
     n_entries: int
     into: str
-    scratch: Scratch = SCRATCH
 
     def blocks(self) -> Blocks:
         """The opening, then entry after entry."""
@@ -181,18 +172,16 @@ class KeyedExtraction:
     def entry(self, number: int) -> Blocks:
         """Take field `number` off both, and add the value if the key is that of x."""
         key_bits, value_bits = self.keys.n_bits // self.n_entries, self.values.n_bits // self.n_entries
-        assert (key_bits * self.n_entries, value_bits * self.n_entries) == (
-            self.keys.n_bits,
-            self.values.n_bits,
-        )
-        scratch, gate = self.scratch, 1 << (value_bits + 1)
+        assert key_bits * self.n_entries == self.keys.n_bits
+        assert value_bits * self.n_entries == self.values.n_bits
+        gate = 1 << (value_bits + 1)
         # value < gate, so ReLU(gate · hit - gate + value) is value where hit = 1 and 0 where hit = 0
-        answer = Unit({scratch.hit: gate, scratch.value: 1}, -gate, {self.into: 1})
+        answer = Unit({HIT: gate, VALUE: 1}, -gate, {self.into: 1})
         return (
             *side_by_side(
-                extract_bits(self.keys, number * key_bits + 1, (number + 1) * key_bits, scratch.key),
-                extract_bits(self.values, number * value_bits + 1, (number + 1) * value_bits, scratch.value),
+                extract_bits(self.keys, number * key_bits + 1, (number + 1) * key_bits, KEY),
+                extract_bits(self.values, number * value_bits + 1, (number + 1) * value_bits, VALUE),
             ),
-            unit_bump(self.x, scratch.key, {scratch.hit: 1}),
-            Block((answer, *clear(scratch.hit, scratch.key, scratch.value))),
+            unit_bump(self.x, KEY, {HIT: 1}),
+            Block((answer, *clear(HIT, KEY, VALUE))),
         )

@@ -10,41 +10,15 @@ from math import isqrt
 
 from byheart.program.blocks import Blocks, Repeat, Step, typical_fraction
 from byheart.program.count import count_steps
-from byheart.program.gadgets import (
-    SCRATCH,
-    KeyedExtraction,
-    PackedRegister,
-    Scratch,
-    interval_bump,
-    subset_lookup,
-)
+from byheart.program.gadgets import SCRATCH, KeyedExtraction, PackedRegister, interval_bump, subset_lookup
 from byheart.theorems import realises
 
+X, ANSWER = "x", "answer"
+KEYS_HIGH, KEYS_LOW, LABELS_HIGH, LABELS_LOW = PACKED = ("keys_high", "keys_low", "labels_high", "labels_low")
+"""Registers that are left with remains, never negative, and must be cleared before another lookup."""
 
-@dataclass(frozen=True)
-class LookupRegisters:
-    """Registers of a lookup: x is read, `into` is added to, the others must be zero."""
-
-    x: str = "x"
-    into: str = "answer"
-    keys_high: str = "keys_high"
-    keys_low: str = "keys_low"
-    labels_high: str = "labels_high"
-    labels_low: str = "labels_low"
-    scratch: Scratch = SCRATCH
-
-    @property
-    def packed(self) -> tuple[str, ...]:
-        """Registers that are left with remains, never negative, and must be cleared before another lookup."""
-        return (self.keys_high, self.keys_low, self.labels_high, self.labels_low)
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """Every register of a lookup, the answer last."""
-        return (self.x, *self.packed, self.scratch.key, self.scratch.value, self.scratch.hit, self.into)
-
-
-REGISTERS = LookupRegisters()
+LOOKUP = (X, *PACKED, *SCRATCH, ANSWER)
+"""Every register of a lookup: `X` is read, `ANSWER` is added to, the others must be zero."""
 
 
 @dataclass(frozen=True)
@@ -61,51 +35,38 @@ class LookupPlan:
         """⌈N / group size⌉, none of them empty."""
         return -(-self.n_points // self.group_size)
 
-    def extraction(self, registers: LookupRegisters = REGISTERS) -> KeyedExtraction:
+    def extraction(self) -> KeyedExtraction:
         """Stage III: the label of x from the packed keys and labels of its group."""
-        return KeyedExtraction(
-            registers.x,
-            PackedRegister(registers.keys_high, registers.keys_low, self.group_size * self.key_bits),
-            PackedRegister(registers.labels_high, registers.labels_low, self.group_size * self.label_bits),
-            self.group_size,
-            registers.into,
-            registers.scratch,
-        )
+        keys = PackedRegister(KEYS_HIGH, KEYS_LOW, self.group_size * self.key_bits)
+        labels = PackedRegister(LABELS_HIGH, LABELS_LOW, self.group_size * self.label_bits)
+        return KeyedExtraction(X, keys, labels, self.group_size, ANSWER)
 
-    def outline(self, registers: LookupRegisters = REGISTERS) -> tuple[Step, ...]:
+    def outline(self) -> tuple[Step, ...]:
         """The blocks of `memorise_points` for counting, before the data are seen.
 
         No interval ends beyond 2^key_bits, and no packed number is longer than all its fields; few are shorter.
         """
         furthest = (1 << self.key_bits) - 1
         group = {
-            registers.keys_high: typical_fraction(self.group_size * self.key_bits),
-            registers.labels_high: typical_fraction(self.group_size * self.label_bits),
+            KEYS_HIGH: typical_fraction(self.group_size * self.key_bits),
+            LABELS_HIGH: typical_fraction(self.group_size * self.label_bits),
         }
-        bump = interval_bump(registers.x, furthest, furthest, group)
-        return (Repeat(self.n_groups, (bump,)), *self.extraction(registers).outline())
+        bump = interval_bump(X, furthest, furthest, group)
+        return (Repeat(self.n_groups, (bump,)), *self.extraction().outline())
 
     def parameters(self, model_width: int) -> int:
         """Entries of all weight matrices and biases of these blocks."""
-        cost = _costs(self.key_bits, self.label_bits, model_width)
-        return cost.group * self.n_groups + cost.entry * self.group_size + cost.opening
-
-
-@dataclass(frozen=True)
-class _Costs:
-    """Dense parameters of a group, of an entry of the extraction, and of its opening."""
-
-    group: int
-    entry: int
-    opening: int
+        group, entry, opening = _costs(self.key_bits, self.label_bits, model_width)
+        return group * self.n_groups + entry * self.group_size + opening
 
 
 @lru_cache(maxsize=256)
-def _costs(key_bits: int, label_bits: int, model_width: int) -> _Costs:
+def _costs(key_bits: int, label_bits: int, model_width: int) -> tuple[int, int, int]:
+    """Dense parameters of a group, of an entry of the extraction, and of its opening."""
     single = LookupPlan(1, key_bits, label_bits, 1)
-    extraction = single.extraction()
-    parts = (single.outline()[:1], extraction.entry(0), extraction.opening())
-    return _Costs(*(count_steps(steps, model_width).dense for steps in parts))
+    parts = (single.outline()[:1], single.extraction().entry(0), single.extraction().opening())
+    group, entry, opening = (count_steps(steps, model_width).dense for steps in parts)
+    return group, entry, opening
 
 
 Planner = Callable[[int, int, int, int], LookupPlan]
@@ -119,8 +80,7 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
     logarithms. With a parameters per lookup block and b per field, a·⌈N/k⌉ + b·k lies within a of its smooth version, which is
     least at k* = √(aN/b) and exceeds that by b(k - k*)²/k. So the best k has (k - k*)² <= a·k/b.
     """
-    costs = _costs(key_bits, label_bits, model_width)
-    a, b = costs.group, costs.entry
+    a, b, _ = _costs(key_bits, label_bits, model_width)
 
     def cost(group_size: int) -> int:
         return a * -(-n_points // group_size) + b * group_size
@@ -132,9 +92,7 @@ def plan_lookup(n_points: int, key_bits: int, label_bits: int, model_width: int)
 
 
 @realises("KS25-L C.1")
-def memorise_points(
-    labelled: Mapping[Fraction, int], plan: LookupPlan, registers: LookupRegisters = REGISTERS
-) -> Blocks:
+def memorise_points(labelled: Mapping[Fraction, int], plan: LookupPlan) -> Blocks:
     """Add label(x) to the answer if x is one of the labelled numbers, 0 if x >= 2 is at least 2 away from them.
 
     Source:     KS25 Lemma C.1, Stages II and III (Stage I is `project_apart`).
@@ -150,14 +108,12 @@ def memorise_points(
     groups = [numbers[at : at + plan.group_size] for at in range(0, len(numbers), plan.group_size)]
     packed = [
         {
-            registers.keys_high: pack_fields([int(x // 1) for x in group], plan.key_bits, plan.group_size),
-            registers.labels_high: pack_fields(
-                [labelled[x] for x in group], plan.label_bits, plan.group_size
-            ),
+            KEYS_HIGH: pack_fields([int(x // 1) for x in group], plan.key_bits, plan.group_size),
+            LABELS_HIGH: pack_fields([labelled[x] for x in group], plan.label_bits, plan.group_size),
         }
         for group in groups
     ]
-    return (*subset_lookup(registers.x, groups, packed), *plan.extraction(registers).blocks())
+    return (*subset_lookup(X, groups, packed), *plan.extraction().blocks())
 
 
 def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fraction:
@@ -170,12 +126,7 @@ def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fracti
 
 
 @realises("KS25-L B.3")
-def weigh_tokens(
-    values: Sequence[Fraction],
-    weights: Mapping[int, int],
-    plan: LookupPlan | None,
-    registers: LookupRegisters = REGISTERS,
-) -> Blocks:
+def weigh_tokens(values: Sequence[Fraction], weights: Mapping[int, int], plan: LookupPlan | None) -> Blocks:
     """φ as a network: token w, standing at values[w] on the line, gets weights[w], or 0 if it has none.
 
     Source:     KS25 Lemma B.3.
@@ -187,4 +138,4 @@ def weigh_tokens(
     if plan is None:
         assert not weights
         return ()
-    return memorise_points({values[token]: weight for token, weight in weights.items()}, plan, registers)
+    return memorise_points({values[token]: weight for token, weight in weights.items()}, plan)

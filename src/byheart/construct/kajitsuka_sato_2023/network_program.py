@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2023.context_ids import SoftmaxIds
-from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer
-from byheart.construct.kajitsuka_sato_2023.staircase import round_to_whole
-from byheart.construct.kajitsuka_sato_2023.token_line import MIDDLE, table_scale
+from byheart.construct.kajitsuka_sato_2023.context_ids import EPS, MIDDLE, SoftmaxIds, table_scale
 from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated
 from byheart.program.blocks import (
     Block,
+    Blocks,
     Numbers,
     Program,
     RegisterAttention,
@@ -18,12 +19,48 @@ from byheart.program.blocks import (
     TableBlock,
     TokenTable,
     Unit,
+    clear,
     head,
 )
 from byheart.program.distinct_tokens import DistinctTokens, table_of_shape
 from byheart.program.emit import list_numbers
 
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
+
+ALLOWED_ERROR = 0.24
+"""Rounding to a whole number forgives 1/4."""
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenLayer:
+    """first_value + Σ slope_changes · ReLU(id - knots), and a bound on its error in float64."""
+
+    first_value: float
+    knots: np.ndarray
+    slope_changes: np.ndarray
+    error: float
+
+
+def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
+    """The piecewise linear function through (id, label), refused where float64 cannot sum it closely enough."""
+    order = np.argsort(ids.ids)
+    x, y = ids.ids[order], labels[order]
+    slopes = np.diff(y) / np.diff(x)
+    changes = np.diff(slopes, prepend=0.0)
+    magnitude = float((np.abs(changes) * (x[-1] - x[:-1])).sum()) + float(y[0])
+    # a sum of t terms, each with 4 roundings of its own, is off by at most (t + 4)·eps times the sum of
+    # magnitudes
+    error = (len(changes) + 4) * EPS * magnitude + float(np.abs(slopes).max(initial=0.0)) * ids.error
+    if not error <= ALLOWED_ERROR:
+        raise AssumptionViolated(
+            f"one hidden layer over {len(x)} contexts sums terms of {magnitude:.3g} in all, and float64 may be "
+            f"off by {error:.3g},\n  where {ALLOWED_ERROR} is allowed: the closest ids differ by "
+            f"{ids.gap:.3g} only.\n"
+            "  Use fewer samples, or an exact construction, such as kajitsuka-sato-2025.",
+            error=error,
+            gap=ids.gap,
+        )
+    return HiddenLayer(float(y[0]), x[:-1], changes, error)
 
 
 def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer, n_bits: int) -> Program:
@@ -88,3 +125,21 @@ def _scale_table(table: TokenTable, scale: float) -> TokenTable:
     return TokenTable(
         (1 + tokens / scale,), (np.array(list_numbers(table.positions[0]), dtype=np.float64) / scale,)
     )
+
+
+def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Blocks:
+    """Add to `into` the whole number below 2^n_bits that lies within 1/4 of `number`; `number` is used up.
+
+    Assumes:    `helper` is zero, `into` a whole number.
+    Guarantee:  exact in any floating-point type that holds 2^(n_bits + 2), in any order of summation: for
+                each bit, from the top, ReLU(1 - ReLU(4·2^k - 1 - 4·number)) is exactly 1 above 2^k - 1/4 and
+                exactly 0 below 2^k - 1/2, for the inner ReLU is exactly 0 or at least 1 there.
+    Size:       2 blocks a bit, of one and two units.
+    """
+    steps = []
+    for bit in reversed(range(n_bits)):
+        worth = 1 << bit
+        steps.append(Block((Unit({number: -4}, 4 * worth - 1, {helper: 1}),)))
+        is_set = Unit({helper: -1}, 1, {number: -worth, into: worth})
+        steps.append(Block((is_set, *clear(helper))))
+    return tuple(steps)

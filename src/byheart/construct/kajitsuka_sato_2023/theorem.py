@@ -11,13 +11,18 @@ from byheart.bounds.predecessors import kajitsuka_sato_2023_size
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
     SoftmaxIds,
     TokenPlaces,
+    candidate_places,
     find_sharpness,
     ids_for,
     theorem_beta,
 )
-from byheart.construct.kajitsuka_sato_2023.hidden_layer import HiddenLayer, interpolate
-from byheart.construct.kajitsuka_sato_2023.network_program import VALUE, network_outline, network_program
-from byheart.construct.kajitsuka_sato_2023.token_line import candidate_places
+from byheart.construct.kajitsuka_sato_2023.network_program import (
+    VALUE,
+    HiddenLayer,
+    interpolate,
+    network_outline,
+    network_program,
+)
 from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
@@ -28,9 +33,8 @@ from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.program.blocks import Program
 from byheart.program.count import count
-from byheart.program.distinct_tokens import assume_contexts, distinct_tokens
+from byheart.program.distinct_tokens import assume_contexts, distinct_tokens, labelled_tokens
 from byheart.program.emit import emit
-from byheart.program.labelled_tokens import labelled_tokens
 from byheart.program.program_plan import ProgramPlan, memory_of
 
 NAME = "kajitsuka-sato-2023"

@@ -8,19 +8,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2025.network_program import LOOKUP, REGISTERS
+from byheart.construct.kajitsuka_sato_2025.network_program import REGISTERS
 from byheart.data.dataset import Dataset
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.memory import Memory
 from byheart.network.transformer.architecture import FeedForward, Transformer
 from byheart.network.transformer.evaluator import ExactValues, evaluate
+from byheart.program.lookup import X
 from byheart.theorems import realises
 
 
 def cut_after_contexts(network: Transformer) -> Transformer:
     """The network up to the block behind attention, with the context's place on the line as its output."""
     mixing = max(at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward))
-    w_out = SparseMatrix.of((1, len(REGISTERS)), {(0, REGISTERS.index(LOOKUP.x)): 1})
+    w_out = SparseMatrix.of((1, len(REGISTERS)), {(0, REGISTERS.index(X)): 1})
     return replace(network, layers=network.layers[: mixing + 2], w_out=w_out)
 
 

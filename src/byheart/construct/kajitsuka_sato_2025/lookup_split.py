@@ -7,12 +7,12 @@ from typing import Literal
 
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping
 from byheart.data.shape import DataShape
-from byheart.program.lookup import LookupPlan, LookupRegisters, Planner
+from byheart.program.lookup import LOOKUP, LookupPlan, Planner
 
 Entrance = Literal["vectors", "line", "table"]
 """How tokens enter: vectors through E_in; ids on a line, φ by a network; ids with φ in the table (Theorem E.1)."""
 
-MODEL_WIDTH = len(LookupRegisters().all) + 1
+MODEL_WIDTH = len(LOOKUP) + 1
 """The registers of a lookup, and the sum over the sequence."""
 
 

@@ -26,16 +26,15 @@ from byheart.program.blocks import (
     typical,
 )
 from byheart.program.distinct_tokens import table_of_shape
-from byheart.program.lookup import LookupRegisters, memorise_points, weigh_tokens
+from byheart.program.lookup import ANSWER, LOOKUP, PACKED, X, memorise_points, weigh_tokens
 from byheart.program.projection import LineMap, Projection, typical_map
 from byheart.theorems import realises
 
 AttentionForm = Literal["uniform", "softmax", "sparse"]
 """How the sum over the sequence is taken: uniformly, by softmax with zero keys (eqs. 2 and 39), or through an extra token."""
 
-LOOKUP = LookupRegisters()
 SUM = "sum"
-REGISTERS = (*LOOKUP.all, SUM)
+REGISTERS = (*LOOKUP, SUM)
 """The residual stream: which channel holds what."""
 
 
@@ -77,15 +76,15 @@ class NetworkParts:
         if self.entrance == "vectors":
             shift = [self._shift() if self.has_maps else self._project(registers[len(REGISTERS) :])]
         steps = [*shift, *self.first, *self._mixing(), self._context_block(), *self.second]
-        return Program(registers, inputs, steps, LOOKUP.into, self.seq_len, self.table, self.pad, self.extra)
+        return Program(registers, inputs, steps, ANSWER, self.seq_len, self.table, self.pad, self.extra)
 
     def _entering(self) -> tuple[tuple[str, ...], dict[str, Numbers]]:
         """The registers, and what enters them."""
         if self.entrance == "table":
-            return REGISTERS, {LOOKUP.x: (1, 0), LOOKUP.into: (0, 1)}
+            return REGISTERS, {X: (1, 0), ANSWER: (0, 1)}
         dim = len(self.token_line.coefficients)
         if self.has_maps or self.entrance == "line":
-            return REGISTERS, {LOOKUP.x: self.token_line.coefficients}
+            return REGISTERS, {X: self.token_line.coefficients}
         coordinates = tuple(f"input {at}" for at in range(dim))
         copies: dict[str, Numbers] = {
             name: tuple(int(at == other) for other in range(dim)) for at, name in enumerate(coordinates)
@@ -96,20 +95,19 @@ class NetworkParts:
         """x ← ReLU(coefficients · input + offset), which is at least 2 on the data."""
         line = zip(coordinates, self.token_line.coefficients, strict=True)
         reads = {name: value for name, value in line if value}
-        return Block((Unit(reads, self.token_line.offset, {LOOKUP.x: 1}),))
+        return Block((Unit(reads, self.token_line.offset, {X: 1}),))
 
     def _shift(self) -> Block:
         """E_in is linear; x ← ReLU(x + offset) adds the offset, and x itself is taken away by -ReLU(x) + ReLU(-x)."""
-        x = LOOKUP.x
-        plain = (Unit({x: 1}, 0, {x: -1}), Unit({x: -1}, 0, {x: 1}))
-        return Block((Unit({x: 1}, self.token_line.offset, {x: 1}), *plain))
+        plain = (Unit({X: 1}, 0, {X: -1}), Unit({X: -1}, 0, {X: 1}))
+        return Block((Unit({X: 1}, self.token_line.offset, {X: 1}), *plain))
 
     def _mixing(self) -> tuple[Step, ...]:
         """The sum of φ over the sequence: W_O·W_V scaled by n, so that the mean is the sum (erratum 8); or a deep set's pooling."""
         if self.task == "set":
             return (SumPool(),)
         is_sparse = self.extra is not None
-        total = head({LOOKUP.into: 1}, {SUM: self.seq_len + is_sparse})
+        total = head({ANSWER: 1}, {SUM: self.seq_len + is_sparse})
         if self.has_scores:
             # every score is 0, so every share is exp(0) / (n · exp(0)) = 1/n: softmax is the average (eq. 39)
             zero = replace(total, keys=({},), queries=({},))
@@ -122,11 +120,11 @@ class NetworkParts:
 
     def _context_block(self) -> Block:
         """The context on its line: values there are at least 2, so ReLU changes nothing; what F1 left behind is cleared."""
-        context = (LOOKUP.into,) if self.task == "set" else (LOOKUP.into, LOOKUP.x, SUM)
+        context = (ANSWER,) if self.task == "set" else (ANSWER, X, SUM)
         line = zip(context, self.context_line.coefficients, strict=True)
         reads = {name: value for name, value in line if value}
-        place = Unit(reads, self.context_line.offset, {LOOKUP.x: 1})
-        return Block((place, *clear(LOOKUP.x, LOOKUP.into, *LOOKUP.packed)))
+        place = Unit(reads, self.context_line.offset, {X: 1})
+        return Block((place, *clear(X, ANSWER, *PACKED)))
 
 
 def network_program(
@@ -149,9 +147,7 @@ def network_program(
             weights[int(line.values[token] - 2) // 2] = weight  # token a stands at 2a + 2
         table = TokenTable((*table.tokens, weights))
         extra = None if extra is None else (*extra, 0)
-    first = (
-        () if split.entrance == "table" else weigh_tokens(line.values, mapping.weights, split.first, LOOKUP)
-    )
+    first = () if split.entrance == "table" else weigh_tokens(line.values, mapping.weights, split.first)
     return NetworkParts(
         data.task,
         data.seq_len,
@@ -161,7 +157,7 @@ def network_program(
         line,
         first,
         mapping.context_line,
-        memorise_points(mapping.labels, split.second, LOOKUP),
+        memorise_points(mapping.labels, split.second),
         extra,
         attention == "softmax",
         has_maps,
@@ -205,9 +201,9 @@ def network_outline(
         table,
         None,
         token_line,
-        () if split.first is None else split.first.outline(LOOKUP),
+        () if split.first is None else split.first.outline(),
         typical_map(1 if shape.task == "set" else 3, numbers.context_bits),
-        split.second.outline(LOOKUP),
+        split.second.outline(),
         Repeated(typical(numbers.token_bits), 1, dim) if attention == "sparse" else None,
         attention == "softmax",
         has_maps,

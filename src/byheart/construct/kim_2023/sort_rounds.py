@@ -16,13 +16,12 @@ from byheart.program.blocks import (
     clear,
     head,
 )
-from byheart.program.lookup import LookupRegisters
+from byheart.program.lookup import ANSWER, KEYS_HIGH, KEYS_LOW, LABELS_HIGH, LOOKUP, X
 from byheart.program.projection import LineMap
 
-LOOKUP = LookupRegisters()
-MODEL_WIDTH = len(LOOKUP.all)
+MODEL_WIDTH = len(LOOKUP)
 # While sorting, registers that the lookup needs later do other work; all are zero again when it begins.
-LEFT, LARGEST, IS_LARGEST, STRING_ID = LOOKUP.keys_high, LOOKUP.keys_low, LOOKUP.labels_high, LOOKUP.into
+LEFT, LARGEST, IS_LARGEST, STRING_ID = KEYS_HIGH, KEYS_LOW, LABELS_HIGH, ANSWER
 
 
 def sorting_program(
@@ -37,9 +36,9 @@ def sorting_program(
     """Two copies of the token's place, rounds of sorting, the context on its line, and the lookup of its label."""
     places: Numbers = token_line.coefficients
     # both copies move by the offset, which E_in cannot add
-    shift = Block((Unit({}, 0, {}),), {LOOKUP.x: token_line.offset, LEFT: token_line.offset})
+    shift = Block((Unit({}, 0, {}),), {X: token_line.offset, LEFT: token_line.offset})
     steps = (*(() if table is not None else (shift,)), *rounds, context_block(context_line), *lookup)
-    return Program(LOOKUP.all, {LOOKUP.x: places, LEFT: places}, steps, LOOKUP.into, seq_len, table, pad)
+    return Program(LOOKUP, {X: places, LEFT: places}, steps, ANSWER, seq_len, table, pad)
 
 
 def sorting_round(weight: Number, count_weight: Number, place_bits: int) -> tuple[Step, Step, Step]:
@@ -48,9 +47,7 @@ def sorting_round(weight: Number, count_weight: Number, place_bits: int) -> tupl
     Keys are the places left; the query is the token's own place, positive, so every token sees the largest. `count_weight`
     carries the factor n that turns the mean of a uniform head into a sum.
     """
-    largest = head(
-        value={LEFT: 1}, output={LARGEST: 1, STRING_ID: weight}, key={LEFT: 1}, query={LOOKUP.x: 1}
-    )
+    largest = head(value={LEFT: 1}, output={LARGEST: 1, STRING_ID: weight}, key={LEFT: 1}, query={X: 1})
     count = head(value={IS_LARGEST: 1}, output={STRING_ID: count_weight})
     return (
         RegisterAttention((largest,), "hardmax"),
@@ -76,6 +73,6 @@ def erasing_block(above_all: int) -> Block:
 
 def context_block(line: LineMap) -> Block:
     """The context (string id, place) goes to its own number on the line."""
-    reads = dict(zip((STRING_ID, LOOKUP.x), line.coefficients, strict=True))
-    place = Unit({name: value for name, value in reads.items() if value}, line.offset, {LOOKUP.x: 1})
-    return Block((place, *clear(LOOKUP.x, STRING_ID, IS_LARGEST)))
+    reads = dict(zip((STRING_ID, X), line.coefficients, strict=True))
+    place = Unit({name: value for name, value in reads.items() if value}, line.offset, {X: 1})
+    return Block((place, *clear(X, STRING_ID, IS_LARGEST)))

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from byheart.construct.kim_2023.sort_rounds import LOOKUP, MODEL_WIDTH, sorting_program, sorting_round
+from byheart.construct.kim_2023.sort_rounds import MODEL_WIDTH, sorting_program, sorting_round
 from byheart.construct.kim_2023.string_ids import StringIds, sorted_counts, string_ids
 from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
@@ -17,13 +17,14 @@ from byheart.network.size import Size
 from byheart.program.blocks import Repeat, typical
 from byheart.program.count import count
 from byheart.program.distinct_tokens import (
+    LabelledTokens,
     assume_contexts,
     assume_separated,
     distinct_tokens,
+    labelled_tokens,
     project_tokens,
     table_of_shape,
 )
-from byheart.program.labelled_tokens import LabelledTokens, labelled_tokens
 from byheart.program.lookup import memorise_points, plan_lookup
 from byheart.program.program_plan import ProgramPlan
 from byheart.program.projection import IntegerPoints, LineMap, Projection, project_apart, typical_map
@@ -70,7 +71,7 @@ def memorise_by_sorting(
         for weight, count_weight in zip(strings.place_weights, strings.count_weights, strict=True)
         for step in sorting_round(weight, seq_len * count_weight, line.value_bits)
     ]
-    lookup = memorise_points(labels, plan, LOOKUP)
+    lookup = memorise_points(labels, plan)
     if progress is not None:
         progress(2, 2)
     return ProgramPlan(
@@ -109,9 +110,7 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     plan = plan_lookup(shape.context_count, key_bits, shape.n_classes.bit_length(), MODEL_WIDTH)
     weight = typical(n.bit_length() + 2)
     rounds = Repeat(n, sorting_round(weight, weight, token_bits))
-    return count(
-        sorting_program(table, None, line, [rounds], typical_map(2, key_bits), plan.outline(LOOKUP), n)
-    )
+    return count(sorting_program(table, None, line, [rounds], typical_map(2, key_bits), plan.outline(), n))
 
 
 def _label_contexts(

@@ -14,7 +14,7 @@ from byheart.network.size import Size
 from byheart.program.blocks import Block, Program, Step, TokenTable, Unit
 from byheart.program.count import count
 from byheart.program.distinct_tokens import project_tokens
-from byheart.program.lookup import LookupPlan, LookupRegisters, memorise_points, plan_lookup
+from byheart.program.lookup import ANSWER, LOOKUP, LookupPlan, X, memorise_points, plan_lookup
 from byheart.program.program_plan import ProgramPlan
 from byheart.program.projection import LineMap, typical_map
 from byheart.program.single_vectors import (
@@ -26,8 +26,7 @@ from byheart.program.single_vectors import (
 )
 
 NAME = "vardi-2022"
-LOOKUP = LookupRegisters()
-MODEL_WIDTH = len(LOOKUP.all)
+MODEL_WIDTH = len(LOOKUP)
 
 
 def memorise_vectors(
@@ -52,7 +51,7 @@ def memorise_vectors(
     labelled = dict(zip(line.values, vectors.labels, strict=True))
     plan = _plan_groups(len(labelled), line.value_bits, data.n_classes)
     return ProgramPlan(
-        program=_program(vectors.tokens.table, line, memorise_points(labelled, plan, LOOKUP)),
+        program=_program(vectors.tokens.table, line, memorise_points(labelled, plan)),
         data=data,
         method=NAME,
         theorem="VYS22 Theorem 3.1, as KS25 Lemma C.1, repaired",
@@ -79,7 +78,7 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     key_bits = expected_line_bits(shape)
     line = LineMap((1,), 0) if table is not None else typical_map(shape.dim or 1, key_bits)
     plan = _plan_groups(shape.context_count, key_bits, shape.n_classes)
-    return count(_program(table, line, plan.outline(LOOKUP)))
+    return count(_program(table, line, plan.outline()))
 
 
 def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:
@@ -89,8 +88,8 @@ def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:
 def _program(table: TokenTable | None, line: LineMap, lookup: tuple[Step, ...]) -> Program:
     """Project, x ← x + offset, which is at least 2 on the data (E_in is linear and cannot shift), and look up."""
     # the bias of the second layer shifts; the one idle unit is there because a block has hidden units
-    shift = Block((Unit({}, 0, {}),), {LOOKUP.x: line.offset})
-    return Program(LOOKUP.all, {LOOKUP.x: line.coefficients}, (shift, *lookup), LOOKUP.into, 1, table)
+    shift = Block((Unit({}, 0, {}),), {X: line.offset})
+    return Program(LOOKUP, {X: line.coefficients}, (shift, *lookup), ANSWER, 1, table)
 
 
 METHOD = Method(
