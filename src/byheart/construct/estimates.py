@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -43,36 +43,31 @@ def estimates_for_data(
     data: Dataset, methods: Sequence[str] | None = None, seed: int = 0
 ) -> Iterator[Estimate | NotApplicable]:
     """What every construction takes on `data`, in the precision it offers first; exactly, where there are few labels."""
-    shape = DataShape.of(data)
     if data.n_labels > MOST_PLANNED:
-        yield from estimates_for_shape(shape, methods)
-        return
-    for name in names() if methods is None else methods:
-        method = get(name)
-        try:
-            size = size_on(method, data, seed=seed)
-        except ByheartError as refusal:
-            yield NotApplicable(name, "", str(refusal))
-        else:
-            yield _estimate(method, size, is_planned=True)
+        return estimates_for_shape(DataShape.of(data), methods)
+    return _estimates(methods, lambda method: size_on(method, data, seed=seed), is_planned=True)
 
 
 def estimates_for_shape(
     shape: DataShape, methods: Sequence[str] | None = None
 ) -> Iterator[Estimate | NotApplicable]:
     """What every construction would probably take on data of this shape, in the precision it offers first."""
-    for name in names() if methods is None else methods:
-        method = get(name)
+
+    def size(method: Method) -> Size:
+        require_offer(method, shape.task, None)
+        return method.estimate(shape, precision=method.precisions[0])
+
+    return _estimates(methods, size, is_planned=False)
+
+
+def _estimates(
+    methods: Sequence[str] | None, size_of: Callable[[Method], Size], is_planned: bool
+) -> Iterator[Estimate | NotApplicable]:
+    for method in map(get, names() if methods is None else methods):
         try:
-            require_offer(method, shape.task, None)
-            size = method.estimate(shape, precision=method.precisions[0])
+            size = size_of(method)
         except ByheartError as refusal:
-            yield NotApplicable(name, "", str(refusal))
+            yield NotApplicable(method.name, "", str(refusal))
         else:
-            yield _estimate(method, size, is_planned=False)
-
-
-def _estimate(method: Method, size: Size, is_planned: bool) -> Estimate:
-    return Estimate(
-        method.name, method.precisions[0], int(size.parameters_dense), int(size.total_bits), is_planned
-    )
+            counts = int(size.parameters_dense), int(size.total_bits)
+            yield Estimate(method.name, method.precisions[0], *counts, is_planned)

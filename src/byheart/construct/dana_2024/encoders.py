@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,6 +12,12 @@ from byheart.errors import AssumptionViolated
 from byheart.network.divergence import divergences
 from byheart.program.circle import circle_points
 from byheart.theorems import realises
+
+Table: TypeAlias = Float[np.ndarray, "n_sequences n_outputs"]
+"""Probabilities or logits of every token after every sequence."""
+
+Shares: TypeAlias = Float[np.ndarray, " n_sequences"]
+"""How often each sequence occurs."""
 
 
 @realises("DPC24-D1")
@@ -22,7 +29,7 @@ class SequenceEncoder:
     embeddings: Float[np.ndarray, "n_sequences dim"]
 
     @property
-    def logits(self) -> Float[np.ndarray, "n_sequences n_outputs"]:
+    def logits(self) -> Table:
         """W E(t) of every sequence."""
         return np.asarray(self.embeddings @ self.unembedding.T)
 
@@ -35,15 +42,13 @@ def association_encoder(labels: Int[np.ndarray, " n_sequences"], n_tokens: int, 
 
 
 @realises("DPC24-A2")
-def full_support(
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"], delta: float
-) -> Float[np.ndarray, "n_sequences n_outputs"]:
+def full_support(probabilities: Table, delta: float) -> Table:
     """(π + δ)/(1 + Nδ), which has full support (Assumption 2), as DPC24 section 4 smooths associations."""
     return np.asarray((probabilities + delta) / (1 + probabilities.shape[1] * delta))
 
 
 @realises("DPC24-A2")
-def require_full_support(probabilities: Float[np.ndarray, "n_sequences n_outputs"]) -> None:
+def require_full_support(probabilities: Table) -> None:
     """Refuse probabilities of zero, which no softmax reaches (Assumption 2)."""
     if (probabilities > 0).all():
         return
@@ -56,11 +61,7 @@ def require_full_support(probabilities: Float[np.ndarray, "n_sequences n_outputs
     )
 
 
-def encoder_divergence(
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
-    weights: Float[np.ndarray, " n_sequences"],
-    logits: Float[np.ndarray, "n_sequences n_outputs"],
-) -> float:
+def encoder_divergence(probabilities: Table, weights: Shares, logits: Table) -> float:
     """E_t KL(π_t ‖ softmax f(t)) in nats."""
     rows, columns = np.nonzero(probabilities)
     found = divergences(rows, columns, probabilities[rows, columns], logits)
@@ -83,8 +84,8 @@ class BestEncoder:
 
 @realises("DPC24-L1", "DPC24-P1")
 def best_encoder(
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
-    weights: Float[np.ndarray, " n_sequences"],
+    probabilities: Table,
+    weights: Shares,
     dim: int,
     rng: np.random.Generator,
     *,
@@ -99,9 +100,8 @@ def best_encoder(
                 far: long ones leave shallow minima, short ones flat places.
     """
     require_full_support(probabilities)
-    merged, place = np.unique(
-        probabilities, axis=0, return_inverse=True
-    )  # equal rows have equal best embeddings
+    # equal rows have equal best embeddings
+    merged, place = np.unique(probabilities, axis=0, return_inverse=True)
     place = place.reshape(-1)
     share = np.bincount(place, weights=weights, minlength=len(merged))
     found: list[SequenceEncoder] = []
@@ -124,12 +124,8 @@ def best_encoder(
     for hop in range(0 if _agree(values) else HOPS):
         best = found[int(np.argmin(values))]
         step = HOP_SIZES[hop % len(HOP_SIZES)]
-        descend(
-            *(
-                part + step * part.std() * rng.standard_normal(part.shape)
-                for part in (best.embeddings, best.unembedding)
-            )
-        )
+        parts = (best.embeddings, best.unembedding)
+        descend(*(part + step * part.std() * rng.standard_normal(part.shape) for part in parts))
     best = found[int(np.argmin(values))]
     return BestEncoder(SequenceEncoder(best.unembedding, best.embeddings[place]), min(values), by_start)
 
@@ -166,34 +162,30 @@ def _descend(
         np.concatenate([e.ravel(), w.ravel()]),
         jac=True,
         method="L-BFGS-B",
-        options={
-            "maxcor": 12,
-            "maxfun": max_evaluations,
-            "maxiter": max_evaluations,
-            "ftol": 1e-15,
-            "gtol": 1e-9,
-        },
+        options={"maxcor": 12, "ftol": 1e-15, "gtol": 1e-9}
+        | dict.fromkeys(("maxfun", "maxiter"), max_evaluations),
     )
     embeddings, unembedding = parts(found.x)
     return SequenceEncoder(unembedding.copy(), embeddings.copy())
 
 
 @realises("DPC24-P2")
-def full_rank_encoder(probabilities: Float[np.ndarray, "n_sequences n_outputs"]) -> SequenceEncoder:
+def full_rank_encoder(probabilities: Table) -> SequenceEncoder:
     """Exact from dimension N - 1 on (Proposition 2): log π with the last token's logit subtracted from all."""
     require_full_support(probabilities)
-    logits = np.log(probabilities)
-    shifted = logits - logits[:, -1:]
-    n_outputs = probabilities.shape[1]
-    return SequenceEncoder(np.eye(n_outputs)[:, : n_outputs - 1], shifted[:, : n_outputs - 1])
+    return encoder_of_logits(np.log(probabilities))
+
+
+def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
+    """An encoder whose logits are these up to a constant for each sequence, in dimension N - 1, or larger if given."""
+    n_outputs = logits.shape[1]
+    embeddings = np.zeros((len(logits), dim or n_outputs - 1))
+    embeddings[:, : n_outputs - 1] = (logits - logits[:, -1:])[:, :-1]
+    return SequenceEncoder(np.eye(n_outputs, embeddings.shape[1]), embeddings)
 
 
 @realises("DPC24-P1", "DPC24-P2")
-def rank_lower_bound(
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
-    weights: Float[np.ndarray, " n_sequences"],
-    dim: int,
-) -> float:
+def rank_lower_bound(probabilities: Table, weights: Shares, dim: int) -> float:
     """A lower bound on the divergence of every encoder of dimension d, in nats, under full support.
 
     log q has rank at most d + 1. With δ = log q - log π and φ(x) = e^x - 1 - x the divergence is Σ w_t π_tj φ(δ_tj) >= Σ a_t b_j
@@ -212,16 +204,3 @@ def rank_lower_bound(
         return 0.0
     x = np.sqrt(tail / least)
     return float(least * (np.expm1(-x) + x))
-
-
-__all__ = [
-    "BestEncoder",
-    "SequenceEncoder",
-    "association_encoder",
-    "best_encoder",
-    "encoder_divergence",
-    "full_rank_encoder",
-    "full_support",
-    "rank_lower_bound",
-    "require_full_support",
-]

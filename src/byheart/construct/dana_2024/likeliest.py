@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from byheart.construct.dana_2024.encoders import SequenceEncoder, encoder_divergence
+from byheart.construct.dana_2024.encoders import (
+    SequenceEncoder,
+    Shares,
+    Table,
+    encoder_divergence,
+    encoder_of_logits,
+)
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.lookup_encoder import approximating_encoder
 from byheart.network.attention_only.architecture import AttentionOnly
@@ -15,9 +21,7 @@ from byheart.theorems import realises
 
 
 @realises("DPC24-T1")
-def likeliest_sequences(
-    weights: Float[np.ndarray, " n_sequences"], epsilon: float
-) -> Int[np.ndarray, " n_kept"]:
+def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_kept"]:
     """The T_ε likeliest sequences: the fewest whose weights add up to more than 1 - ε (all with weight for ε = 0)."""
     order = np.argsort(-weights, kind="stable")
     if epsilon <= 0:
@@ -53,8 +57,8 @@ class LikeliestMemory:
 @realises("DPC24-T1")
 def memorise_likeliest(
     encoded: Int[np.ndarray, "n_sequences seq_len"],
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
-    weights: Float[np.ndarray, " n_sequences"],
+    probabilities: Table,
+    weights: Shares,
     encoder: SequenceEncoder,
     rng: np.random.Generator,
     *,
@@ -92,8 +96,8 @@ def memorise_likeliest(
 @realises("DPC24-T3", "DPC24-D2")
 def memorise_approximately(
     encoded: Int[np.ndarray, "n_sequences seq_len"],
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
-    weights: Float[np.ndarray, " n_sequences"],
+    probabilities: Table,
+    weights: Shares,
     rng: np.random.Generator,
     *,
     epsilon: float,
@@ -105,10 +109,7 @@ def memorise_approximately(
     Source:     DPC24 Theorem 3: Theorem 1 for the encoder f_ε of Definition 2 (`approximating_encoder`) in dimension N - 1.
     Guarantee:  that of `memorise_likeliest`; ‖WE‖ is O(log 1/ε) by Lemma 4, so the divergence is at most ε + C·ε·O(log 1/ε) + γ.
     """
-    logits = approximating_encoder(probabilities, epsilon)
-    shifted = logits - logits[:, -1:]
-    n_outputs = logits.shape[1]
-    encoder = SequenceEncoder(np.eye(n_outputs)[:, : n_outputs - 1], shifted[:, : n_outputs - 1])
+    encoder = encoder_of_logits(approximating_encoder(probabilities, epsilon))
     return memorise_likeliest(
         encoded, probabilities, weights, encoder, rng, epsilon=epsilon, n_vocab=n_vocab, head_dim=head_dim
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.construct.dana_2024.encoders import SequenceEncoder
+from byheart.construct.dana_2024.encoders import SequenceEncoder, Shares, Table
 from byheart.program.circle import circle_points
 from byheart.theorems import realises
 
@@ -19,7 +19,7 @@ class LookupEncoder:
     """f(t) = λ_t W W_g(t): scaled towards the likeliest token, with the measured coherence max |W Wᵀ - I|."""
 
     encoder: SequenceEncoder
-    scales: Float[np.ndarray, " n_sequences"]
+    scales: Shares
     coherence: float
 
 
@@ -64,10 +64,7 @@ def scale_for_entropy(entropy: float, differences: Float[np.ndarray, " n_tokens"
 
 @realises("DPC24-T2")
 def lookup_encoder(
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
-    rows: Float[np.ndarray, "n_outputs dim"],
-    *,
-    most: float = 1e4,
+    probabilities: Table, rows: Float[np.ndarray, "n_outputs dim"], *, most: float = 1e4
 ) -> LookupEncoder:
     """The encoder of Theorem 2 for rows W of dimension d: each sequence points to its likeliest token.
 
@@ -79,19 +76,13 @@ def lookup_encoder(
     gram = rows @ rows.T
     safe = np.where(probabilities > 0, probabilities, 1.0)
     entropies = -(probabilities * np.log(safe)).sum(axis=1)
-    scales = np.array(
-        [
-            scale_for_entropy(float(entropy), gram[g] - gram[g, g], most)
-            for entropy, g in zip(entropies, likeliest, strict=True)
-        ]
-    )
+    pairs = zip(entropies.tolist(), likeliest, strict=True)
+    scales = np.array([scale_for_entropy(entropy, gram[g] - gram[g, g], most) for entropy, g in pairs])
     return LookupEncoder(SequenceEncoder(rows, scales[:, None] * rows[likeliest]), scales, coherence_of(rows))
 
 
 @realises("DPC24-D2", "DPC24-L4")
-def approximating_encoder(
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"], delta: float
-) -> Float[np.ndarray, "n_sequences n_outputs"]:
+def approximating_encoder(probabilities: Table, delta: float) -> Table:
     """Logits f_δ of a sequence of encoders that makes any π polynomially approximable (Definition 2), in dimension N - 1.
 
     log((π + ηρ)/(1 + η)) for a distribution ρ, with η chosen so that |log(π/softmax f_δ)| is exactly δ at worst on the support. At
@@ -116,9 +107,7 @@ def approximating_encoder(
 _REFERENCES = 64
 
 
-def _reference(
-    probabilities: Float[np.ndarray, "n_sequences n_outputs"],
-) -> Float[np.ndarray, " n_outputs"]:
+def _reference(probabilities: Table) -> Float[np.ndarray, " n_outputs"]:
     """A distribution near the uniform one that no entry of `probabilities` equals: of some, the one furthest from all."""
     n_outputs = probabilities.shape[1]
     rng = np.random.default_rng(0)
@@ -135,6 +124,6 @@ def _reference(
     return np.asarray(max(candidates, key=distance))
 
 
-def spread_of(logits: Float[np.ndarray, "n_sequences n_outputs"]) -> float:
+def spread_of(logits: Table) -> float:
     """max - min of the logits of a sequence, at worst (Lemma 4)."""
     return float((logits.max(axis=1) - logits.min(axis=1)).max())

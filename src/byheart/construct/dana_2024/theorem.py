@@ -10,7 +10,7 @@ from byheart.assumption import Assumption
 from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_1_parameters, theorem_1_parameters
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_compact
-from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder
+from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, encoder_of_logits
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed
 from byheart.data.dataset import Dataset
@@ -121,11 +121,7 @@ def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str)
             f"distributions over {n_outputs} tokens need dim >= {n_outputs - 1} (DPC24 Proposition 2); dim is {dim}.\n"
             "  The best encoder of a smaller dimension is byheart.construct.dana_2024.encoders.best_encoder."
         )
-    logits = targets.logits(LOGIT_MARGIN[precision])
-    shifted = logits - logits[:, -1:]
-    embeddings = np.zeros((len(targets), dim))
-    embeddings[:, : n_outputs - 1] = shifted[:, : n_outputs - 1]
-    return SequenceEncoder(np.eye(n_outputs, dim), embeddings)
+    return encoder_of_logits(targets.logits(LOGIT_MARGIN[precision]), dim)
 
 
 def _compact(

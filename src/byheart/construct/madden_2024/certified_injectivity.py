@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from byheart.construct.madden_2024.ranks import FIRST_BITS, flint_module, working_precision
+from byheart.construct.madden_2024.ranks import FIRST_BITS, flint_module
 from byheart.errors import UsageError
 from byheart.network.decoder.architecture import Decoder, TokenAveraging
 from byheart.theorems import realises
@@ -63,7 +63,7 @@ def certify_injectivity(
     u = [Fraction(float(value)) for value in front.positions[:, 0]]
     flint, bits = flint_module(), FIRST_BITS
     while True:
-        with working_precision(flint, bits):
+        with flint.ctx.workprec(bits):
             images = sorted(
                 (_attend(context, z, u, flint, has_skip, base) for context in contexts),
                 key=lambda ball: float(ball.mid()),

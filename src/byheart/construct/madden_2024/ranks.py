@@ -136,7 +136,7 @@ def certified_determinant(
     function = _function(activation, flint)
     bits = first_bits
     while True:
-        with working_precision(flint, bits):
+        with flint.ctx.workprec(bits):
             entries = [
                 function(flint.arb(flint.fmpq((x * y).numerator, (x * y).denominator))) for x in a for y in b
             ]
@@ -177,17 +177,3 @@ def _log10(value: Any) -> float:
     """log10 of the upper end of |ball|, finite also where a float would be zero."""
     upper = value.abs_upper()
     return float("-inf") if bool(upper == 0) else float(upper.log()) / 2.302585092994046
-
-
-class working_precision:
-    """Arb's working precision, put back afterwards."""
-
-    def __init__(self, flint: ModuleType, bits: int) -> None:
-        self.context, self.bits = flint.ctx, bits
-
-    def __enter__(self) -> None:
-        self.before = self.context.prec
-        self.context.prec = self.bits
-
-    def __exit__(self, *_: object) -> None:
-        self.context.prec = self.before
