@@ -79,7 +79,6 @@ class _Graph(GraphBuilder):
         self.n_tokens = network.seq_len + (network.extra is not None)
 
     def model(self) -> ModelProto:
-        """The whole graph, checked."""
         network = self.network
         stream = self._enter()
         for at, layer in enumerate(network.layers):

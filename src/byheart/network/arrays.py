@@ -22,7 +22,6 @@ MOST = {"n_tokens": MAX_ROWS, "seq_len": MAX_SEQ_LEN}
 
 
 def expect_shape(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> None:
-    """Raise `ShapeMismatch` unless `weights` has this shape."""
     if weights.shape != shape:
         raise ShapeMismatch(f"{name} has shape {weights.shape}; this network needs {shape}.", name=name)
 
@@ -45,35 +44,35 @@ class PadsBeyondVocabulary:
 
     @property
     def pad(self) -> int:
-        """One beyond the vocabulary."""
         return self.n_tokens
 
     @property
     def n_vocab(self) -> int:
-        """Ids it takes, padding included."""
         return self.n_tokens + 1
 
 
 class ArrayShapes:
     """Counts of a shape that lists each of its arrays."""
 
+    dim: int
+
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every parameter, in the order of the network's own."""
         raise NotImplementedError
 
     @property
+    def model_width(self) -> int:
+        return self.dim
+
+    @property
     def n_arrays(self) -> int:
-        """Weight arrays in all."""
         return sum(1 for _ in self.shapes())
 
     @property
     def n_rows(self) -> int:
-        """First axes of all weight arrays together."""
         return sum(shape[0] for _, shape in self.shapes())
 
     @property
     def parameters_dense(self) -> int:
-        """Entries of all weight arrays."""
         return entries_of(self.shapes())
 
 

@@ -32,7 +32,6 @@ class Rounding:
 
     @property
     def unit(self) -> float:
-        """u."""
         return UNIT_ROUNDOFF[self.precision]
 
     def gamma(self, n_terms: int) -> float:

@@ -33,7 +33,6 @@ class AnswersWithLogits(Network):
 
     @property
     def n_outputs(self) -> int:
-        """Logits: one for each class."""
         return self.spec.n_outputs
 
     @property

@@ -88,8 +88,6 @@ class RegisterHead:
 
 @dataclass(frozen=True)
 class RegisterAttention:
-    """One attention layer."""
-
     heads: tuple[RegisterHead, ...]
     kind: AttentionKind = "uniform"
     pattern: Pattern = "full"
@@ -157,12 +155,10 @@ class Program:
 
     @property
     def model_width(self) -> int:
-        """m, the width of the residual stream."""
         return len(self.registers)
 
     @property
     def dim(self) -> int:
-        """d, the dimension of the vectors that enter."""
         return max(length(numbers) for numbers in self.inputs.values())
 
 

@@ -54,11 +54,9 @@ class BuiltPlan(Plan):
 
     @cached_property
     def size(self) -> Size:
-        """The size of the network, counted."""
         return size_of_network(self.construction.memory.network)
 
     def emit(self, progress: Progress | None = None) -> Construction:
-        """Hand out what is there."""
         if progress is not None:
             progress(1, 1)
         return self.construction

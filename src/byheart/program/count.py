@@ -25,7 +25,6 @@ class WeightCount:
         return WeightCount(self.count + other.count, self.bits + other.bits, max(self.longest, other.longest))
 
     def times(self, n_copies: int) -> WeightCount:
-        """Each number so many times over."""
         return WeightCount(n_copies * self.count, n_copies * self.bits, self.longest if n_copies else 0)
 
 
@@ -50,7 +49,6 @@ class StepCount:
         )
 
     def times(self, n_copies: int) -> StepCount:
-        """The same steps so many times over."""
         width = self.width if n_copies else 0
         return StepCount(n_copies * self.dense, self.weights.times(n_copies), n_copies * self.depth, width)
 

@@ -41,7 +41,6 @@ class ProgramPlan(Plan):
 
     @cached_property
     def size(self) -> Size:
-        """The size of the network, counted from the program."""
         return count(self.program, self.precision)
 
     def emit(self, progress: Progress | None = None) -> Construction:

@@ -28,7 +28,6 @@ class LabelledVectors:
 
 
 def require_single(method: str, seq_len: int) -> None:
-    """Refuse sequences of more than one token."""
     if seq_len > 1:
         raise AssumptionViolated(
             f"{method} memorises one vector per sample, and these samples have up to {seq_len} tokens.\n"

@@ -30,7 +30,6 @@ class SequenceEncoder:
 
     @property
     def logits(self) -> Table:
-        """W E(t) of every sequence."""
         return np.asarray(self.embeddings @ self.unembedding.T)
 
 

@@ -49,7 +49,6 @@ def attention_features(
 
 
 def take_heads(network: AttentionOnly, chosen: Int[np.ndarray, " n_chosen"]) -> AttentionOnly:
-    """The network with these heads only."""
     parts = {name: getattr(network, name)[chosen] for name in ("query", "key", "value", "output")}
     return replace(network, **parts)
 

@@ -35,7 +35,6 @@ class MappingNumbers:
 
     @classmethod
     def of(cls, mapping: ContextualMapping) -> MappingNumbers:
-        """As a mapping has them."""
         return cls(
             len(mapping.labels),
             len(mapping.weights),

@@ -70,7 +70,6 @@ class NetworkParts:
     has_maps: bool
 
     def program(self) -> Program:
-        """All parts, one after the other."""
         registers, inputs = self._entering()
         shift = []
         if self.entrance == "vectors":

@@ -220,12 +220,10 @@ class ArchitectureOptions:
 
     @property
     def tuning(self) -> Tuning:
-        """What is built."""
         return Tuning(attention=self.attention, has_maps=self.input_map == "linear")
 
 
 def size_of(shape: DataShape, options: ArchitectureOptions) -> Size:
-    """See `estimate`."""
     return estimate(shape, options.tuning)
 
 

@@ -25,7 +25,6 @@ Analytic = Literal["tanh", "gelu", "arctan"]
 
 
 def flint_module() -> ModuleType:
-    """python-flint, which is an extra."""
     try:
         import flint
     except ImportError:
@@ -42,7 +41,6 @@ class PolynomialRank:
 
     @property
     def is_decided(self) -> bool:
-        """Whether lower and upper bound agree."""
         return self.modular == self.most
 
 

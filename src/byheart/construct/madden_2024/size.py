@@ -114,7 +114,6 @@ def _example() -> Example:
 
 
 def method(kind: Kind) -> Method:
-    """The registry's entry of one of the two theorems."""
     theorem = {"attention": "5", "averaging": "7"}[kind]
     return Method(
         name=METHOD_NAMES[kind],

@@ -139,7 +139,6 @@ class Costs:
 
 
 def costs_of(field_bits: int) -> Costs:
-    """The costs for fields of this many bits."""
     move, field = Block(at_least(PLACE, 1, {})), field_blocks(0, 2, field_bits, 0)
     return Costs(count_steps([move], len(REGISTERS)).dense, count_steps(field, len(REGISTERS)).dense)
 

@@ -38,8 +38,6 @@ _SLOPE_BITS = 4  # slopes are multiples of 2^-4: finer ones would only lengthen 
 
 @dataclass(frozen=True)
 class InterpolationOptions:
-    """The kind of weights."""
-
     precision: Precision = "exact"
 
 

@@ -65,14 +65,12 @@ class AttentionOnly(AnswersWithLogits):
 
     @property
     def tokens(self) -> np.ndarray:
-        """The token embedding (N, d)."""
         assert self.embedding is not None
         assert isinstance(self.embedding.tokens, np.ndarray)
         return self.embedding.tokens
 
     @property
     def positions(self) -> np.ndarray:
-        """The position embedding (S, d)."""
         assert self.embedding is not None
         assert isinstance(self.embedding.positions, np.ndarray)
         return self.embedding.positions
@@ -106,7 +104,6 @@ class AttentionOnly(AnswersWithLogits):
         yield "unembedding", self.unembedding
 
     def traits(self) -> list[str]:
-        """What it sees and adds."""
         seen = "all" if self.sees_itself else "others"
         lengths = "ragged" if self.ragged else "one-length"
         zero = ["zero-token"] if self.zero_token else []

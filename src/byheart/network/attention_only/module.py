@@ -15,7 +15,6 @@ class AttentionOnlyModule(nn.Module):
     """W_U (x_S + Σ_h W_O W_V A_h), the attention of the last token alone (DPC24 eqs. 1-2)."""
 
     def __init__(self, network: AttentionOnly) -> None:
-        """The weights of `network`, in its own float type."""
         super().__init__()
         self.tokens: nn.Embedding | None = None
         self.positions: nn.Parameter | None = None

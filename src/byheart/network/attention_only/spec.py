@@ -38,28 +38,20 @@ class AttentionOnlySpec(ArrayShapes):
     family = "attention-only"
 
     @property
-    def model_width(self) -> int:
-        """d."""
-        return self.dim
-
-    @property
     def pad(self) -> int | None:
         """One beyond the vocabulary, where sequences may be shorter."""
         return self.n_tokens if self.ragged else None
 
     @property
     def n_vocab(self) -> int | None:
-        """Ids it takes, padding included; None for vectors."""
         return self.n_tokens + self.ragged if self.n_tokens else None
 
     @property
     def has_positions(self) -> bool:
-        """Token ids come with positions."""
         return self.n_tokens > 0
 
     @property
     def depth(self) -> int:
-        """One layer of attention."""
         return 1
 
     @property

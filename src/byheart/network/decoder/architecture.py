@@ -97,7 +97,6 @@ class Decoder(AnswersWithLogits):
 
     @property
     def tokens(self) -> np.ndarray:
-        """The token embedding (ω, d)."""
         assert isinstance(self.embedding.tokens, np.ndarray)
         return self.embedding.tokens
 
@@ -127,7 +126,6 @@ class Decoder(AnswersWithLogits):
 
     @property
     def pad(self) -> int:
-        """The id that stands for "no token"."""
         return int(self.tokens.shape[0])
 
     def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -141,7 +139,6 @@ class Decoder(AnswersWithLogits):
         yield "logits", self.logits
 
     def traits(self) -> list[str]:
-        """How it mixes tokens, and its activation."""
         return ["decoder", type(self.mixing).__name__, self.activation]
 
     def module(self) -> nn.Module:

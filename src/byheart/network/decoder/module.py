@@ -46,7 +46,6 @@ class TokenAveragingModule(nn.Module):
         self.shares = nn.Parameter(torch.tensor(mixing.shares))
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """(batch, seq, d) and which of them are tokens, to (batch, d)."""
         weights = self.shares[positions_of(seen)] * seen
         return torch.einsum("bn,bnd->bd", weights, tokens)
 
@@ -60,7 +59,6 @@ class DecoderModule(nn.Module):
     """Vᵀψ(Wᵀ mixing(z + u) + b) (MFT24 eq. 2, Theorem 7)."""
 
     def __init__(self, decoder: Decoder) -> None:
-        """The weights of `decoder`, in its own float type."""
         super().__init__()
         self.tokens = nn.Embedding(decoder.pad, decoder.dim, _weight=torch.tensor(decoder.tokens))
         positions, mixing = decoder.positions, decoder.mixing

@@ -37,13 +37,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def family(self) -> str:
-        """With attention, or with averaging in its place."""
         return "decoder" if self.heads is not None else "averaging-decoder"
-
-    @property
-    def model_width(self) -> int:
-        """d."""
-        return self.dim
 
     @property
     def has_positions(self) -> bool:
@@ -52,7 +46,6 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def depth(self) -> int:
-        """One layer of attention or averaging, one of neurons."""
         return 2
 
     @property

@@ -87,7 +87,6 @@ class SparseMatrix:
     entries: Mapping[tuple[int, int], Dyadic]
 
     def __post_init__(self) -> None:
-        """Check indices, drop zeros and put the entries in row order."""
         n_rows, n_cols = self.shape
         for row, col in self.entries:
             if not (0 <= row < n_rows and 0 <= col < n_cols):
@@ -128,11 +127,9 @@ Weights: TypeAlias = SparseMatrix | np.ndarray
 
 
 def as_sparse(weights: Weights) -> SparseMatrix:
-    """The same numbers, exactly, as a sparse matrix."""
     return weights if isinstance(weights, SparseMatrix) else SparseMatrix.from_array(weights)
 
 
 def nonzero_values(weights: Weights) -> Iterator[Dyadic]:
-    """The non-zero entries, exactly."""
     values: Iterable[Dyadic] = as_sparse(weights).entries.values()
     return iter(values)

@@ -61,11 +61,9 @@ class Fixed:
         return [Fraction(value, 1 << self.frac_bits) for value in integers]
 
     def take(self, rows: np.ndarray) -> Fixed:
-        """The numbers at these rows."""
         return Fixed(self.limbs[rows], self.frac_bits)
 
     def relu(self) -> Fixed:
-        """max(0, ·) of each."""
         return Fixed(_relu(self.limbs), self.frac_bits)
 
     def signs(self) -> np.ndarray:
@@ -316,7 +314,6 @@ def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segme
 
 @njit(cache=True, nogil=True)
 def _relu(limbs: np.ndarray) -> np.ndarray:
-    """Zero where the sign bit is set."""
     n_rows, n_limbs = limbs.shape
     kept = np.empty_like(limbs)
     for i in range(n_rows):

@@ -107,7 +107,6 @@ class Attention:
     pattern: Pattern = "full"
 
     def __post_init__(self) -> None:
-        """Check that the heads fit and have the parts their kind needs."""
         if not self.heads:
             raise ShapeMismatch("an attention layer needs at least one head.")
         if self.pattern != "full" and self.kind != "uniform":
@@ -210,7 +209,6 @@ class Transformer(Network):
 
     @cached_property
     def spec(self) -> TransformerSpec:
-        """Its shape, equal layers gathered into runs."""
         from byheart.network.transformer.spec import spec_of
 
         return spec_of(self)
@@ -247,7 +245,6 @@ class Transformer(Network):
         return "equations" if has_softmax else "interpreter"
 
     def traits(self) -> list[str]:
-        """The kind of every layer."""
         return [_kind(layer) for layer in self.layers]
 
     def module(self) -> nn.Module:

@@ -44,7 +44,6 @@ class Counts:
 
     @staticmethod
     def of(values: Sequence[Fraction]) -> Counts:
-        """The same numbers over their common denominator."""
         denominator = lcm(*(value.denominator for value in values))
         return Counts(
             Fraction(1, denominator),
@@ -58,7 +57,6 @@ class Counts:
         return self.unit * sum(self.counts)
 
     def relu(self) -> Counts:
-        """max(0, value) of each."""
         return Counts(self.unit, [max(0, count) for count in self.counts])
 
 
@@ -84,7 +82,6 @@ class Interpreter:
     """
 
     def __init__(self, network: Transformer, *, last_only: bool = False, output: int = 0) -> None:
-        """Read the weights and walk back from the output."""
         self.network, self.last_only = network, last_only
         self.n_tokens = network.seq_len + (network.extra is not None)
         self.output = _rows(network.w_out)[output]
@@ -165,13 +162,11 @@ class _Layer:
 
     @staticmethod
     def of(layer: FeedForward | Attention | SumPool, n_tokens: int) -> _Layer:
-        """Read the weights."""
         if isinstance(layer, FeedForward):
             return _FeedForward(layer, n_tokens)
         return _Attention(layer, n_tokens) if isinstance(layer, Attention) else _Pool(n_tokens)
 
     def size(self, group: int) -> int:
-        """Tokens of a group."""
         return len(_members(group, self.n_tokens))
 
     def needs_before(self, needs: Needs) -> Needs:
@@ -383,7 +378,6 @@ def _members(group: int, n_tokens: int) -> range:
 
 
 def _groups(n_tokens: int) -> tuple[int, ...]:
-    """The groups that a sequence of this length has."""
     return tuple(group for group in (FIRST, BETWEEN, LAST) if _members(group, n_tokens))
 
 

@@ -50,7 +50,6 @@ class AttentionModule(nn.Module):
         self.register_buffer("n_tokens", n, persistent=False)
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
-        """(batch, seq, m) to (batch, seq, m)."""
         if self.pattern == "scatter":
             values = torch.einsum("hsm,bm->bhs", self.value, stream[:, 0])
             return stream + torch.einsum("hms,bhs->bm", self.output, values)[:, None]
@@ -84,7 +83,6 @@ class SumPoolModule(nn.Module):
     """Σ_k Z_k, one token out."""
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
-        """(batch, seq, m) to (batch, 1, m)."""
         return stream.sum(dim=1, keepdim=True)
 
 

@@ -33,7 +33,6 @@ def _before(kind: Mixing, behind: Needed) -> Needed:
 
 
 def positions_of(needed: Needed, n_tokens: int) -> list[int]:
-    """The positions of these tokens in a sequence of `n_tokens`."""
     if needed == "all":
         return list(range(n_tokens))
     return [n_tokens - 1] if needed == "last" or n_tokens == 1 else [0, n_tokens - 1]

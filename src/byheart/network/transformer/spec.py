@@ -124,7 +124,6 @@ class TransformerSpec:
 
     @property
     def depth(self) -> int:
-        """Feed-forward and attention layers."""
         return sum(run.n_layers for run in self.runs if run.kind != "sum-pool")
 
     @property
@@ -134,17 +133,14 @@ class TransformerSpec:
 
     @property
     def n_arrays(self) -> int:
-        """Weight matrices in all, biases included."""
         return self._total(lambda shape: 1)
 
     @property
     def n_rows(self) -> int:
-        """Rows of all weight matrices together."""
         return self._total(lambda shape: shape[0])
 
     @property
     def parameters_dense(self) -> int:
-        """Entries of all weight matrices."""
         return self._total(prod)
 
     def _total(self, count: Callable[[tuple[int, int]], int]) -> int:
@@ -260,7 +256,6 @@ def _layer(run: LayerRun, take: Callable[[], Weights]) -> Layer:
 
 
 def spec_of(network: Transformer) -> TransformerSpec:
-    """The shape of `network`, equal layers gathered into runs."""
     runs = []
     for shape, group in groupby(network.layers, key=_shape_of):
         n_layers = sum(1 for _ in group)
