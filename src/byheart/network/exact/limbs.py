@@ -64,12 +64,14 @@ class Fixed:
         return Fixed(self.limbs[rows], self.frac_bits)
 
     def relu(self) -> Fixed:
-        return Fixed(_relu(self.limbs), self.frac_bits)
+        return Fixed(np.where(self._is_negative()[:, None], np.uint32(0), self.limbs), self.frac_bits)
 
     def signs(self) -> np.ndarray:
         """-1, 0 or 1 for each."""
-        negative = self.limbs[:, -1] >> np.uint32(LIMB - 1) != 0
-        return np.where(negative, -1, (self.limbs != 0).any(axis=1).astype(np.int64))
+        return np.where(self._is_negative(), -1, (self.limbs != 0).any(axis=1).astype(np.int64))
+
+    def _is_negative(self) -> np.ndarray:
+        return np.asarray(self.limbs[:, -1] >> np.uint32(LIMB - 1) != 0)
 
     def ranks(self) -> np.ndarray:
         """The rank of each among the distinct numbers in rising order."""
@@ -94,35 +96,35 @@ Term = tuple[Dyadic, Fixed]
 
 def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixed:
     """bias + Σ coefficient · numbers, for n_rows rows."""
-    frac_bits = -bias.exponent if bias.mantissa else -(1 << 60)
-    n_bits = bias.mantissa.bit_length()
-    for coefficient, numbers in terms:
-        frac_bits = max(frac_bits, numbers.frac_bits - coefficient.exponent)
-    if frac_bits == -(1 << 60):
+    needed = [numbers.frac_bits - coefficient.exponent for coefficient, numbers in terms]
+    needed += [-bias.exponent] if bias.mantissa else []
+    if not needed:
         return Fixed(np.zeros((n_rows, 1), dtype=np.uint32), 0)
-    if bias.mantissa:
-        n_bits += frac_bits + bias.exponent
-    for coefficient, numbers in terms:
-        shift = frac_bits - (numbers.frac_bits - coefficient.exponent)
+    frac_bits = max(needed)
+    start = bias.mantissa << (frac_bits + bias.exponent) if bias.mantissa else 0
+    shifts = [frac_bits - bits for bits in needed[: len(terms)]]
+    n_bits = start.bit_length()
+    for (coefficient, numbers), shift in zip(terms, shifts, strict=True):
         n_bits = max(n_bits, LIMB * numbers.limbs.shape[1] + coefficient.mantissa.bit_length() + shift)
     # a sum of t + 1 numbers below 2^n_bits in magnitude is below 2^(n_bits + bits of (t + 1)); one more for the sign
     n_limbs = (n_bits + (len(terms) + 1).bit_length() + 1) // LIMB + 1
     total = np.zeros((n_rows, n_limbs), dtype=np.uint32)
-    if bias.mantissa:
-        start = bias.mantissa << (frac_bits + bias.exponent)
-        total[:] = Fixed.from_integers([start, (1 << (LIMB * n_limbs - 1)) - 1], 0).limbs[0]
-    for coefficient, numbers in terms:
-        shift = frac_bits - (numbers.frac_bits - coefficient.exponent)
+    if start:
+        total[:] = _limbs_of(start % (1 << (LIMB * n_limbs)), n_limbs)
+    for (coefficient, numbers), shift in zip(terms, shifts, strict=True):
         magnitude = abs(coefficient.mantissa) << (shift % LIMB)
-        factor = np.frombuffer(
-            magnitude.to_bytes(4 * (-(-magnitude.bit_length() // LIMB)), "little"), dtype="<u4"
-        ).astype(np.uint32)
+        factor = _limbs_of(magnitude, -(-magnitude.bit_length() // LIMB))
         subtract, offset = coefficient.mantissa < 0, shift // LIMB
         if len(factor) == 1:
             _in_threads(_add_multiples, n_rows, total, numbers.limbs, factor[0], subtract, offset)
         else:
             _in_threads(_add_products, n_rows, total, numbers.limbs, factor, subtract, offset)
     return _trim(Fixed(total, frac_bits))
+
+
+def _limbs_of(value: int, n_limbs: int) -> np.ndarray:
+    """A number that is not negative as so many limbs."""
+    return np.frombuffer(value.to_bytes(4 * n_limbs, "little"), dtype="<u4").astype(np.uint32)
 
 
 def common_factor(coefficients: Sequence[Dyadic]) -> int:
@@ -147,9 +149,8 @@ def divide(numbers: Fixed, divisor: int) -> Fixed | None:
         # q = v/odd as two's complement: multiply by the inverse of odd modulo 2^bits, then check q · odd = v
         n_bits = LIMB * quotients.shape[1]
         inverse = pow(odd, -1, 1 << n_bits)
-        factor = np.frombuffer(inverse.to_bytes(n_bits // 8, "little"), dtype="<u4").astype(np.uint32)
         quotients = np.zeros_like(numbers.limbs)
-        _add_products_wrapping(quotients, numbers.limbs, factor)
+        _add_products_wrapping(quotients, numbers.limbs, _limbs_of(inverse, n_bits // LIMB))
         check = linear_combination(len(numbers), [(Dyadic.of(odd), Fixed(quotients, 0))], Dyadic(0, 0))
         if not _equal(check, Fixed(numbers.limbs, 0)):
             return None
@@ -310,17 +311,6 @@ def _add_segments(total: np.ndarray, limbs: np.ndarray, index: np.ndarray, segme
             carry += digit + np.uint64(total[i // segment, k])
             total[i // segment, k] = np.uint32(carry & mask)
             carry >>= half
-
-
-@njit(cache=True, nogil=True)
-def _relu(limbs: np.ndarray) -> np.ndarray:
-    n_rows, n_limbs = limbs.shape
-    kept = np.empty_like(limbs)
-    for i in range(n_rows):
-        negative = (limbs[i, n_limbs - 1] >> np.uint32(LIMB - 1)) != 0
-        for k in range(n_limbs):
-            kept[i, k] = np.uint32(0) if negative else limbs[i, k]
-    return kept
 
 
 @njit(cache=True, nogil=True)

@@ -78,8 +78,7 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
             yield _bits_of_sum(list(np.moveaxis(stream, 1, 0))), f"the pooling of layer {at}"
             stream = stream.sum(axis=1, keepdims=True)
         elif layer.kind == "uniform" or (layer.kind == "softmax" and layer.ignores_scores):
-            mix = _uniform if layer.kind == "uniform" else _softmax_of_zeros
-            stream, found = mix(layer, stream)
+            stream, found = _attend(layer, stream)
             for bits, part in found:
                 yield bits, f"layers.{at}.{part}"
         else:
@@ -88,50 +87,40 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
     yield bits, "w_out"
 
 
-def _uniform(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Σ_h W_O (Σ_k W_V Z_k) / n, in the order the module computes it; the quotient must be exact too."""
-    n_tokens = stream.shape[1]
-    found: list[tuple[float, str]] = []
-    numerators = []
-    for number, head in enumerate(layer.heads):
-        bits, values = _linear(stream, _array(head.value))
-        found.append((bits, f"heads.{number}.value"))
-        found.append((_bits_of_sum(list(np.moveaxis(values, 1, 0))), f"heads.{number}: the sum over tokens"))
-        bits, output = _linear(values.sum(axis=1, keepdims=True), _array(head.output))
-        found.append((bits, f"heads.{number}.output"))
-        numerators.append(output)
-    found.append((_bits_of_sum(numerators), "the sum over heads"))
-    total = sum(numerators[1:], numerators[0])
-    mean = total / n_tokens
-    # a correctly rounded quotient is exact iff the true one is a float: then mean · n, not rounded, is the numerator
-    is_exact = bool((mean * n_tokens == total).all()) and _bits_to_hold(mean) + n_tokens.bit_length() <= 53
-    found.append((0.0 if is_exact else np.inf, "the division by the number of tokens"))
-    change = np.broadcast_to(mean, stream.shape)
-    found.append((_bits_of_sum([stream, change]), "the residual sum"))
-    return stream + change, found
+def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
+    """Attention that weighs all tokens alike, in the order the module computes it.
 
-
-def _softmax_of_zeros(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Σ_h W_O Σ_k (1/n) W_V Z_k, where the shares are what softmax makes of equal scores: exp(0) / n, rounded.
-
-    1/n is a float for n = 2^k alone. Elsewhere the share errs by up to 1/2 unit in its last place and so do all products with it:
-    sums that are whole numbers come out as others, and a network that counts on them is refused.
+    uniform  Σ_h W_O (Σ_k W_V Z_k) / n; the quotient must be exact too.
+    softmax  Σ_h W_O Σ_k (1/n) W_V Z_k, where the shares are what softmax makes of equal scores: exp(0) / n, rounded. 1/n is a float
+             for n = 2^k alone. Elsewhere the share errs by up to 1/2 unit in its last place and so do all products with it:
+             sums that are whole numbers come out as others, and a network that counts on them is refused.
     """
-    n_tokens = stream.shape[1]
-    share = 1.0 / n_tokens
-    is_exact = n_tokens & (n_tokens - 1) == 0
-    found = [(0.0 if is_exact else np.inf, "the share 1/n of each token")]
+    n_tokens, divides_first = stream.shape[1], layer.kind == "softmax"
+    found: list[tuple[float, str]] = []
+    if divides_first:
+        found.append((0.0 if n_tokens & (n_tokens - 1) == 0 else np.inf, "the share 1/n of each token"))
     changes = []
     for number, head in enumerate(layer.heads):
         bits, values = _linear(stream, _array(head.value))
         found.append((bits, f"heads.{number}.value"))
-        shared = values * share
-        found.append((_bits_of_sum(list(np.moveaxis(shared, 1, 0))), f"heads.{number}: the sum over tokens"))
-        # the module may multiply by W_O before it adds over tokens, so the bits of all products together count
-        found.append((_linear_over_tokens(shared, _array(head.output)), f"heads.{number}.output"))
-        changes.append(shared.sum(axis=1, keepdims=True) @ _array(head.output).T)
+        values = values * (1.0 / n_tokens) if divides_first else values
+        found.append((_bits_of_sum(list(np.moveaxis(values, 1, 0))), f"heads.{number}: the sum over tokens"))
+        bits, output = _linear(values.sum(axis=1, keepdims=True), _array(head.output))
+        if divides_first:  # the module may multiply by W_O before it adds over tokens: the bits of all products together count
+            bits = _linear_over_tokens(values, _array(head.output))
+        found.append((bits, f"heads.{number}.output"))
+        changes.append(output)
     found.append((_bits_of_sum(changes), "the sum over heads"))
-    change = np.broadcast_to(sum(changes[1:], changes[0]), stream.shape)
+    change = sum(changes[1:], changes[0])
+    if not divides_first:
+        mean = change / n_tokens
+        # a correctly rounded quotient is exact iff the true one is a float: then mean · n, not rounded, is the numerator
+        is_exact = (
+            bool((mean * n_tokens == change).all()) and _bits_to_hold(mean) + n_tokens.bit_length() <= 53
+        )
+        found.append((0.0 if is_exact else np.inf, "the division by the number of tokens"))
+        change = mean
+    change = np.broadcast_to(change, stream.shape)
     found.append((_bits_of_sum([stream, change]), "the residual sum"))
     return stream + change, found
 
