@@ -74,9 +74,10 @@ def run_notebook(path: Path) -> list[str]:
 
 
 def notebooks() -> list[ParameterSet]:
-    """All of examples/; what opens TransformerLens is slow, as importing that takes long."""
+    """All of examples/; slow are the one that opens TransformerLens and the one that trains."""
+    slow = ("transformer_lens", "measure_capacity")
     return [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem == "transformer_lens" else [])
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in slow else [])
         for path in sorted((ROOT / "examples").glob("*.ipynb"))
     ]
 

@@ -183,9 +183,8 @@ def test_fewer_heads_are_right_as_often_as_the_corollary_says(n_heads: int) -> N
     assert expected == found.bound.value
 
 
-@pytest.mark.parametrize(
-    ("n", "high", "needed"), [(6, 4, 7), pytest.param(10, 8, 19, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "high", "needed"), [(6, 4, 7), (10, 8, 19)])
 def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem(n: int, high: int, needed: int) -> None:
     ids = pairs(n)
     labels = np.random.default_rng(0).integers(0, n, n * n)

@@ -175,6 +175,7 @@ def test_facts_are_labels_with_a_margin() -> None:
         assert model.predict(["capital of Peru", "capital of France"]) == ["Lima", "Paris"]
 
 
+@pytest.mark.slow
 def test_few_shaped_neurons_do_what_many_random_ones_do() -> None:
     targets = document_targets(n_documents=60, n_vocab=12)
     front = draw_mixing(
