@@ -24,7 +24,7 @@ from byheart.network.decoder.architecture import Decoder, TokenAveraging
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Embedding, Transformer
-from byheart.storage.sparse_weights import MAX_EXPONENT, decode_sparse, encode_sparse
+from byheart.storage.sparse_weights import FEW_BITS, decode_sparse, encode_sparse
 from byheart.storage.tensor_file import read_header
 from byheart.verify.digest import weights_digest
 from tests.measure.test_sweep import runs_of
@@ -191,7 +191,7 @@ def test_the_digest_sees_the_last_bit_of_a_weight() -> None:
 
 
 def test_an_exponent_just_beyond_the_limit_is_refused(tmp_path: Path) -> None:
-    for exponent, is_allowed in ((MAX_EXPONENT, True), (MAX_EXPONENT + 1, False)):
+    for exponent, is_allowed in ((FEW_BITS, True), (FEW_BITS + 1, False)):
         tensors = encode_sparse([SparseMatrix((1, 1), {(0, 0): Dyadic(1, 1)})])
         tensors["exponents"] = np.array([exponent], np.int32)
         read = partial(list, decode_sparse(tensors, [(1, 1)], tmp_path))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,14 +20,13 @@ import byheart as bh
 from byheart.cli.runs import command as runs
 from byheart.errors import ByheartError, CorruptModel
 from byheart.measure.store import Store
-from byheart.network.exact.dyadic import Dyadic, SparseMatrix
-from byheart.storage.sparse_weights import encode_sparse
-from byheart.storage.tensor_file import write_tensors
+from byheart.storage.tensor_file import read_header, read_tensor, write_tensors
 from tests.measure.test_store import record
 
 FIXTURES = Path(__file__).resolve().parents[1] / "storage" / "fixtures"
 MOST_SECONDS = 5.0  # of the processor; each took many times that, or gigabytes
 MOST_BYTES = 300 << 20
+NOBODY, UNREACHABLE = 65534, 77
 
 
 @pytest.fixture(autouse=True)
@@ -65,10 +66,14 @@ def test_sizes_that_the_weights_do_not_have(exact: Path, sizes: dict[str, int]) 
 
 
 def test_many_exponents(exact: Path) -> None:
-    """55 kB of entries whose exponents are as large as they may be: shifted to one scale they would take gigabytes."""
-    entries = {(0, column): Dyadic(1, 2**20 if column % 2 else -(2**20)) for column in range(5000)}
-    write_tensors(exact / "model.safetensors", encode_sparse([SparseMatrix((1, 5000), entries)]))
-    with pytest.raises(CorruptModel):
+    """10 kB of weights whose exponents are large: the numbers they compute would have nine million bits each."""
+    (exact / "certificate.json").unlink()
+    path = exact / "model.safetensors"
+    tensors = {name: read_tensor(path, stored) for name, stored in read_header(path).items()}
+    n_entries = len(tensors["exponents"])
+    tensors["exponents"] = np.random.default_rng(0).integers(-(2**20), 2**20, n_entries).astype(np.int32)
+    write_tensors(path, tensors)
+    with pytest.raises(CorruptModel, match=r"has an exponent beyond ±4,096"):
         bh.load(exact)
 
 
@@ -88,13 +93,36 @@ def test_fewer_labels_than_logits(tmp_path: Path) -> None:
         bh.load(tmp_path / "model").predict(["the", "the cat", "a dog"])
 
 
-def test_the_runs_of_a_read_only_store(tmp_path: Path) -> None:
-    path = tmp_path / "runs.sqlite"
-    with Store(path) as store:
-        store.add(record(0))
-    path.chmod(0o444)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that can become another user")
+def test_the_runs_of_a_read_only_store() -> None:
+    """Read by someone who may write neither the file nor its folder. The superuser may, so a child becomes nobody."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.sqlite"
+        with Store(path) as store:
+            store.add(record(0))
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        assert list_runs(path) == 1
+        child = os.fork()
+        if child == 0:
+            status = 99
+            try:
+                if os.getuid() == 0:
+                    os.setuid(NOBODY)
+                status = list_runs(path) if os.access(path, os.R_OK) else UNREACHABLE
+            finally:
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        path.parent.chmod(0o755)
+    if status == UNREACHABLE:
+        pytest.skip("the folder for temporary files is closed to others")
+    assert status == 1
+
+
+def list_runs(path: Path) -> int:
+    """How many runs the command line lists."""
     found = CliRunner().invoke(runs, ["list", "--store", str(path), "--json"], catch_exceptions=False)
-    assert len(json.loads(found.stdout)["runs"]) == 1
+    return len(json.loads(found.stdout)["runs"])
 
 
 def test_a_formula_in_a_figures_record_is_drawn_as_it_stands() -> None:

@@ -78,6 +78,15 @@ def _corrupt(path: Path, reason: str) -> CorruptStore:
     )
 
 
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a store. SQLite keeps files beside it even to read it: in a folder that nobody may write to it is told not to."""
+    place, is_fixed = str(path), not os.access(path.parent, os.W_OK)
+    if is_fixed:
+        without_log = not path.with_name(f"{path.name}-wal").exists()
+        place = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if without_log else ''}"
+    return sqlite3.connect(place, timeout=BUSY_SECONDS, isolation_level=None, uri=is_fixed)
+
+
 class Store:
     """An open run store. Use it from one thread; open it again in each process."""
 
@@ -89,7 +98,7 @@ class Store:
         if not self.path.parent.is_dir():
             raise UsageError(f"the folder {self.path.parent} does not exist.", path=str(self.path))
         with _explaining(self.path):
-            self.connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+            self.connection = _connect(self.path)
             try:
                 self._prepare()
             except BaseException:
@@ -112,10 +121,11 @@ class Store:
         answer = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if answer != "ok":
             raise _corrupt(self.path, str(answer))
-        self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute(
-            "PRAGMA synchronous = FULL"
-        )  # a record reported as stored survives a power cut
+        if os.access(self.path.parent, os.W_OK):
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            self.connection.execute(
+                "PRAGMA synchronous = FULL"
+            )  # a record reported as stored survives a power cut
         if version < schema.VERSION:
             schema.migrate(self.connection)
 

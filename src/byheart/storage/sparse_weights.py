@@ -24,8 +24,8 @@ from byheart.errors import UsageError
 from byheart.fields import corrupt
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
 
-MAX_EXPONENT = 2**20
-"""Largest power of two, up or down: a few bytes of a file must not become megabytes of shifted zeros."""
+FEW_BITS = 4096
+"""Powers of two, up or down, that any network may have."""
 
 UNSIGNED = ("U8", "U16", "U32")
 SIGNED = ("I8", "I16", "I32")
@@ -37,6 +37,15 @@ DTYPES = {
     "limb_counts": UNSIGNED,
     "limbs": ("U64",),
 }
+
+
+def largest_exponent(n_limbs: int) -> int:
+    """How far the weights of a network of so many limbs may be shifted: a few bytes must not become megabytes of zeros.
+
+    Numbers that a network computes are as long as its exponents are large, so its time grows with (entries) · (exponent). What is
+    compiled here has exponents below a sixtieth of this.
+    """
+    return max(FEW_BITS, n_limbs)
 
 
 def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
@@ -51,14 +60,14 @@ def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
         columns += [col for _, col in matrix.entries]
         mantissas += [value.mantissa for value in matrix.entries.values()]
         exponents += [value.exponent for value in matrix.entries.values()]
-    largest = max((abs(exponent) for exponent in exponents), default=0)
-    if largest > MAX_EXPONENT:
+    limb_counts = [-(-mantissa.bit_length() // 64) for mantissa in mantissas]
+    largest, allowed = max(map(abs, exponents), default=0), largest_exponent(sum(limb_counts))
+    if largest > allowed:
         raise UsageError(
             f"this network cannot be saved: a weight has the exponent ±{largest:,}; the file format allows "
-            f"{MAX_EXPONENT:,}.",
+            f"{allowed:,}.",
             exponent=largest,
         )
-    limb_counts = [-(-mantissa.bit_length() // 64) for mantissa in mantissas]
     limbs = b"".join(
         abs(mantissa).to_bytes(8 * count, "little")
         for mantissa, count in zip(mantissas, limb_counts, strict=True)
@@ -141,7 +150,8 @@ def _check(
     falls = np.concatenate([[False], columns[1:] <= columns[:-1]])
     refuse(same_row & falls, "repeats or precedes the column before it in its row")
     refuse(wide["negative"] > 1, "has a sign that is neither 0 nor 1")
-    refuse(np.abs(wide["exponents"]) > MAX_EXPONENT, f"has an exponent beyond ±{MAX_EXPONENT:,}")
+    allowed = largest_exponent(len(limbs))
+    refuse(np.abs(wide["exponents"]) > allowed, f"has an exponent beyond ±{allowed:,}")
     refuse(limb_counts < 1, "has no limbs, but only entries that are not zero are stored")
     ends = np.cumsum(limb_counts)
     even = limbs[ends - limb_counts] & np.uint64(1) == 0
