@@ -71,6 +71,9 @@ CASES: dict[str, tuple[str, ...]] = {
         "storage/test_folder.py::test_a_crash_between_two_renames_is_mended",
         "storage/test_folder.py::test_leftovers_are_cleared_by_the_next_save_and_no_one_elses",
     ),
+    "weights depend on the number of threads": (
+        "construct/closed_forms/test_dana_2024.py::test_the_number_of_threads_changes_no_bit",
+    ),
     "answers depend on the number of threads": (
         "network/test_batches.py::test_two_threads_give_the_bits_of_one",
     ),

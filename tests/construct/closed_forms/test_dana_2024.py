@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 import byheart as bh
 from byheart.bounds.dana_2024 import AttentionOnlyShape
@@ -29,6 +30,7 @@ from byheart.errors import UsageError
 from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.size import size_of_network
 from byheart.theorems import checks
+from byheart.verify.digest import weights_digest
 from tests.examples import examples
 
 from .story_data import documents
@@ -243,3 +245,12 @@ def test_distributions_need_their_dimension() -> None:
         bh.compile(documents(30, 8, 5, seed=1), method="dana-2024", precision="float64", dim=3)
     with pytest.raises(UsageError, match="colour"):
         bh.compile(documents(30, 8, 5, seed=1), method="dana-2024", precision="float64", colour=3)
+
+
+def test_the_number_of_threads_changes_no_bit() -> None:
+    digests = set()
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads, user_api="blas"):
+            model = bh.compile(get("dana-2024").example().data, method="dana-2024", check=False)
+        digests.add(weights_digest(model.network))
+    assert len(digests) == 1

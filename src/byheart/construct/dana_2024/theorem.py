@@ -20,11 +20,13 @@ from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.memory import Progress
 from byheart.program.construction import BuiltPlan, built_plan, report_attempts, size_of_bound
+from byheart.program.ordered_sums import ordered_sums
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 
 ATTEMPTS = 4
 
 
+@ordered_sums()
 def plan(
     data: Dataset, options: DanaOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> BuiltPlan:

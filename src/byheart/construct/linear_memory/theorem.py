@@ -21,6 +21,7 @@ from byheart.network.protocol import Precision
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.construction import BuiltPlan, built_plan
+from byheart.program.ordered_sums import ordered_sums
 from byheart.program.single_tokens import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 from byheart.reader import within
@@ -41,6 +42,7 @@ class LinearMemoryOptions:
     rule: Literal["pseudo-inverse", "hebbian", "regression"] | None = None
 
 
+@ordered_sums()
 def plan(
     data: Dataset, options: LinearMemoryOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> BuiltPlan:

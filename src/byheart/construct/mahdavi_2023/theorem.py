@@ -23,6 +23,7 @@ from byheart.network.memory import Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.program.circle import circle_points
 from byheart.program.construction import BuiltPlan, built_plan
+from byheart.program.ordered_sums import ordered_sums
 from byheart.reader import within
 
 NAME = "mahdavi-2023"
@@ -83,6 +84,7 @@ def head_features(
     return HeadFeatures(found, rank, float(sizes[0] / smallest) if smallest > 0 else float("inf"))
 
 
+@ordered_sums()
 def plan(
     data: Dataset, options: MahdaviOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> BuiltPlan:
