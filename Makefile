@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 RUN    := $(VENV)/.can-run
 STAMP  := $(VENV)/.installed
-FAST   := not slow and not gpu and not cluster
+FAST   := not slow and not gpu
 DATA   := examples/capitals.csv
 SECONDS ?= 60
 SEED   ?= 0
@@ -62,7 +62,7 @@ types: $(STAMP) ## mypy, strict
 test: lint types ## lint, types and the fast tests
 	$(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
 
-test-all: lint types ## the same with the slow tests, more examples, and what needs a GPU or a cluster where there is one
+test-all: lint types ## the same with the slow tests, more examples, and what needs a GPU where there is one
 	BYHEART_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
 
 check: format-check test ## format, lint, types and tests: what continuous integration runs

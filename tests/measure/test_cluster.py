@@ -23,16 +23,14 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[Any]:
+    """A cluster of this machine alone, without a dashboard; its workers find the package in this checkout."""
     ray = pytest.importorskip("ray", reason="needs byheart[ray]")
-    from ray.cluster_utils import Cluster
-
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    cluster.add_node(num_cpus=1)
-    ray.init(address=cluster.address, log_to_driver=False)
-    yield ray
-    ray.shutdown()
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield ray
+        ray.shutdown()
 
 
 def workers(ray: Any) -> list[int]:
@@ -60,6 +58,7 @@ def test_a_cluster_gives_the_same_records(ray_cluster: Any, tmp_path: Path) -> N
         assert there.count() == 6
 
 
+@pytest.mark.slow
 def test_a_killed_workers_runs_are_trained_again(ray_cluster: Any, tmp_path: Path) -> None:
     runs, killed = thirty_two(400), []
 
