@@ -56,8 +56,21 @@ class Tally:
     n_killed: int = 0
     n_finished_first: int = 0
     problems: list[str] = field(default_factory=list)
-    slowest_after: float = 0.0
+    seconds_after: list[float] = field(default_factory=list)  # until the next command went on
     slowest_clean: float = 0.0
+
+    def to_json(self) -> dict[str, object]:
+        after = sorted(self.seconds_after)
+        return {
+            "killed": self.n_killed,
+            "finished_first": self.n_finished_first,
+            "problems": self.problems,
+            "next_goes_on_after_s": {
+                "median": round(after[len(after) // 2], 2),
+                "slowest": round(after[-1], 2),
+            },
+            "undisturbed_s": round(self.slowest_clean, 2),
+        }
 
 
 def start(*arguments: str) -> int:
@@ -126,7 +139,7 @@ def kill_often(
             tally.n_killed += 1
         problem = examine()
         status, seconds = finish(*(again or arguments), goes_on=goes_on)
-        tally.slowest_after = max(tally.slowest_after, seconds)
+        tally.seconds_after.append(seconds)
         problem = problem or (f"the next command ended with status {status}" if status else complete())
         deadline = time.monotonic() + 20
         while any(is_running(helper) for helper in helpers) and time.monotonic() < deadline:
@@ -263,7 +276,7 @@ def main() -> int:
         for name in options.commands or COMMANDS:
             tally = COMMANDS[name](folder, options.times, random.Random(options.seed))
             is_well &= not tally.problems
-            print(json.dumps({"command": name, **vars(tally)}), flush=True)
+            print(json.dumps({"command": name, **tally.to_json()}), flush=True)
     return 0 if is_well else 1
 
 

@@ -1,342 +1,30 @@
-"""Sixty mistakes put into the code one at a time; the tests named beside each must notice. `make mutants` prints the score.
+"""Sixty mistakes put into the code one at a time, then every guard against an attack taken out: tests must notice.
 
-A mutant is one exact replacement in one file. Each runs in a process forked from this one, which has imported PyTorch and pytest
-once, on a copy of the package with that one line changed.
+`make mutants` prints the score. A mutant is one exact replacement in one file. Each runs in a process forked from this one, which
+has imported PyTorch and pytest once, on a copy of the package with that one line changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
+import multiprocessing
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from tests.attacks.mistakes import MUTANTS, Mutant
+from tests.attacks.removed_guards import REMOVED_GUARDS
+
 ROOT = Path(__file__).resolve().parents[2]
 TOO_SLOW = "not cut_anywhere and not thousands_of_exact and not more_samples and not come_back_to_the_bit"
-SECONDS = 600  # of processor time for one mutant; a mutant that never ends is noticed by whoever waits
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """`old` becomes `new` in `file`, once; `tests` are enough to see it. `survives` says why none can."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: str
-    survives: str = ""
-
-
-VERIFIER, DISTRIBUTIONS = "tests/verify/test_verifier.py", "tests/verify/test_distributions.py"
-DIGEST, GUARDS = "tests/verify/test_digest.py", "tests/attacks/test_guards.py"
-HOSTILE, FOLDER = "tests/storage/test_hostile.py", "tests/storage/test_folder.py"
-COUNT = "tests/program/test_count.py"
-PIGEONHOLE, ENCLOSURES = "tests/bounds/test_pigeonhole.py", "tests/bounds/test_enclosures.py"
-LOWER, VC = "tests/bounds/test_kajitsuka_sato_2025_lower.py", "tests/bounds/test_vc_dimension.py"
-LOOKUP = "tests/bounds/test_lookup.py"
-
-MUTANTS = (
-    # verify
-    Mutant("V1", "verify/verifier.py", "holds=not problems,", "holds=True,", VERIFIER),
-    Mutant(
-        "V2", "verify/verifier.py", "(got != expected) | (expected == UNKNOWN)", "(got != expected)", VERIFIER
-    ),
-    Mutant("V3", "verify/verifier.py", "if digest != found[name]", "if digest > found[name]", VERIFIER),
-    Mutant("V4", "verify/verifier.py", "not np.array_equal(answer, answers[at])", "False", VERIFIER),
-    Mutant(
-        "V5",
-        "verify/verifier.py",
-        'origin.assumptions if origin.dataset_digest == digests["dataset"] else ()',
-        "origin.assumptions",
-        VERIFIER,
-    ),
-    Mutant("V6", "verify/verifier.py", "options = _rule_of(earlier) | options", "pass", DISTRIBUTIONS),
-    Mutant(
-        "V7",
-        "verify/verifier.py",
-        "column = width - lengths[owners] +",
-        "column = lengths[owners] +",
-        VERIFIER,
-    ),
-    Mutant(
-        "V8", "verify/verifier.py", "len(wrong_samples), tuple(shown)", "len(shown), tuple(shown)", VERIFIER
-    ),
-    Mutant(
-        "V9",
-        "verify/verifier.py",
-        'expected["model"] = earlier.model_digest',
-        "pass",
-        "tests/attacks/test_forged.py",
-    ),
-    Mutant(
-        "V10", "verify/distributions.py", "allowed_gap = min(allowed_gap, ALLOWED_GAP)", "pass", DISTRIBUTIONS
-    ),
-    Mutant(
-        "V11",
-        "verify/distributions.py",
-        'rule == "contexts" and len(wrong)',
-        "False and len(wrong)",
-        f"{DISTRIBUTIONS}::test_the_record_of_a_model_has_no_say_in_the_rule",
-    ),
-    Mutant(
-        "V12",
-        "verify/distributions.py",
-        "~(found <= ALLOWED_DIVERGENCE) | is_other_token",
-        "is_other_token",
-        GUARDS,
-    ),
-    Mutant(
-        "V13",
-        "verify/distributions.py",
-        "~(found <= ALLOWED_DIVERGENCE) | is_other_token",
-        "~(found <= ALLOWED_DIVERGENCE)",
-        DISTRIBUTIONS,
-        survives="a token that is certain and diverges by at most 1e-3 has a probability above 0.999, so no other is likelier",
-    ),
-    Mutant(
-        "V14",
-        "verify/distributions.py",
-        "found[~np.isfinite(logits).all(axis=1)] = np.inf",
-        "pass",
-        "tests/attacks/test_forged.py",
-    ),
-    Mutant(
-        "V15",
-        "verify/distributions.py",
-        "found[rows[(rows >= 0) & (columns == UNKNOWN)]] = np.inf",
-        "pass",
-        GUARDS,
-    ),
-    Mutant(
-        "V16",
-        "verify/distributions.py",
-        "<= 2 * again.radius",
-        "<= 2 * again.radius + 1",
-        GUARDS,
-    ),
-    Mutant(
-        "V17",
-        "verify/distributions.py",
-        "not gap <= allowed_gap * reference",
-        "gap > 1e9 * reference",
-        GUARDS,
-    ),
-    Mutant(
-        "V18",
-        "verify/encoded_inputs.py",
-        "(ids >= 0) & (ids < n_known)",
-        "(ids >= 0) & (ids <= n_known)",
-        GUARDS,
-    ),
-    Mutant("V19", "verify/encoded_inputs.py", "is_known &= ids != memory.network.pad", "pass", VERIFIER),
-    Mutant("V20", "verify/encoded_inputs.py", "| (inputs.lengths > network.seq_len)", "", VERIFIER),
-    Mutant(
-        "V21",
-        "verify/encoded_inputs.py",
-        "number.get(token, UNKNOWN_TOKEN)",
-        "number.get(token, 0)",
-        VERIFIER,
-    ),
-    Mutant(
-        "V22",
-        "verify/certificate.py",
-        "(certificate.wrong and not may_be_wrong) or certificate.problems",
-        "certificate.problems",
-        VERIFIER,
-    ),
-    Mutant(
-        "N3",
-        "network/logits.py",
-        "np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), UNKNOWN)",
-        "logits.argmax(axis=1)",
-        GUARDS,
-    ),
-    Mutant(
-        "N4",
-        "network/transformer/answers.py",
-        "(numbers == np.rint(numbers)) & (numbers >= 1)",
-        "(numbers >= 1)",
-        "tests/network/test_module.py tests/verify tests/attacks/test_forged.py",
-    ),
-    # digest
-    Mutant(
-        "G1",
-        "verify/digest.py",
-        "digest != certified:",
-        "digest < certified:",
-        "tests/attacks/test_forged.py",
-    ),
-    Mutant("G2", "verify/digest.py", "digest.update(_content(weights))", "pass", DIGEST),
-    Mutant(
-        "G3",
-        "verify/digest.py",
-        "{network.precision} {network.seq_len} {pad}",
-        "{network.precision} {pad}",
-        DIGEST,
-    ),
-    Mutant(
-        "G4",
-        "verify/digest.py",
-        '"labels": list(memory.label_names),',
-        '"labels": len(memory.label_names),',
-        VERIFIER,
-    ),
-    Mutant("G5", "verify/digest.py", '"tokenizer": tokenizer,', "", "tests/attacks/test_forged.py"),
-    Mutant("G6", "verify/digest.py", '"ordered": memory.ordered,', "", "tests/attacks/test_forged.py"),
-    Mutant("G7", "verify/digest.py", "{value.mantissa:x} {value.exponent}", "{value.mantissa:x}", DIGEST),
-    Mutant("G8", "verify/digest.py", 'weights.dtype.newbyteorder("<")', "np.float32", GUARDS),
-    # storage
-    Mutant("S1", "storage/folder.py", "if not np.isfinite(array).all():", "if False:", HOSTILE),
-    Mutant("S2", "measure/store.py", "PRAGMA synchronous = FULL", "PRAGMA synchronous = OFF", GUARDS),
-    Mutant(
-        "S3", "storage/tensor_file.py", "if n_bytes > n_data or offsets[1] > n_data:", "if False:", HOSTILE
-    ),
-    Mutant("S4", "storage/tensor_file.py", "if offsets[1] - offsets[0] != n_bytes:", "if False:", HOSTILE),
-    Mutant("S5", "storage/tensor_file.py", "if tensor.start != end:", "if tensor.start > end:", HOSTILE),
-    Mutant("S6", "storage/tensor_file.py", "if end != n_file:", "if end > n_file:", HOSTILE),
-    Mutant("S7", "storage/tensor_file.py", "if n_header > n_file - 8:", "if n_header > n_file:", GUARDS),
-    Mutant(
-        "S8",
-        "storage/sparse_weights.py",
-        "refuse(same_row & falls,",
-        "refuse(same_row & falls & False,",
-        HOSTILE,
-    ),
-    Mutant(
-        "S9",
-        "storage/sparse_weights.py",
-        '> MAX_EXPONENT, f"has an exponent',
-        '> 2 * MAX_EXPONENT, f"has an exponent',
-        GUARDS,
-    ),
-    Mutant(
-        "S10",
-        "storage/sparse_weights.py",
-        'refuse(even, "has an even',
-        'refuse(even & False, "has an even',
-        HOSTILE,
-    ),
-    Mutant("S11", "storage/sparse_weights.py", "columns >= widths", "columns > widths", HOSTILE),
-    Mutant("S12", "storage/folder.py", "if len(tokenizer.vocabulary) > n_known:", "if False:", HOSTILE),
-    Mutant(
-        "S13",
-        "storage/atomic_folder.py",
-        "if foreign or (names and MODEL not in names):",
-        "if names and MODEL not in names:",
-        FOLDER,
-    ),
-    Mutant(
-        "S14",
-        "storage/atomic_folder.py",
-        "            if aside is not None and not target.exists():",
-        "            if False:",
-        FOLDER,
-    ),
-    Mutant(
-        "S15",
-        "storage/atomic_folder.py",
-        "        if replaces:\n            aside.rename(target)\n        raise",
-        "        raise",
-        FOLDER,
-    ),
-    Mutant(
-        "S16", "storage/atomic_folder.py", "                _to_disk(entry)", "                pass", FOLDER
-    ),
-    # counting
-    Mutant(
-        "C1",
-        "network/size.py",
-        "sum(bits))",
-        "sum(bits) + 1)",
-        "tests/network/test_spec.py tests/program/test_count.py",
-    ),
-    Mutant(
-        "C2",
-        "program/count.py",
-        "weights += WeightCount(1, 1, 1)  # E_out copies one register",
-        "pass",
-        COUNT,
-    ),
-    Mutant(
-        "C3",
-        "program/count.py",
-        "2 * model_width * step.n_units + step.n_units + model_width",
-        "2 * model_width * step.n_units + step.n_units",
-        COUNT,
-    ),
-    Mutant(
-        "C4",
-        "program/count.py",
-        "max(self.longest, other.longest)",
-        "min(self.longest, other.longest)",
-        COUNT,
-    ),
-    Mutant(
-        "C5",
-        "program/count.py",
-        "for b in range(last.bit_length()))",
-        "for b in range(last.bit_length() - 1))",
-        COUNT,
-    ),
-    Mutant(
-        "C6",
-        "program/count.py",
-        "(program.dim + 1) * program.model_width",
-        "program.dim * program.model_width",
-        COUNT,
-    ),
-    # bounds
-    Mutant(
-        "B1",
-        "bounds/kajitsuka_sato_2025_lower.py",
-        "log2_e_times(48 * seq_len**3 * n_samples).high",
-        "log2_e_times(48 * seq_len**3 * n_samples).low",
-        GUARDS,
-    ),
-    Mutant(
-        "B2",
-        "bounds/pigeonhole.py",
-        "largest: int = n_classes**n_labels - 1",
-        "largest: int = n_classes**n_labels",
-        PIGEONHOLE,
-    ),
-    Mutant(
-        "B3",
-        "bounds/pigeonhole.py",
-        "log2(n_classes, bits) * n_labels, ceil_fraction",
-        "log2(n_classes, bits) * n_labels, int",
-        PIGEONHOLE,
-    ),
-    Mutant(
-        "B4",
-        "bounds/enclosures.py",
-        "return Interval(start, start + Fraction(1, 1 << taken))",
-        "return Interval(start, start)",
-        ENCLOSURES,
-    ),
-    Mutant(
-        "B5",
-        "bounds/vc_dimension.py",
-        "low, high = (low, middle) if enough(middle) else (middle, high)",
-        "low, high = (low, middle) if enough(middle - 1) else (middle, high)",
-        LOWER,
-    ),
-    Mutant(
-        "B6",
-        "bounds/vc_dimension.py",
-        "reach = sum(i * units for i, units in enumerate(layer_units, start=1))",
-        "reach = sum(i * units for i, units in enumerate(layer_units, start=0))",
-        VC,
-    ),
-)
+SECONDS = 300  # for one mutant; one that never ends is noticed too
 
 
 def is_killed(mutant: Mutant, source: Path) -> bool:
@@ -348,7 +36,7 @@ def is_killed(mutant: Mutant, source: Path) -> bool:
     )
     _write(file, text.replace(mutant.old, mutant.new))
     try:
-        return _tests_fail(mutant.tests.split(), source)
+        return _tests_fail(mutant.tests.split(), source, mutant.only)
     finally:
         _write(file, text)
 
@@ -363,13 +51,14 @@ def _write(file: Path, text: str) -> None:
     os.utime(file, (moment, moment))
 
 
-def _tests_fail(tests: list[str], source: Path) -> bool:
+def _tests_fail(tests: list[str], source: Path, only: str = "") -> bool:
     """Run pytest in a forked process; whether a test failed, or the process ended by a signal."""
     child = os.fork()
     if child == 0:
         status = 99
         try:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, SECONDS)
             sys.path.insert(0, str(source))
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
@@ -386,7 +75,7 @@ def _tests_fail(tests: list[str], source: Path) -> bool:
                 "-m",
                 "not slow and not gpu and not cluster",
                 "-k",
-                TOO_SLOW,
+                f"{TOO_SLOW} and {only}" if only else TOO_SLOW,
             ]
             status = int(
                 pytest.main([*options, "--rootdir", str(ROOT), *(str(ROOT / test) for test in tests)])
@@ -419,33 +108,65 @@ def _import_others() -> None:
     sys.modules["torch"].set_num_threads(1)
 
 
+_source: Path  # of this process
+
+
+def _copy_package() -> None:
+    """Give this process a copy of the package, compiled kernels and bytecode included, to put mutants into."""
+    global _source
+    _source = Path(tempfile.mkdtemp(dir=os.environ["MUTANTS_FOLDER"])) / "src"
+    shutil.copytree(ROOT / "src", _source)
+    os.environ["PYTHONPATH"] = str(_source)  # for the processes that tests start
+
+
+def _try(mutant: Mutant) -> tuple[Mutant, bool, float]:
+    began = time.monotonic()
+    return mutant, is_killed(mutant, _source), time.monotonic() - began
+
+
+def _try_none(tests: tuple[str, str]) -> bool:
+    return _tests_fail(tests[0].split(), _source, tests[1])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="only these")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="where to write the outcome of each")
     options = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if not options.names or mutant.name in options.names]
+    offered = (*MUTANTS, *REMOVED_GUARDS)
+    unknown = set(options.names) - {mutant.name for mutant in offered}
+    if unknown:
+        parser.error(f"there is no mutant {', '.join(sorted(unknown))}")
+    chosen = [mutant for mutant in offered if not options.names or mutant.name in options.names]
     _import_others()
-    survivors, began = [], time.monotonic()
+    outcomes, began = {}, time.monotonic()
+    os.chdir(ROOT)
     with tempfile.TemporaryDirectory(prefix="byheart-mutants-") as temporary:
-        source = Path(temporary) / "src"
-        shutil.copytree(ROOT / "src", source)  # compiled kernels and bytecode come along
-        os.environ["PYTHONPATH"] = str(source)  # for the processes that tests start
-        os.chdir(ROOT)
-        if _tests_fail(sorted({test for mutant in chosen for test in mutant.tests.split()}), source):
-            print("the tests fail without any mutant", file=sys.stderr)
-            return 2
-        for mutant in chosen:
-            killed = is_killed(mutant, source)
-            print(
-                f"{mutant.name:4} {'killed' if killed else 'SURVIVES'}  {mutant.file}: {mutant.new!r}",
-                flush=True,
-            )
-            if not killed:
-                survivors.append(mutant)
+        os.environ["MUTANTS_FOLDER"] = temporary
+        with multiprocessing.get_context("fork").Pool(options.processes, _copy_package) as pool:
+            tests = sorted({(mutant.tests, mutant.only) for mutant in chosen})
+            if any(pool.map(_try_none, tests, chunksize=1)):
+                print("the tests fail without any mutant", file=sys.stderr)
+                return 2
+            for mutant, killed, seconds in pool.imap_unordered(_try, chosen):
+                outcomes[mutant.name] = {"killed": killed, "seconds": round(seconds, 1)}
+                word = "killed" if killed else "SURVIVES"
+                print(f"{mutant.name:4} {word} in {seconds:.0f} s  {mutant.file}: {mutant.new!r}", flush=True)
     seconds = time.monotonic() - began
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants killed in {seconds:.0f} s")
+    survivors = [mutant for mutant in chosen if not outcomes[mutant.name]["killed"]]
+    for what, group in (("mutants killed", MUTANTS), ("removed guards noticed", REMOVED_GUARDS)):
+        tried = [mutant for mutant in group if mutant in chosen]
+        print(f"{len([mutant for mutant in tried if mutant not in survivors])} of {len(tried)} {what}")
+    print(f"in {seconds:.0f} s")
     for mutant in survivors:
         print(f"  {mutant.name} survives: {mutant.survives or 'no test sees it'}")
+    if options.json is not None:
+        record = {
+            "survivors": {mutant.name: mutant.survives for mutant in survivors},
+            "mutants": {mutant.name: outcomes[mutant.name] for mutant in chosen},
+        }
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
     return 1 if any(not mutant.survives for mutant in survivors) else 0
 
 
