@@ -11,6 +11,7 @@ from byheart.report.word_length import draw_words, read_points
 
 RESULTS = Path(__file__).with_name("retrieval-words.json")
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "records" / "retrieval_two_cores.json"
+REJECTED = Path(__file__).parents[1] / "benchmarks" / "records" / "reject_rates.jsonl"
 SAMPLES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**9)
 
 
@@ -18,6 +19,7 @@ def write(folder: Path) -> None:
     """Write the parts into `folder`."""
     (folder / "retrieval-measured.md").write_text(measured(), encoding="utf-8")
     (folder / "retrieval-sizes.md").write_text(sizes(), encoding="utf-8")
+    (folder / "reject-rates.md").write_text(rejected(), encoding="utf-8")
     draw_words(read_points(RESULTS), folder / "word-size.svg")
 
 
@@ -41,6 +43,38 @@ def measured() -> str:
         f" it took at most {most:.1f} GB, Python and torch included."
     )
     return "\n".join(lines) + f"\n\n{growth}\n"
+
+
+def rejected() -> str:
+    """What `benchmarks/reject_rates.py` counted: answers to unknown inputs of every kind, and their share over 2^-f."""
+    counts: dict[str, dict[str, list[int]]] = {}
+    models: dict[str, int] = {}
+    bits: dict[str, int] = {}
+    for line in REJECTED.read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)
+        data = "" if run["data"] == "facts.csv" else f", {run['keys']:,} random keys"
+        name = f"{run['method']} {run['precision']}, {run['layout']}".removesuffix(", ") + data
+        column = f"{name}, {run['reject_bits']} bits"
+        models[column] = models.get(column, 0) + run["seeds"][1] - run["seeds"][0]
+        bits[column] = run["reject_bits"]
+        for kind, found in run["kinds"].items():
+            total = counts.setdefault(kind, {}).setdefault(column, [0, 0])
+            total[0], total[1] = total[0] + found["asked"], total[1] + found["answered"]
+    counts["all"] = {
+        column: [sum(row[column][i] for row in counts.values() if column in row) for i in range(2)]
+        for column in models
+    }
+    lines = [
+        f"| unknown input | {' | '.join(f'{column}, {n} models' for column, n in models.items())} |",
+        "| --- |" + " ---: |" * len(models),
+    ]
+    for kind, row in counts.items():
+        cells = [
+            f"{answered:,} of {asked:,} ({answered / asked * 2 ** bits[column]:.2f})"
+            for column, (asked, answered) in ((column, row[column]) for column in models)
+        ]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def sizes() -> str:

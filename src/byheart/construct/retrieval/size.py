@@ -131,7 +131,7 @@ def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int,
     What enters is token + position, so before any reflection two sequences with two tokens exchanged have the same sums. After F
     reflections g of random places, g(a + p) + g(b + q) = g(a + q) + g(b + p) for a share of about 0.35 · 0.73^F (measured), and a
     hash has H fields, two or more. With F = 2 · reject_bits / H + 2 all agree more rarely than 2^-reject_bits.
-    `benchmarks/reject_hash.py` counts how often unknown inputs of several kinds are answered.
+    `benchmarks/reject_rates.py` counts how often unknown inputs of several kinds are answered.
     """
     if has_ids and not ordered:
         return 0
