@@ -16,9 +16,9 @@ class OverMemoryLimit(DataError):
     """What was given would take more memory than is allowed; nothing was taken yet."""
 
 
-def memory_limit() -> int:
-    """Bytes that reading one input may take: `BYHEART_MEMORY_LIMIT` (such as 16G), or 4 GiB."""
-    given = os.environ.get(VARIABLE, "").strip()
+def memory_limit(given: str | None = None) -> int:
+    """Bytes that reading one input may take: what is given (such as 16G), else `BYHEART_MEMORY_LIMIT`, else 4 GiB."""
+    given = (os.environ.get(VARIABLE, "") if given is None else given).strip()
     if not given:
         return DEFAULT_LIMIT
     found = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", given, re.IGNORECASE)
@@ -33,9 +33,10 @@ def require_memory(what: str, n_bytes: int) -> None:
     """Raise `OverMemoryLimit`, naming both numbers, where `what` would take more than the limit."""
     limit = memory_limit()
     if n_bytes > limit:
+        enough = f"{n_bytes // 2**30 + 1}G"
         raise OverMemoryLimit(
             f"{what} would take about {n_bytes:,} bytes of memory, more than the limit of {limit:,}.\n"
-            f"  If that is meant, raise the limit: {VARIABLE}={n_bytes // 2**30 + 1}G.",
+            f"  If that is meant, raise the limit: {VARIABLE}={enough}, or byheart --memory-limit {enough} ...",
             n_bytes=n_bytes,
             limit=limit,
         )

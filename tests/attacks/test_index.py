@@ -38,7 +38,10 @@ CASES: dict[str, tuple[str, ...]] = {
         "storage/test_hostile.py::test_a_lie_in_model_json_is_refused",
     ),
     "compressed data that grow": ("data/test_hostile.py::test_parquet_that_grows_is_refused_unread",),
-    "the limit of memory": ("data/test_hostile.py::test_the_limit_is_one_variable",),
+    "the limit of memory": (
+        "data/test_hostile.py::test_the_limit_is_one_variable",
+        "cli/test_failures.py::test_the_limit_of_memory_is_an_option",
+    ),
     "a tokenizer pads, truncates, or gives two tokens one id": (
         "data/test_hostile.py::test_padding_and_truncation_are_left_out",
         "data/test_hostile.py::test_a_tokenizer_is_checked_before_it_is_used",

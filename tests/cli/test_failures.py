@@ -32,6 +32,14 @@ def refused(outcome: Outcome, status: int, *words: str) -> None:
         assert word in outcome.err
 
 
+def test_the_limit_of_memory_is_an_option(byheart: Byheart, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", ROWS)
+    asked = ("compile", table, "-o", tmp_path / "m", "--method", METHOD)
+    refused(byheart("--memory-limit", "100", *asked), 4, "more than the limit of 100", "--memory-limit 1G")
+    refused(byheart("--memory-limit", "much", *asked), 2, "is 'much'; give a number of bytes")
+    assert byheart(*asked).status == 0
+
+
 # --- data that cannot be read ---------------------------------------------------------------------------
 
 BAD_FILES: dict[str, tuple[str, bytes, int, str]] = {

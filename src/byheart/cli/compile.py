@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--reject-bits",
-    type=WholeNumber(0, 32),
+    type=WholeNumber(0, 35),
     metavar="F",
-    help="Answer unknown inputs with a label only once in 2^F (retrieval, llama; the same as --set reject_bits=F).",
+    help="Answer unknown inputs with a label only once in 2^F: F up to 24 (retrieval), or 35 less the bits of a token (llama).",
 )
 @click.option(
     "--shards",

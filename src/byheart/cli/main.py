@@ -11,8 +11,10 @@ from importlib import import_module
 import click
 
 from byheart.cli.interrupt import interruptible
+from byheart.cli.options import set_variable
 from byheart.cli.output import echo_error
 from byheart.errors import ByheartError, ExitStatus, UsageError, did_you_mean
+from byheart.memory_limit import VARIABLE, memory_limit
 
 INTERRUPTED = 130  # what shells call a program that ended by Ctrl-C
 STOPPED = "interrupted; nothing half-written was left behind."
@@ -76,6 +78,13 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup, invoke_without_command=True, context_settings={"show_default": True}, epilog=EXIT_STATUSES
 )
+@click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    expose_value=False,
+    callback=lambda ctx, _, size: _limit_memory(ctx, size),
+    help=f"Memory that reading one input may take, such as 16G (otherwise {VARIABLE}, or 4G).",
+)
 @click.version_option(package_name="byheart")
 @click.pass_context
 def group(ctx: click.Context) -> None:
@@ -86,6 +95,16 @@ def group(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+def _limit_memory(ctx: click.Context, size: str | None) -> None:
+    """Set the limit for this command line."""
+    if size is None:
+        return
+    memory_limit(size)  # refuses what is no size
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = size
+    ctx.call_on_close(lambda: set_variable(VARIABLE, before))
 
 
 def run(arguments: Sequence[str]) -> int:

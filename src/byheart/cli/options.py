@@ -71,12 +71,17 @@ def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) 
     def undo() -> None:
         torch.set_num_threads(used)
         for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+            set_variable(name, value)
 
     ctx.call_on_close(undo)
+
+
+def set_variable(name: str, value: str | None) -> None:
+    """Set a variable of the environment, or remove it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 # --json, -q and --debug. The last is read where exceptions are caught, so commands never see it.
