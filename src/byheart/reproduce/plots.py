@@ -31,6 +31,7 @@ LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
 MANY = 40  # points beyond which markers are left out
 PER_ROW = 3
 WIDTHS = {1: 4.6, 2: 7.2, 3: 9.6}  # inches, by panels in a row
+TITLE_LETTERS = {1: 60, 2: 46, 3: 38}  # of a line
 SETTINGS: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8.5,
@@ -74,7 +75,8 @@ def _settings(record: FigureRecord) -> Any:
 def _figure(record: FigureRecord) -> Any:
     from matplotlib.figure import Figure
 
-    columns = min(PER_ROW, max(1, len(record.panels)))
+    most = PER_ROW if not any(panel.cells for panel in record.panels) else PER_ROW - 1  # cells hold numbers
+    columns = min(most, max(1, len(record.panels)))
     rows = math.ceil(max(1, len(record.panels)) / columns)
     labels = _shared_labels(record.panels)
     ncols = _legend_columns(labels, WIDTHS[columns])
@@ -92,7 +94,7 @@ def _figure(record: FigureRecord) -> Any:
                 place.sharey(twin)
             _lines(place, panel, has_legend=not labels)
         place.set(xlabel=panel.x_label, ylabel=panel.y_label)
-        place.set_title(textwrap.fill(panel.title, 46 if columns < PER_ROW else 38))
+        place.set_title(textwrap.fill(panel.title, TITLE_LETTERS[columns]))
     for place in axes[len(record.panels) :]:
         place.set_visible(False)
     if labels:
@@ -132,14 +134,25 @@ def _lines(axes: Any, panel: Panel, *, has_legend: bool) -> None:
 
 
 def _ticks(axis: Any) -> None:
-    """On a short logarithmic axis plain numbers at 1, 2 and 5; matplotlib's own would run into each other."""
+    """On a short logarithmic axis plain numbers at 1, 2 and 5, else powers of ten; matplotlib writes both as mathematics."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
-    if high < 100 * low:
+    is_short = high < 100 * low
+    if is_short:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,g}" if is_short else power_of_ten(value))
+    )
+    axis.set_minor_formatter(NullFormatter())
+
+
+def power_of_ten(value: float) -> str:
+    """10⁻³ for 0.001; nothing for what is no power of ten."""
+    exponent = round(math.log10(value)) if value > 0 else 0
+    if value <= 0 or not math.isclose(value, 10.0**exponent, rel_tol=1e-6):
+        return ""
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _series(axes: Any, one: Series) -> None:
@@ -154,6 +167,7 @@ def _series(axes: Any, one: Series) -> None:
 def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
     import numpy as np
     from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FuncFormatter
 
     values = np.clip(np.array(panel.cells, dtype=float), 1e-4, None)
     image = axes.imshow(values, origin="lower", aspect="auto", cmap="cividis_r", norm=LogNorm(1e-4, 10))
@@ -162,8 +176,12 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
     for row, line in enumerate(panel.cells):
         for column, value in enumerate(line):
             if math.isfinite(value):
-                share = f"{100 * value:.0f}%" if value >= 0.1 else f"{100 * value:.2g}%"
-                word = share if value >= 0.0001 else "<0.01%"
+                share = f"{100 * value:.0f}" if value >= 0.1 else f"{100 * value:.2g}"
+                word = share if value >= 0.0001 else "<.01"
                 colour = "white" if value > 0.05 else "black"
-                axes.text(column, row, word, ha="center", va="center", fontsize=5.5, color=colour)
-    figure.colorbar(image, ax=axes, shrink=0.85)
+                axes.text(column, row, word, ha="center", va="center", fontsize=6, color=colour)
+    bar = figure.colorbar(
+        image, ax=axes, shrink=0.85, format=FuncFormatter(lambda value, _: f"{100 * value:g}")
+    )
+    bar.ax.minorticks_off()
+    bar.set_label("% of the entropy")
