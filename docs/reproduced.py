@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from byheart.report.page import PAPERS, read_passes, read_results
+from byheart.reproduce.dana_2024.curves import agreement_in_words
 from byheart.reproduce.figure import FigureRecord
 from byheart.reproduce.figure_files import run_sentence
 from byheart.reproduce.plots import draw
@@ -33,9 +34,12 @@ def write(folder: Path) -> None:
 
 def verdicts(records: Sequence[FigureRecord], passes: Sequence[Pass]) -> str:
     """Claim, rule, verdict, seeds and budget of every figure."""
-    rows = [(r.title, r.claim, r.rule, f"**{r.verdict.outcome}**", r.budget) for r in records]
-    lines = table(("figure", "claim", "rule that decides", "verdict", "seeds and budget"), rows)
-    return "\n".join([*lines, "", in_words(passes)]) + "\n"
+    rows = [
+        (r.title, r.claim, r.rule, f"**{r.verdict.outcome}**", *r.budget.partition(" seeds; ")[::2])
+        for r in records
+    ]
+    lines = table(("result", "claim", "rule that decides", "verdict", "seeds", "budget"), rows)
+    return "\n".join([*lines, "", agreement_in_words(records), "", in_words(passes)]) + "\n"
 
 
 def section(record: FigureRecord) -> list[str]:

@@ -78,9 +78,14 @@ def test_a_wide_interval_settles_nothing(samples: Samples) -> None:
         return {"loss": 0.001 if run.model.sizes["n_blocks"] >= needed else 0.5}
 
     name = "kajitsuka-sato-2025-fig3"
-    verdict, _ = compute(name, observations_of(name, noisy, samples))
+    verdict, computed = compute(name, observations_of(name, noisy, samples))
     assert trial_of(verdict, FROZEN) is None
     assert verdict.outcome == "not settled"
+    said = next(trial.found for trial in verdict.trials if trial.condition == FROZEN)
+    low, high = computed.numbers[FROZEN]["exponent, 600 to 1400"]["exponent"][1:]
+    n_seeds = math.ceil(3 * ((high - low) / block_search.WIDEST) ** 2)
+    n_runs = (n_seeds - 3) * 4 * len(block_search.BLOCKS) * 2  # four sizes, two learning rates
+    assert said.endswith(f"to settle it takes {n_runs:,} (up to {n_seeds} seeds) more runs")
 
 
 def test_beyond_the_small_sizes_growth_is_told_from_the_law() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from byheart.report.page import read_passes
+from byheart.reproduce.dana_2024.curves import agreement_in_words
 from byheart.reproduce.figure import Check, Computed, ConditionResult
 from byheart.reproduce.figure_files import assemble, read_record, recompute
 from byheart.reproduce.registry import FIGURES, figure_of
@@ -15,7 +17,6 @@ from byheart.reproduce.verdict import decide
 from byheart.reproduce.wall_clock import wall_clock
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-WITHOUT_SEEDS = {"beyond-capacity"}  # trained before their values were kept; it says so
 STORED = [path for name in FIGURES if (path := RESULTS / f"{name}.json").is_file()]
 
 
@@ -23,7 +24,7 @@ def test_the_wall_clock_of_the_passes_is_stored_beside_them() -> None:
     passes = read_passes(RESULTS)
     assert passes
     assert all("H200" in one.device for one in passes)
-    assert 0 < wall_clock(passes) < 30 * 60
+    assert 0 < wall_clock(passes) < 60 * 60
 
 
 def test_every_figure_has_a_result() -> None:
@@ -32,18 +33,23 @@ def test_every_figure_has_a_result() -> None:
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 def test_a_stored_result_is_small_and_follows_from_the_values_of_its_seeds(path: Path) -> None:
-    assert path.stat().st_size < 400_000
+    assert path.stat().st_size < 450_000
     record = read_record(path)
     figure = figure_of(path.stem)
     assert (record.figure, record.scale) == (path.stem, "paper")
     assert (record.claim, record.rule) == (figure.claim, figure.rule)
     assert record.runs["devices"]
-    if path.stem in WITHOUT_SEEDS:
-        assert not record.observations
-        assert "cannot be computed again" in record.choices[-1]
-    else:
-        assert record.runs["count"] == len(record.observations)
-        assert recompute(record) == []
+    assert record.runs["count"] == len(record.observations)
+    assert recompute(record) == []
+
+
+def test_dana_as_coded_meets_most_of_the_stored_points() -> None:
+    records = [read_record(path) for path in STORED if path.stem.startswith("dana-2024")]
+    said = agreement_in_words(records)
+    good, whole = (int(word) for word in re.findall(r"meets (\d+) of the authors' (\d+) stored", said)[0])
+    assert whole == 90
+    assert good >= 0.8 * whole
+    assert agreement_in_words([]) == ""
 
 
 def test_a_changed_number_is_noticed() -> None:
@@ -64,9 +70,6 @@ def test_no_supporting_check_turns_a_verdict(path: Path, monkeypatch: pytest.Mon
     """The record is put together again without each of its supporting checks, and with each of them turned round."""
     record = read_record(path)
     figure = figure_of(record.figure)
-    if path.stem in WITHOUT_SEEDS:
-        assert decide("paper", record.verdict.trials).outcome == record.verdict.outcome
-        return
     computed = figure.compute(record.scale, record.observations, record.facts)
     for number, check in enumerate(computed.checks):
         rest = computed.checks[:number] + computed.checks[number + 1 :]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from byheart.errors import UsageError
 from byheart.report.page_style import STYLE
+from byheart.reproduce.dana_2024.curves import agreement_in_words
 from byheart.reproduce.figure import FigureRecord
 from byheart.reproduce.figure_files import read_record, run_sentence
 from byheart.reproduce.plots import as_svg
@@ -25,8 +26,8 @@ PAPERS = {
 INTRODUCTION = (
     "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where the authors stored"
     " theirs, with their points. One rule decides on each claim; checks beside it have no part in the"
-    " verdict. Bands are 95% bootstrap intervals over seeds. `byheart report --recompute` computes every number again from the"
-    " seeds' values in the records."
+    " verdict. Bands are 95% bootstrap intervals over seeds. <code>byheart report --recompute</code> computes every number again"
+    " from the seeds' values in the records."
 )
 CLASSES = {"holds": "yes", "holds under conditions": "partly", "does not hold": "no", "not settled": "open"}
 
@@ -61,6 +62,7 @@ def page(records: Sequence[FigureRecord], passes: Sequence[Pass] = ()) -> str:
         f"<p>{INTRODUCTION}</p></header>",
         "<main>",
         _overview(sorted(records, key=lambda record: (list(PAPERS).index(record.paper), record.figure))),
+        f"<p>{escape(agreement_in_words(records))}</p>",
     ]
     for paper, citation in PAPERS.items():
         mine = sorted((r for r in records if r.paper == paper), key=lambda record: record.figure)
@@ -86,20 +88,33 @@ def _overview(records: Sequence[FigureRecord]) -> str:
     rows = [
         (
             f'<a href="#{escape(record.figure)}">{escape(record.title)}</a>',
-            _badge(record),
             escape(record.claim),
             escape(record.rule),
-            escape(record.budget),
+            f"{_badge(record)}<small>{escape(_conditions(record))}</small>",
+            *map(escape, record.budget.partition(" seeds; ")[::2]),
         )
         for record in records
     ]
-    return _table(("figure", "verdict", "claim", "rule", "seeds and budget"), rows, "overview")
+    return _table(("result", "claim", "deciding rule", "verdict", "seeds", "budget"), rows, "overview")
+
+
+def _conditions(record: FigureRecord) -> str:
+    """Under what a claim holds, where it does not hold under everything that was tried."""
+    summary = record.verdict.summary
+    return summary.partition(" Not under: ")[0] if record.verdict.outcome == "holds under conditions" else ""
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
     """A table of cells that are HTML already."""
     head = "".join(f"<th>{escape(word)}</th>" for word in heads)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td data-head="{escape(word)}">{cell}</td>' for word, cell in zip(heads, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
     return f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 

@@ -25,7 +25,8 @@ th, td { text-align: left; vertical-align: top; padding: 7px 12px; border-bottom
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .overview { border: 1px solid var(--line); border-radius: 10px; }
 h4 { font-size: .95rem; margin: 1.2em 0 .4em; }
-.overview td { min-width: 8em; } .overview td:nth-child(3), .overview td:nth-child(4) { min-width: 16em; }
+.overview td { min-width: 7em; } .overview td:nth-child(2), .overview td:nth-child(3) { min-width: 15em; }
+.overview td:nth-child(5) { min-width: 0; } .overview small { display: block; color: var(--soft); margin-top: .3em; }
 .checks td { min-width: 9em; } .checks td:first-child { min-width: 0; }
 .mark { font-weight: 700; } .mark.yes { color: var(--yes); } .mark.no { color: var(--no); } .mark.open { color: var(--open); }
 .badge { display: inline-block; white-space: nowrap; font-size: .78rem; font-weight: 600; color: #fff; padding: 1px 10px;
@@ -38,6 +39,9 @@ main { padding-bottom: 60px; }
 @media (max-width: 640px) {
   header, main { padding-left: 12px; padding-right: 12px; } section { padding: 14px; }
   .figure.wide svg { max-width: none; width: 900px; } th, td { padding: 6px 8px; }
+  .overview thead { display: none; } .overview tr { display: block; padding: 8px 0; border-bottom: 1px solid var(--line); }
+  .overview td { display: block; border: 0; padding: 2px 10px; } .overview td:first-child { font-weight: 600; }
+  .overview td:nth-child(n+2)::before { content: attr(data-head) ": "; color: var(--soft); }
   .checks { font-size: .8rem; } .checks td { min-width: 5.6em; overflow-wrap: anywhere; padding: 5px 5px; }
 }
 @media (prefers-color-scheme: dark) {

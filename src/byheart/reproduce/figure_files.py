@@ -20,6 +20,7 @@ from byheart.reproduce.runner import stored_records
 from byheart.reproduce.verdict import decide
 
 SCHEMA = 2
+OPTIMISERS = {"adam": "Adam", "adamw": "AdamW", "lbfgs": "L-BFGS"}
 AGREES = 1e-9  # relative, or absolute below 1
 
 
@@ -88,7 +89,7 @@ def _budget(observations: Sequence[Observation]) -> str:
     steps: dict[str, list[str]] = {}
     for optimiser, count in plans:
         steps.setdefault(optimiser, []).append(f"{count:,}")
-    trained = "; ".join(f"{name} {', '.join(counts)} steps" for name, counts in steps.items())
+    trained = "; ".join(f"{OPTIMISERS[name]}: {', '.join(counts)} steps" for name, counts in steps.items())
     seeds = f"{counts[0]} to {counts[-1]}" if counts[0] != counts[-1] else str(counts[0])
     return f"{seeds} seeds; {trained}"
 

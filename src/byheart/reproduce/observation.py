@@ -88,7 +88,7 @@ def _round(value: float, digits: int) -> float:
     return float(f"{value:.{digits}g}") if math.isfinite(value) else value
 
 
-# In files: runs that differ in their seed alone share a line.
+# In files: runs that differ in their seed alone share a line, and what was not measured of any of them is left out.
 
 
 def to_groups(observations: Iterable[Observation]) -> list[dict[str, Any]]:
@@ -105,16 +105,20 @@ def to_groups(observations: Iterable[Observation]) -> list[dict[str, Any]]:
     )
     found: list[dict[str, Any]] = [{"common": common}]
     for setting, members in groups.values():
-        names = list(members[0].measured)
+        measured = {name: [one.measured[name] for one in members] for name in members[0].measured}
         row = {
             "setting": {name: value for name, value in setting.items() if name not in common},
             "seeds": [one.seed for one in members],
-            "parameters": [one.n_parameters for one in members],
-            "samples": [one.n_samples for one in members],
-            "measured": {name: [one.measured[name] for one in members] for name in names},
+            "parameters": _once([one.n_parameters for one in members]),
+            "samples": _once([one.n_samples for one in members]),
+            "measured": {
+                name: _once(values)
+                for name, values in measured.items()
+                if not all(math.isnan(value) for value in values)
+            },
         }
         if any(one.status != "done" for one in members):
-            row["status"] = [one.status for one in members]
+            row["status"] = _once([one.status for one in members])
         if any(one.curve for one in members):
             row["curves"] = [{name: list(values) for name, values in one.curve.items()} for one in members]
         found.append(row)
@@ -126,15 +130,20 @@ def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
         return ()
     common, found = groups[0]["common"], []
     for row in groups[1:]:
+        n_seeds = len(row["seeds"])
+        parameters, samples, status = (
+            _each(value, n_seeds) for value in (row["parameters"], row["samples"], row.get("status", "done"))
+        )
+        measured = {name: _each(values, n_seeds) for name, values in row["measured"].items()}
         for number, seed in enumerate(row["seeds"]):
             config = _nest({**common, **row["setting"], "seed": seed, "data.seed": seed})
             found.append(
                 Observation(
                     config=config,
-                    measured={name: _number(values[number]) for name, values in row["measured"].items()},
-                    n_parameters=row["parameters"][number],
-                    n_samples=row["samples"][number],
-                    status=row["status"][number] if "status" in row else "done",
+                    measured={name: _number(values[number]) for name, values in measured.items()},
+                    n_parameters=parameters[number],
+                    n_samples=samples[number],
+                    status=status[number],
                     curve={
                         name: tuple(_number(value) for value in values)
                         for name, values in (row["curves"][number] if "curves" in row else {}).items()
@@ -142,6 +151,15 @@ def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
                 )
             )
     return tuple(found)
+
+
+def _once(values: list[Any]) -> Any:
+    """A value that every seed has is written once."""
+    return values[0] if all(value == values[0] for value in values) else values
+
+
+def _each(value: Any, n_seeds: int) -> list[Any]:
+    return value if isinstance(value, list) else [value] * n_seeds
 
 
 def _number(value: float | None) -> float:

@@ -75,14 +75,19 @@ def series(label: str, style: Style, found: SeedValues) -> Series:
 
 
 def try_fit(
-    found: SeedValues, law: str, cut_off: CutOff | None = None, *, n_bootstrap: int = N_BOOTSTRAP
+    found: SeedValues,
+    law: str,
+    cut_off: CutOff | None = None,
+    *,
+    n_bootstrap: int = N_BOOTSTRAP,
+    n_spare: int = 1,
 ) -> Fit | None:
-    """The law fitted to every value; None where there are too few points to leave anything over to judge it by."""
+    """The law fitted to every value; None where fewer than `n_spare` places are left over to judge it by."""
     try:
         result = fit(*found.flat, law, cut_off=cut_off, n_bootstrap=n_bootstrap)
     except UsageError:
         return None
-    return result if result.n_distinct > len(result.coefficients) else None
+    return result if result.n_distinct >= len(result.coefficients) + n_spare else None
 
 
 def format_estimate(found: Fit | None, name: str) -> str:

@@ -71,7 +71,8 @@ def compute(
     """The curve of every way beside the stored points and both bounds; the rule decides on each."""
     here = dana.curves(observations, sweep.x, mlp_width=0, **sweep.sizes)
     n_vocab, stored = dana.n_vocab_of(observations), sweep.stored_points()
-    trials, numbers, checks, tables = [], {}, [], []
+    trials, checks, tables = [], [], []
+    numbers: dict[str, Any] = {}
     for way, found in here.items():
         holds, said, fits = sweep.judge(sweep, found, n_vocab)
         is_own = way == dana.OWN
@@ -86,6 +87,7 @@ def compute(
             gaps = [(f"{sweep.x_label} = {x:g}", gap) for x, gap in dana.differences(own, stored)]
             check, table = dana.agreement(gaps, len(stored.x))
             checks, tables = [check, *checks], [table] if table.rows else []
+            numbers[dana.AGREEMENT] = dana.within(gaps, len(stored.x))
             numbers["stored points"] = sweep.judge(sweep, stored, n_vocab)[2]
             tables.append(_agreement_by_way(here, stored))
     values = sorted({int(x) for found in here.values() for x in found.x})

@@ -22,7 +22,7 @@ WAYS: tuple[dana.Way, ...] = (
     ("as-coded", "longest"),
 )
 CUBIC = (2.5, 3.5)
-LOCAL = ((3, 6), (6, 10), (10, 13))  # ranges of d for local exponents
+LOCAL = ((3, 7), (7, 10), (10, 13))  # ranges of d for local exponents; two places in each are enough
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
@@ -57,9 +57,11 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
             fig.ConditionResult(dana.LABELS[way][0], said, _is_cubic(law) if whole else None, way == dana.OWN)
         )
     checks, tables = [], [_local_exponents(here, stored)]
+    numbers: dict[str, Any] = {}
     if dana.OWN in here and dana.can_compare(scale):
         gaps, n_stored = _differences(observations)
         check, table = dana.agreement(gaps, n_stored)
+        numbers[dana.AGREEMENT] = dana.within(gaps, n_stored)
         ours = fits[dana.OWN]
         assert theirs is not None
         value, wanted = (
@@ -87,7 +89,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         x_scale="log",
         y_scale="log",
     )
-    numbers: dict[str, Any] = {dana.LABELS[way][0]: fit_numbers(law) for way, law in fits.items()}
+    numbers |= {dana.LABELS[way][0]: fit_numbers(law) for way, law in fits.items()}
     numbers["stored points"] = fit_numbers(theirs)
     choices = (*dana.CHOICES, "Slopes that are not positive are left out of the power law.")
     return fig.Computed((panel,), tuple(trials), tuple(checks), tuple(tables), numbers, choices)
@@ -106,7 +108,13 @@ def _is_cubic(law: Fit | None) -> bool | None:
 def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> fig.Table:
     curves = [*((dana.LABELS[way][0], found) for way, found in here.items()), ("stored points", stored)]
     rows = tuple(
-        (label, *(format_estimate(try_fit(found, "power", between(*ends)), "exponent") for ends in LOCAL))
+        (
+            label,
+            *(
+                format_estimate(try_fit(found, "power", between(*ends), n_spare=0), "exponent")
+                for ends in LOCAL
+            ),
+        )
         for label, found in curves
     )
     return fig.Table(

@@ -124,6 +124,8 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
             answers.append(_with_range(series(reading, style, at), at))
         losses.append(series(reading, style, least))
         holds, said = _judge(small, n_open, len(found))
+        if holds is None and small is not None:
+            said += f"; to settle it takes {to_settle(small, mine)} more runs"
         if _is_whole(scale, reading, mine):
             trials.append(fig.ConditionResult(reading, said, holds))
         ladder = sorted({n_blocks(one) for one in mine})
@@ -135,9 +137,18 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
                 format_estimate(small, "exponent"),
                 format_estimate(whole, "exponent"),
                 f"{ladder[0]} to {ladder[-1]}",
+                to_settle(small, mine),
             )
         )
-    heads = ("reading", "memorised", "all up to N", "exponent, 600 to 1400", "exponent, all", "blocks tried")
+    heads = (
+        "reading",
+        "memorised",
+        "all up to N",
+        "exponent, 600 to 1400",
+        "exponent, all",
+        "blocks tried",
+        f"more runs for an interval of {WIDEST}",
+    )
     panels = [
         fig.Panel(
             "Fewest blocks that memorise", "samples N", "#blocks, mean and range over seeds", tuple(answers)
@@ -168,6 +179,18 @@ def _judge(small: Fit | None, n_open: int, n_searches: int) -> tuple[bool | None
     if exponent.high - exponent.low > WIDEST:
         return None, f"{said}, an interval wider than {WIDEST}"
     return 0 < exponent.low <= 0.5 <= exponent.high < 1, said
+
+
+def to_settle(small: Fit | None, observations: Sequence[Observation]) -> str:
+    """The runs that would narrow the exponent's interval to `WIDEST`: its width falls as one over √seeds."""
+    if small is None:
+        return "-"
+    exponent = small.coefficients["exponent"]
+    n_seeds = len({one.seed for one in observations})
+    wanted = math.ceil(n_seeds * ((exponent.high - exponent.low) / WIDEST) ** 2)
+    if wanted <= n_seeds:
+        return "none"
+    return f"{(wanted - n_seeds) * len(observations) // n_seeds:,} (up to {wanted} seeds)"
 
 
 def _is_whole(scale: fig.Scale, reading: str, observations: Sequence[Observation]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from byheart.measure.fits import mean_interval
 from byheart.reproduce import figure as fig
-from byheart.reproduce.madden_2024.runs import STORIES, WIDTHS, stages
+from byheart.reproduce.madden_2024.runs import SEEDS, STORIES, WIDTHS, stages
 from byheart.reproduce.madden_2024.subsets import (
     Subset,
     TrainedCell,
@@ -29,7 +29,7 @@ CHOICES = (
         "Whole stories of our copy of TinyStories, part of them of its second release, shuffled with numpy's default generator;"
         " contexts, vocabulary and entropy are those of our subsets, not of the paper's."
     ),
-    "Every model is trained for 50,000 steps; its final loss decides. Some leave the threshold again after reaching it.",
+    "Every model is trained for 50,000 steps, and its final loss decides; beside it stands who passed at any recorded step.",
     "A seed draws the stories and the weights; a wider model may end in a poorer minimum, so passing is not monotone in m.",
     "Frozen attention: embedding and head keep their initial weights, the authors' second experiment.",
 )
@@ -58,7 +58,7 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
         holds = all(n_all > 0 and n_good >= FALLING * n_all for n_good, n_all in (wider, fewer))
         is_whole = attention == "frozen" or _is_whole(scale, mean)
         trials.append(fig.ConditionResult(word, said, holds if is_whole else None, attention == "trained"))
-        panels.append(_heat_map(mine, f"Final loss less entropy, share of the entropy: {word}"))
+        panels.append(_heat_map(mine, f"Final loss less entropy, in % of the entropy: {word}"))
         rows += [
             (
                 word,
@@ -93,7 +93,8 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
     if scale == "paper" and set(widths) - set(WIDTHS):
         grids["finer widths"] = tuple(widths)
     stored = madden_2024()
-    trials, rows, drawn = [], [], []
+    trials, drawn, by_seed = [], [], []
+    columns: dict[str, dict[Subset, int | None]] = {}
     numbers: dict[str, Any] = {}
     for (name, grid), style in zip(grids.items(), LINES, strict=False):
         for ever in (False, True):
@@ -109,11 +110,10 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
             holds = line is not None and line.r_squared >= R_SQUARED
             trials.append(fig.ConditionResult(condition, said, holds if is_whole else None, is_own))
             numbers[condition] = fit_numbers(line)
-            for n in sorted({s.n_stories for s in subsets}):
-                at = [smallest[s] for s in subsets if s.n_stories == n]
-                rows.append((condition, str(n), "/".join("none" if w is None else str(w) for w in at)))
+            columns[condition] = smallest
             if not ever and curve:
                 drawn.append(series(name, style, curve))
+                by_seed += _lines_by_seed(name, smallest)
     checks = (
         _width_check({s: smallest_width(trained, s, WIDTHS) for s in subsets}) if scale == "paper" else []
     )
@@ -134,15 +134,32 @@ def compute_capacity(scale: fig.Scale, observations: Sequence[Observation], fact
         ),
         y_scale="log",
     )
-    heads = ("widths and rule", "stories", "smallest passing width, by seed")
+    rows = tuple(
+        (
+            str(n),
+            *(
+                "/".join("-" if found[s] is None else str(found[s]) for s in subsets if s.n_stories == n)
+                for found in columns.values()
+            ),
+        )
+        for n in sorted({s.n_stories for s in subsets})
+    )
     return fig.Computed(
         (panel,),
         tuple(trials),
         tuple(checks),
-        (fig.Table("Smallest passing widths", heads, tuple(rows)), _subset_table(facts)),
+        (
+            fig.Table("Smallest passing widths, by seed", ("stories", *columns), rows),
+            fig.Table(
+                "A line through the subsets of each seed alone",
+                ("widths", "seed", "subsets", "R²"),
+                tuple(by_seed),
+            ),
+            _subset_table(facts),
+        ),
         numbers,
         CHOICES,
-        missing=_lacking(scale, found),
+        missing=_open_subsets(scale, columns),
     )
 
 
@@ -229,8 +246,14 @@ def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
     if scale != "paper":
         return ""
     mean = mean_gaps([cell for cell in found if cell.attention == "trained"])
-    missing = sorted({n for n in STORIES for m in WIDTHS[:7] if (n, m) not in mean})
-    return f"Not trained to the end: subsets of {', '.join(map(str, missing))} stories." if missing else ""
+    missing: dict[int, list[int]] = {}
+    for n in STORIES:
+        for m in WIDTHS[:7]:
+            if (n, m) not in mean:
+                missing.setdefault(n, []).append(m)
+    n_runs = len(SEEDS) * sum(len(widths) for widths in missing.values())
+    cells = "; ".join(f"m = {', '.join(map(str, ms))} at {n} stories" for n, ms in missing.items())
+    return f"It takes {n_runs} more runs: {cells}." if missing else ""
 
 
 def _subset_table(facts: fig.Facts) -> fig.Table:
@@ -252,6 +275,27 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
         (fmean(n for n, _ in group), tuple(count for _, count in group)) for group in groups.values()
     )
     return SeedValues(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
+
+
+def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
+    """R² as the authors' own points have it, one training a subset."""
+    found: list[tuple[str, ...]] = []
+    for seed in sorted({subset.seed for subset in smallest}):
+        curve = _parameters({s: width for s, width in smallest.items() if s.seed == seed})
+        line = try_fit(curve, "linear", n_bootstrap=0)
+        found.append(
+            (name, str(seed), str(len(curve.x)), "not fitted" if line is None else f"{line.r_squared:.3f}")
+        )
+    return found
+
+
+def _open_subsets(scale: fig.Scale, columns: dict[str, dict[Subset, int | None]]) -> str:
+    """Numbers of stories for which no seed's smallest width on the paper's grid is known."""
+    if scale != "paper":
+        return ""
+    known = {subset.n_stories for subset, width in next(iter(columns.values())).items() if width is not None}
+    missing = [n for n in STORIES if n not in known]
+    return f"No passing width is known at {', '.join(map(str, missing))} stories." if missing else ""
 
 
 def _width_check(smallest: dict[Subset, int | None]) -> list[fig.Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -76,7 +77,7 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
             str(one.config["options"]["attention"]),
             one.measured["gap"],
             one.measured["relative_gap"],
-            one.measured["first_within"],
+            one.measured.get("first_within", math.nan),
         )
         for one in observations
     ]
@@ -86,10 +87,14 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
 def smallest_width(
     found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int], *, ever: bool = False
 ) -> int | None:
-    """The smallest of `widths` that passes on `subset`, at the end or `ever`; None where none was seen to."""
-    passing = [
-        cell.width
-        for cell in found
-        if cell.subset == subset and cell.width in widths and (cell.ever_passed if ever else cell.passes)
-    ]
-    return min(passing, default=None)
+    """The smallest of `widths` that passes on `subset`, at the end or `ever`.
+
+    None where none was seen to, or where a smaller one was not tried.
+    """
+    mine = {cell.width: cell for cell in found if cell.subset == subset}
+    for width in sorted(widths):
+        if width not in mine:
+            return None
+        if mine[width].ever_passed if ever else mine[width].passes:
+            return width
+    return None
