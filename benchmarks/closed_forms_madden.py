@@ -18,7 +18,7 @@ from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_con
 from byheart.construct.madden_2024.convex import regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
-from byheart.construct.madden_2024.step_solution import solve_by_steps, step_logits
+from byheart.construct.madden_2024.step_solution import Steps, solve_by_steps
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import DecoderModule
@@ -28,6 +28,21 @@ PAPER_STEPS = 50_000
 """Steps of MFT24's training."""
 
 RECORD = Path(__file__).parent / "records" / "closed_forms_h200.jsonl"
+
+
+def step_logits(steps: Steps) -> np.ndarray:
+    """The logits of every context, by sums along the line: what the forward pass gives where it does not round.
+
+    A forward pass over n contexts and n neurons costs n² activations. Each of them is ±1, proved when the steps were
+    built, so the logits of neighbours differ by 2 V_k and a running sum gives them all.
+    """
+    output = steps.decoder.logits.astype(np.float64)
+    logits = np.empty((len(steps.order), output.shape[1]))
+    first = output[0] - output[1:].sum(axis=0)
+    logits[steps.order] = first + np.concatenate(
+        [np.zeros((1, output.shape[1])), np.cumsum(2 * output[1:], axis=0)]
+    )
+    return logits
 
 
 def measured_steps(rate: float = 1e-4, neurons: int = 64) -> int:

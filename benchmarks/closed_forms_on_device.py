@@ -25,11 +25,12 @@ from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of
 from byheart.construct.madden_2024.step_solution import solve_by_steps
+from byheart.data.sequences import TokenSequences
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.module import DecoderModule
-from byheart.program.targets import NextTokenTargets, sequences_from_rows
+from byheart.program.targets import NextTokenTargets
 
 FILE = ROOT / "out" / "closed_forms_device" / "stories.npz"
 Row = dict[str, Any]
@@ -94,7 +95,12 @@ def steps(device: str, small: bool, seconds: float) -> Iterator[Row]:
         labels = rng.integers(0, 16, n_contexts)
         ones = np.ones(n_contexts)
         targets = NextTokenTargets(
-            sequences_from_rows(rows, 64), ones.astype(np.int64), np.arange(n_contexts), labels, ones, 16
+            TokenSequences(rows.reshape(-1), 6 * np.arange(n_contexts + 1), 64),
+            ones.astype(np.int64),
+            np.arange(n_contexts),
+            labels,
+            ones,
+            16,
         )
         start = time.perf_counter()
         for _ in range(8):

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from byheart.data.documents import story_openings
-from byheart.program.targets import NextTokenTargets, sequences_from_rows, targets_of
+from byheart.data.sequences import TokenSequences, offsets_of
+from byheart.program.targets import NextTokenTargets, targets_of
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -30,6 +31,12 @@ def story_targets(n_stories: int) -> tuple[NextTokenTargets, int]:
     lines = (SHARED / "data" / "tinystories.jsonl").read_text(encoding="utf-8").splitlines()
     data = story_openings([json.loads(line)["text"] for line in lines], n_stories)
     return targets_of(data), data.vocab or 0
+
+
+def sequences_from_rows(rows: np.ndarray, n_vocab: int) -> TokenSequences:
+    """Contexts of one length, one a row."""
+    lengths = np.full(len(rows), rows.shape[1], dtype=np.int64)
+    return TokenSequences(rows.reshape(-1), offsets_of(lengths), n_vocab)
 
 
 def random_targets(

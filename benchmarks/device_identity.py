@@ -61,7 +61,7 @@ def compiled(case: str, n_samples: int) -> dict[str, Any]:
         "notes": {
             "samples": data.n_samples,
             "labels": int(data.labels.size),
-            "depth": len(memory.transformer.layers),
+            "depth": len(memory.network.layers),
             "mantissa_bits_needed": built.notes["mantissa_bits_needed"],
             "seconds_compile": round(seconds, 1),
         },

@@ -103,7 +103,7 @@ def measure(row: Row) -> dict[str, object]:
     memory = built.memory
     chosen = np.arange(data.n_samples)[: row.check or data.n_samples]
     encoded = memory.encode(data.inputs.take(chosen))
-    outputs = run_module(memory.transformer, encoded, last_only=True)
+    outputs = run_module(memory.network, encoded, last_only=True)
     done = time.perf_counter()
     size = size_of_network(memory.network)
     return {

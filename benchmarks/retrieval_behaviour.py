@@ -90,7 +90,7 @@ def speak(memory: Memory, prompts: Sequence[Sequence[int]], longest: int) -> lis
     """Greedy decoding of all prompts at once, until each text ends."""
     assert memory.tokenizer is not None
     numbers = {name: number for number, name in enumerate(memory.tokenizer.vocabulary)}
-    network = memory.transformer
+    network = memory.network
     spoken = [list(prompt) for prompt in prompts]
     running = list(range(len(spoken)))
     pad = network.pad if network.pad is not None else 0

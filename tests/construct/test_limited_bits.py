@@ -70,7 +70,7 @@ def test_two_thousand_random_sequences_in_plain_pytorch() -> None:
     data = random_tokens(2000, seed=0)
     memory = compiled(data, precision="float64").memory
     with torch.no_grad():
-        outputs = to_module(memory.transformer)(torch.from_numpy(np.array(memory.encode(data.inputs))))
+        outputs = to_module(memory.network)(torch.from_numpy(np.array(memory.encode(data.inputs))))
     assert (outputs[:, -1, 0].numpy() == data.labels + 1.0).all()
 
 

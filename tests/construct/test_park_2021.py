@@ -74,8 +74,8 @@ def test_buckets_cover_all_points_and_do_not_overlap(line: list[int], width: int
 def test_the_program_finds_the_field_of_every_point(
     line: list[int], field_bits: int, seed: int, data: st.DataObject
 ) -> None:
-    costs = costs_of(field_bits)
-    arrangement = arrange(line, np.random.default_rng(seed), costs.move, costs.move, costs.field)
+    move_cost, field_cost = costs_of(field_bits)
+    arrangement = arrange(line, np.random.default_rng(seed), move_cost, move_cost, field_cost)
     fields = {x: data.draw(st.integers(0, 2**field_bits - 1)) for x in line}
     packed = pack_buckets(arrangement, [fields[x] + 1 for x in line], field_bits)
     blocks = lookup_blocks(arrangement, packed, field_bits, 0)

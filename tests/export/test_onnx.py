@@ -130,11 +130,9 @@ def test_retrieval_answers_alike_to_the_last_bit(name: str, precision: str) -> N
     memory = get("retrieval").build(data, {"precision": precision}, np.random.default_rng(0), None).memory
     encoded = memory.encode(data.inputs)
     last_only = data.task != "seq-to-seq"
-    expected = run_module(memory.transformer, encoded, last_only=last_only)
+    expected = run_module(memory.network, encoded, last_only=last_only)
     assert (expected.reshape(-1) == data.labels + 1).all()
-    assert (
-        run_onnx(memory.transformer, encoded, last_only=last_only).reshape(expected.shape) == expected
-    ).all()
+    assert (run_onnx(memory.network, encoded, last_only=last_only).reshape(expected.shape) == expected).all()
 
 
 def test_one_changed_weight_is_seen() -> None:
@@ -142,12 +140,12 @@ def test_one_changed_weight_is_seen() -> None:
     data: Dataset = random_tokens(200, n_vocab=40, seed=5)
     memory = get("retrieval").build(data, {}, np.random.default_rng(0), None).memory
     encoded = memory.encode(data.inputs)
-    expected = run_module(memory.transformer, encoded, last_only=True)
-    at = max(n for n, layer in enumerate(memory.transformer.layers) if isinstance(layer, FeedForward))
-    layer = memory.transformer.layers[at]
+    expected = run_module(memory.network, encoded, last_only=True)
+    at = max(n for n, layer in enumerate(memory.network.layers) if isinstance(layer, FeedForward))
+    layer = memory.network.layers[at]
     assert isinstance(layer, FeedForward)
     np.asarray(layer.b1)[0] += 0.5
-    assert (run_onnx(memory.transformer, encoded, last_only=True)[:, 0] != expected).any()
+    assert (run_onnx(memory.network, encoded, last_only=True)[:, 0] != expected).any()
 
 
 def test_written_whole(tmp_path: Path) -> None:

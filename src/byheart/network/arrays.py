@@ -21,11 +21,6 @@ FLOATS = ("float64", "float32")
 MOST = {"n_tokens": MAX_ROWS, "seq_len": MAX_SEQ_LEN}
 
 
-def expect_shape(name: str, weights: np.ndarray, shape: tuple[int, ...]) -> None:
-    if weights.shape != shape:
-        raise ShapeMismatch(f"{name} has shape {weights.shape}; this network needs {shape}.", name=name)
-
-
 def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
     """Raise `ShapeMismatch` unless all weights are float64, or all are float32."""
     kinds = {str(weights.dtype) for _, weights in parameters}

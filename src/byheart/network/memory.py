@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from byheart.data.dataset import Dataset, Task, TokenSequences, VectorSequences
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
-from byheart.network.transformer.architecture import Transformer
 
 __all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memory", "Progress"]
 
@@ -38,12 +36,6 @@ class Memory:
     def of(network: Network, data: Dataset, *, ordered: bool = True) -> Memory:
         """`network` with the vocabulary and the label names of the data it was built for."""
         return Memory(network, data.task, data.label_names, data.tokenizer, ordered)
-
-    @property
-    def transformer(self) -> Transformer:
-        """The network, which must be one of KS25's family."""
-        assert self.network.spec.family == "transformer"
-        return cast(Transformer, self.network)
 
     @property
     def answers_last_token_only(self) -> bool:

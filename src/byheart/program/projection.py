@@ -14,6 +14,7 @@ from math import ceil, prod
 
 import numpy as np
 
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import typical
@@ -95,6 +96,11 @@ def typical_map(dim: int, bits: int) -> LineMap:
     return LineMap((typical(bits),) * dim, typical(bits))
 
 
+def typical_line(shape: DataShape, bits: int) -> LineMap:
+    """The map that puts tokens of this shape on a line, for counting; a table has put ids there already."""
+    return LineMap((1,), 0) if shape.vocab is not None else typical_map(shape.dim or 1, bits)
+
+
 @realises("KS25-L G.1")
 def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) -> tuple[int, ...]:
     """An integer direction v along which every difference of two points keeps its share of its own length.
@@ -144,7 +150,7 @@ def separating_direction(
     best: tuple[Fraction, tuple[int, ...]] | None = None
     for number, candidates in enumerate(_candidate_rounds(points, rng)):
         for direction in _finalists(points, candidates):
-            spread = _spread(points, direction)
+            spread = spread_of(points.along(direction))
             if spread is not None and (best is None or spread < best[0]):
                 best = (spread, direction)
         # V points need a spread of at least V - 1; when it is within twice that, another round is hardly worth it
@@ -156,11 +162,11 @@ def separating_direction(
     )
 
 
-def _spread(points: IntegerPoints, direction: Sequence[int]) -> Fraction | None:
-    """Range divided by smallest gap along a direction; None if two points coincide."""
-    values = sorted(points.along(direction))
-    gap = min(after - before for before, after in pairwise(values))
-    return Fraction(values[-1] - values[0], gap) if gap else None
+def spread_of(values: Sequence[int]) -> Fraction | None:
+    """Range divided by smallest gap; None if two of the values are equal."""
+    ordered = sorted(values)
+    gap = min((after - before for before, after in pairwise(ordered)), default=1)
+    return Fraction(ordered[-1] - ordered[0], gap) if gap else None
 
 
 @realises("KS25-L C.2")

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from byheart.data.dataset import Dataset
 from byheart.data.row_groups import group_rows, representatives
-from byheart.data.sequences import TokenSequences, offsets_of
+from byheart.data.sequences import TokenSequences
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.divergence import divergences
 
@@ -94,9 +94,3 @@ def targets_of(data: Dataset) -> NextTokenTargets:
         np.ones(len(first)),
         data.n_classes,
     )
-
-
-def sequences_from_rows(rows: Int[np.ndarray, "n_contexts seq_len"], n_vocab: int) -> TokenSequences:
-    """Contexts of one length, one a row."""
-    lengths = np.full(len(rows), rows.shape[1], dtype=np.int64)
-    return TokenSequences(rows.reshape(-1), offsets_of(lengths), n_vocab)

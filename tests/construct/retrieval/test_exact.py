@@ -33,7 +33,7 @@ def test_every_kind_of_data_is_memorised_exactly(name: str) -> None:
     encoded = memory.encode(data.inputs)
     answers = memory.answer(encoded, backend="exact")
     assert (answers.reshape(-1) == data.labels).all()
-    last = interpret(memory.transformer, encoded[0])[-1][0]
+    last = interpret(memory.network, encoded[0])[-1][0]
     assert last == data.labels.reshape(len(encoded), -1)[0, -1] + 1
 
 
@@ -64,7 +64,7 @@ def test_words_beyond_machine_integers_are_solved_plane_by_plane() -> None:
 def test_long_words_do_not_run_in_floats() -> None:
     built = _built(grid_vectors(10_000, seed=2), 150)
     with pytest.raises(InexactWeights):
-        to_module(built.memory.transformer)
+        to_module(built.memory.network)
 
 
 def test_word_bits_are_checked() -> None:

@@ -21,7 +21,7 @@ CASES = {"grid": grid_vectors(500, seed=1), "tokens": random_tokens(500, 6, 60, 
 
 def _network(data: Dataset, precision: str) -> tuple[Transformer, np.ndarray]:
     memory = memorise(data, {"precision": precision}, 0).memory
-    return memory.transformer, memory.encode(data.inputs)
+    return memory.network, memory.encode(data.inputs)
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])

@@ -27,7 +27,7 @@ from byheart.program.blocks import (
 )
 from byheart.program.distinct_tokens import table_of_shape
 from byheart.program.lookup import ANSWER, LOOKUP, PACKED, X, memorise_points, weigh_tokens
-from byheart.program.projection import LineMap, Projection, typical_map
+from byheart.program.projection import LineMap, Projection, typical_line, typical_map
 from byheart.theorems import realises
 
 AttentionForm = Literal["uniform", "softmax", "sparse"]
@@ -187,7 +187,6 @@ def network_outline(
 ) -> Program:
     """The same for counting, before the data are seen."""
     table, dim = table_of_shape(shape), shape.dim or 1
-    token_line = LineMap((1,), 0) if table is not None else typical_map(dim, numbers.token_bits)
     if split.entrance == "table":
         assert table is not None
         assert shape.vocab is not None
@@ -199,7 +198,7 @@ def network_outline(
         split.entrance,
         table,
         None,
-        token_line,
+        typical_line(shape, numbers.token_bits),
         () if split.first is None else split.first.outline(),
         typical_map(1 if shape.task == "set" else 3, numbers.context_bits),
         split.second.outline(),

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
+
+from byheart.program.projection import spread_of
 
 _DRAWS_PER_RANGE = 8
 _GOOD_SPREAD = 4  # times N²: what random numbers have
@@ -53,7 +54,7 @@ def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> S
     best: tuple[Fraction, list[int], list[int]] | None = None
     for number, weights in enumerate(_weights(2 * n_rounds, rng)):
         ids = [int(value) for value in table @ np.array(weights, dtype=object)]
-        spread = _spread(ids)
+        spread = spread_of(ids)
         if spread is not None and (best is None or spread < best[0]):
             best = (spread, weights, ids)
         is_last_of_range = number % _DRAWS_PER_RANGE == _DRAWS_PER_RANGE - 1
@@ -75,9 +76,3 @@ def _weights(n_weights: int, rng: np.random.Generator) -> Iterator[list[int]]:
             digits = rng.integers(0, 1 << 62, size=(n_weights, largest.bit_length() // 62 + 1)).tolist()
             yield [1 + sum(d << (62 * k) for k, d in enumerate(row)) % largest for row in digits]
         largest *= 2
-
-
-def _spread(ids: Sequence[int]) -> Fraction | None:
-    ordered = sorted(ids)
-    gap = min((after - before for before, after in pairwise(ordered)), default=1)
-    return Fraction(ordered[-1] - ordered[0], gap) if gap else None

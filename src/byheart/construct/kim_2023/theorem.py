@@ -27,7 +27,7 @@ from byheart.program.distinct_tokens import (
 )
 from byheart.program.lookup import memorise_points, plan_lookup
 from byheart.program.program_plan import ProgramPlan
-from byheart.program.projection import IntegerPoints, LineMap, Projection, project_apart, typical_map
+from byheart.program.projection import IntegerPoints, Projection, project_apart, typical_line, typical_map
 
 NAME = "kim-2023"
 
@@ -102,11 +102,10 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     """
     n, table = shape.seq_len, table_of_shape(shape)
     key_bits = 2 * shape.context_count.bit_length() + 1
+    token_bits = 2 * (shape.n_samples * n).bit_length() + 1
     if shape.vocab is not None:
-        line, token_bits = LineMap((1,), 0), (2 * (shape.vocab + shape.ragged) * n).bit_length()
-    else:
-        token_bits = 2 * (shape.n_samples * n).bit_length() + 1
-        line = typical_map(shape.dim or 1, token_bits)
+        token_bits = (2 * (shape.vocab + shape.ragged) * n).bit_length()
+    line = typical_line(shape, token_bits)
     plan = plan_lookup(shape.context_count, key_bits, shape.n_classes.bit_length(), MODEL_WIDTH)
     weight = typical(n.bit_length() + 2)
     rounds = Repeat(n, sorting_round(weight, weight, token_bits))

@@ -86,21 +86,6 @@ def solve_by_steps(
     return Steps(decoder, order, targets, found, grid_bits)
 
 
-def step_logits(steps: Steps) -> Float[np.ndarray, "n_contexts n_outputs"]:
-    """The logits of every context, by sums along the line: what the forward pass gives where it does not round.
-
-    A forward pass over n contexts and n neurons costs n² activations. Each of them is ±1, proved when the steps were
-    built, so the logits of neighbours differ by 2 V_k and a running sum gives them all.
-    """
-    output = steps.decoder.logits.astype(np.float64)
-    logits = np.empty((len(steps.order), output.shape[1]))
-    first = output[0] - output[1:].sum(axis=0)
-    logits[steps.order] = first + np.concatenate(
-        [np.zeros((1, output.shape[1])), np.cumsum(2 * output[1:], axis=0)]
-    )
-    return logits
-
-
 def _on_a_grid(
     logits: Float[np.ndarray, "n_contexts n_outputs"], order: Int[np.ndarray, " n_contexts"], precision: str
 ) -> tuple[Float[np.ndarray, "n_contexts n_outputs"], int | None]:

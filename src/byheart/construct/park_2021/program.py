@@ -92,7 +92,7 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
         place = field_bits - 1 - bit
         exponent = (
             number * field_bits + place
-        )  # the bit is worth 2^exponent in the packed fields, 2^place in its own
+        )  # its worth is 2^exponent in the packed fields, 2^place in its own
         writes: Form = {PACKED: Dyadic(-1, exponent), FIELD: 1 << place}
         units.append(Unit({PACKED: 1}, 1 - (1 << exponent), writes))
         units.append(Unit({PACKED: 1}, Dyadic(-1, exponent), negate(writes)))
@@ -130,17 +130,10 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
     return Program(REGISTERS, {PLACE: axes}, steps, ANSWER, 1, table)
 
 
-@dataclass(frozen=True)
-class Costs:
+def costs_of(field_bits: int) -> tuple[int, int]:
     """Dense parameters of a block that moves points, and of a field with all its bits."""
-
-    move: int
-    field: int
-
-
-def costs_of(field_bits: int) -> Costs:
-    move, field = Block(at_least(PLACE, 1, {})), field_blocks(0, 2, field_bits, 0)
-    return Costs(count_steps([move], len(REGISTERS)).dense, count_steps(field, len(REGISTERS)).dense)
+    move, field = [Block(at_least(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
+    return count_steps(move, len(REGISTERS)).dense, count_steps(field, len(REGISTERS)).dense
 
 
 @dataclass(frozen=True)

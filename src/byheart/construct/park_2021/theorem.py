@@ -48,8 +48,8 @@ def memorise_without_keys(
     direction, places, unit = short_direction(points, rng)
     lowest = min(places)
     field_bits = field_bits_of(data.n_classes)
-    costs = costs_of(field_bits)
-    arrangement = arrange([place - lowest for place in places], rng, costs.move, costs.move, costs.field)
+    move_cost, field_cost = costs_of(field_bits)
+    arrangement = arrange([place - lowest for place in places], rng, move_cost, move_cost, field_cost)
     packed = pack_buckets(arrangement, vectors.labels, field_bits)
     factor = Fraction(2) ** (points.frac_bits - unit)
     return ProgramPlan(
@@ -102,10 +102,11 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
 
 def expected_parts(shape: DataShape) -> Parts:
     """Folds, segments, buckets and fields as random points have them."""
-    n_points, costs = shape.context_count, costs_of(field_bits_of(shape.n_classes))
+    n_points = shape.context_count
+    move_cost, field_cost = costs_of(field_bits_of(shape.n_classes))
     start_bits = 54 if shape.vocab is None else max(1, shape.vocab - 1).bit_length()
     covered = max(1.0, 0.13 * n_points ** (4 / 3))
-    n_fields = max(1, round((covered * costs.move / costs.field) ** 0.5))
+    n_fields = max(1, round((covered * move_cost / field_cost) ** 0.5))
     return Parts(
         # folding ends near N²/64, and each fold but few halves the range
         n_folds=max(1, round(1.15 * (start_bits - 2 * log2(n_points) + 6))),

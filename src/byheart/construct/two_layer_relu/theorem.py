@@ -22,7 +22,7 @@ from byheart.program.blocks import Block, Program, TableBlock, TokenTable, Unit,
 from byheart.program.count import count
 from byheart.program.distinct_tokens import project_tokens
 from byheart.program.program_plan import ProgramPlan
-from byheart.program.projection import LineMap, typical_map
+from byheart.program.projection import LineMap, typical_line
 from byheart.program.single_vectors import (
     TASKS,
     assume_single,
@@ -130,12 +130,11 @@ def size_of(shape: DataShape, options: InterpolationOptions) -> Size:
     """
     table = outline_table(NAME, shape)
     line_bits = expected_line_bits(shape)
-    line = LineMap((1,), 0) if table is not None else typical_map(shape.dim or 1, line_bits)
     finer = 0 if table is not None else MANTISSA_BITS["float64"]  # places of floats: bits after the point
     knot = typical(line_bits + _SLOPE_BITS + finer)
     n_units = max(1, shape.context_count - 1)
     bends = TableBlock(n_units, {LINE: 1}, knot, {LINE: typical(_SLOPE_BITS)}, {LINE: knot})
-    return count(_program(table, line, bends), options.precision)
+    return count(_program(table, typical_line(shape, line_bits), bends), options.precision)
 
 
 def _program(table: TokenTable | None, line: LineMap, bends: Block | TableBlock) -> Program:

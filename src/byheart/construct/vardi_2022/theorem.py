@@ -16,7 +16,7 @@ from byheart.program.count import count
 from byheart.program.distinct_tokens import project_tokens
 from byheart.program.lookup import ANSWER, LOOKUP, LookupPlan, X, memorise_points, plan_lookup
 from byheart.program.program_plan import ProgramPlan
-from byheart.program.projection import LineMap, typical_map
+from byheart.program.projection import LineMap, typical_line
 from byheart.program.single_vectors import (
     TASKS,
     assume_single,
@@ -76,9 +76,8 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     """
     table = outline_table(NAME, shape)
     key_bits = expected_line_bits(shape)
-    line = LineMap((1,), 0) if table is not None else typical_map(shape.dim or 1, key_bits)
     plan = _plan_groups(shape.context_count, key_bits, shape.n_classes)
-    return count(_program(table, line, plan.outline()))
+    return count(_program(table, typical_line(shape, key_bits), plan.outline()))
 
 
 def _plan_groups(n_points: int, key_bits: int, n_classes: int) -> LookupPlan:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byheart.network.arrays import expect_one_float_type, expect_shape
+from byheart.network.arrays import expect_one_float_type
 from byheart.network.logits import AnswersWithLogits
-from byheart.network.transformer.architecture import Embedding, ShapeMismatch
+from byheart.network.transformer.architecture import Embedding, ShapeMismatch, expect_shape
 from byheart.theorems import realises
 
 if TYPE_CHECKING:

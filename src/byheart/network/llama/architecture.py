@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byheart.network.arrays import expect_one_float_type, expect_shape
+from byheart.network.arrays import expect_one_float_type
 from byheart.network.llama.spec import LlamaSpec, weight_name
 from byheart.network.protocol import Backend, Evaluation, Network
+from byheart.network.transformer.architecture import expect_shape
 
 if TYPE_CHECKING:
     from torch import nn

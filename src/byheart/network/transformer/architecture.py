@@ -36,13 +36,13 @@ class ShapeMismatch(ByheartError):
     """Two weight matrices of a network do not fit together."""
 
 
-def _expect(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
+def expect_shape(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
+    """Raise `ShapeMismatch` unless `weights` has this shape; an exact bias has one column."""
     if isinstance(weights, SparseMatrix) and len(shape) == 1:
         shape = (*shape, 1)
     if tuple(weights.shape) != shape:
-        raise ShapeMismatch(
-            f"{name} has shape {tuple(weights.shape)}; this network needs {shape}.", name=name
-        )
+        found = tuple(weights.shape)
+        raise ShapeMismatch(f"{name} has shape {found}; this network needs {shape}.", name=name)
 
 
 @realises("KS25-eq3")
@@ -57,9 +57,9 @@ class FeedForward:
 
     def __post_init__(self) -> None:
         hidden, model = self.w1.shape
-        _expect("b1", self.b1, (hidden,))
-        _expect("w2", self.w2, (model, hidden))
-        _expect("b2", self.b2, (model,))
+        expect_shape("b1", self.b1, (hidden,))
+        expect_shape("w2", self.w2, (model, hidden))
+        expect_shape("b2", self.b2, (model,))
 
     @property
     def hidden_width(self) -> int:
@@ -113,7 +113,7 @@ class Attention:
             raise ShapeMismatch(f"the pattern {self.pattern} exists for uniform attention only.")
         for number, head in enumerate(self.heads):
             size, model = head.value.shape
-            _expect(f"output of head {number}", head.output, (model, size))
+            expect_shape(f"output of head {number}", head.output, (model, size))
             scored = head.key is not None and head.query is not None
             if self.kind == "uniform" and (head.key is not None or head.query is not None):
                 raise ShapeMismatch(f"head {number} of a uniform attention layer has a key or a query.")
@@ -121,7 +121,7 @@ class Attention:
                 raise ShapeMismatch(f"head {number} of a {self.kind} attention layer lacks its key or query.")
             for name, weights in (("key", head.key), ("query", head.query)):
                 if weights is not None:
-                    _expect(f"{name} of head {number}", weights, (size, model))
+                    expect_shape(f"{name} of head {number}", weights, (size, model))
 
     @property
     def ignores_scores(self) -> bool:
@@ -190,11 +190,11 @@ class Transformer(Network):
                 f"w_out reads {self.w_out.shape[1]} channels; the residual stream has {model}."
             )
         if self.embedding is not None:
-            _expect("the token embedding", self.embedding.tokens, (self.embedding.tokens.shape[0], dim))
+            expect_shape("the token embedding", self.embedding.tokens, (self.embedding.tokens.shape[0], dim))
             if self.embedding.positions is not None:
-                _expect("the position embedding", self.embedding.positions, (self.seq_len, dim))
+                expect_shape("the position embedding", self.embedding.positions, (self.seq_len, dim))
         if self.extra is not None:
-            _expect("the extra token", self.extra, (1, dim))
+            expect_shape("the extra token", self.extra, (1, dim))
         for number, layer in enumerate(self.layers):
             if isinstance(layer, FeedForward) and layer.w1.shape[1] != model:
                 raise ShapeMismatch(f"layer {number} reads {layer.w1.shape[1]} channels, not {model}.")
