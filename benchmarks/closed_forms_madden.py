@@ -14,7 +14,12 @@ import torch
 from closed_forms_shared import SHARED, Row, random_targets, story_targets, timed
 
 from byheart.construct.madden_2024.associations import associate
-from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import (
+    draw_mixing,
+    mixed_contexts,
+    with_neurons,
+    with_outputs,
+)
 from byheart.construct.madden_2024.convex import regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
@@ -110,10 +115,9 @@ def fewest(long: bool) -> Iterator[Row]:
 
         found, seconds = timed(lambda: fewest_shaped(fit, high, low, most=512))
         assert found is not None
-        front, encoded = _front(targets, vocab, np.random.default_rng(0))
+        _, encoded = _front(targets, vocab, np.random.default_rng(0))
         shaped = found.found
-        decoder = with_neurons(front, shaped.hidden, shaped.bias, shaped.fit.coefficients)
-        native = targets.gap_nats(targets.divergences(decoder.compute_logits(encoded)))
+        native = targets.gap_nats(targets.divergences(shaped.decoder.compute_logits(encoded)))
         yield {
             "neurons": "shaped",
             "goal_share": share,
@@ -129,8 +133,7 @@ def fewest(long: bool) -> Iterator[Row]:
 def _fewest_random(targets: NextTokenTargets, vocab: int, share: float) -> Row:
     rng = np.random.default_rng(0)
     front, encoded = _front(targets, vocab, rng)
-    hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), 192, rng)
-    features = features_of(with_neurons(front, hidden, bias, np.zeros((192, targets.n_outputs))), encoded)
+    features = features_of(draw_neurons(front, mixed_contexts(front, encoded), 192, rng), encoded)
     goal = share * targets.entropy_nats
     found, seconds = timed(lambda: smallest_width(features, targets, goal))
     if found is None:
@@ -203,13 +206,10 @@ def _solve(way: str, targets: NextTokenTargets, vocab: int, n_neurons: int) -> D
         return solve_by_random_features(front, encoded, targets.logits(40.0), rng).network
     goal = 0.01 * targets.entropy_nats
     if way == "convex, random neurons":
-        hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng)
-        features = features_of(
-            with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs))), encoded
-        )
-        return with_neurons(front, hidden, bias, regress(features, targets, goal_nats=goal).coefficients)
-    found = fit_shaped(front, encoded, targets, n_neurons, rng, goal_nats=goal)
-    return with_neurons(front, found.hidden, found.bias, found.fit.coefficients)
+        neurons = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng)
+        fit = regress(features_of(neurons, encoded), targets, goal_nats=goal)
+        return with_outputs(neurons, fit.coefficients)
+    return fit_shaped(front, encoded, targets, n_neurons, rng, goal_nats=goal).decoder
 
 
 def _untrained(
@@ -328,10 +328,9 @@ def _associated(n_contexts: int) -> Row:
 
     def store() -> tuple[Decoder, Any]:
         front = draw_mixing("attention", 1000, 3, 16, 1000, rng, precision="float32")
-        hidden, bias = draw_neurons(front, mixed_contexts(front, rows), n_neurons, rng)
-        features = features_of(with_neurons(front, hidden, bias, np.zeros((n_neurons, 1000))), rows)
-        fit = associate(features, labels, rng, n_outputs=1000)
-        return with_neurons(front, hidden, bias, fit.coefficients), fit
+        neurons = draw_neurons(front, mixed_contexts(front, rows), n_neurons, rng)
+        fit = associate(features_of(neurons, rows), labels, rng, n_outputs=1000)
+        return with_outputs(neurons, fit.coefficients), fit
 
     (decoder, fit), seconds = timed(store)
     right = decoder.compute_logits(rows).argmax(axis=1) == labels

@@ -22,7 +22,12 @@ from bare_machine import ROOT
 
 from byheart.construct.dana_2024.compact import fit_compact
 from byheart.construct.madden_2024.associations import associate
-from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import (
+    draw_mixing,
+    mixed_contexts,
+    with_neurons,
+    with_outputs,
+)
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.sequences import TokenSequences
@@ -64,13 +69,12 @@ def associations(device: str, small: bool, seconds: float) -> Iterator[Row]:
         rows = np.unique(rng.integers(0, 1000, (int(1.01 * n_contexts), 3)), axis=0)[:n_contexts]
         labels = rng.integers(0, 1000, n_contexts)
         front = draw_mixing("attention", 1000, 3, 16, 1000, rng, precision="float32")
-        hidden, bias = draw_neurons(front, mixed_contexts(front, rows), n_neurons, rng)
-        neurons = with_neurons(front, hidden, bias, np.zeros((n_neurons, 1000)))
+        neurons = draw_neurons(front, mixed_contexts(front, rows), n_neurons, rng)
         start = time.perf_counter()
         features = features_of(neurons, rows)
         drawing = time.perf_counter() - start
         fit = associate(features, labels, rng, n_outputs=1000, device=device, max_passes=60)
-        decoder = with_neurons(front, hidden, bias, fit.coefficients)
+        decoder = with_outputs(neurons, fit.coefficients)
         right = decoder.compute_logits(rows, device=device).argmax(axis=1) == labels
         yield {
             "associations": n_contexts,

@@ -11,7 +11,7 @@ import pytest
 
 import byheart as bh
 from byheart.construct.madden_2024.associations import associate
-from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_outputs
 from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped, is_hopeless
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
@@ -68,8 +68,7 @@ def test_regression_comes_to_the_entropy_with_fewer_neurons_than_contexts() -> N
     rng = np.random.default_rng(0)
     front = draw_mixing("attention", 12, targets.contexts.max_len, 16, 12, rng, activation="gelu")
     encoded = targets.contexts.padded(front.pad, front.seq_len)
-    hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), 64, rng)
-    features = features_of(with_neurons(front, hidden, bias, np.zeros((64, 12))), encoded)
+    features = features_of(draw_neurons(front, mixed_contexts(front, encoded), 64, rng), encoded)
     goal = 0.01 * targets.entropy_nats
     found = smallest_width(features, targets, goal, max_evaluations=800)
     assert found is not None
@@ -199,13 +198,10 @@ def test_few_shaped_neurons_do_what_many_random_ones_do() -> None:
     assert found is not None
     assert (found.n_neurons - 1, False) in [(width, reached) for width, _, reached in found.tried]
     shaped = found.found
-    decoder = with_neurons(front, shaped.hidden, shaped.bias, shaped.fit.coefficients)
-    gap = targets.gap_nats(targets.divergences(decoder.compute_logits(encoded)))
+    gap = targets.gap_nats(targets.divergences(shaped.decoder.compute_logits(encoded)))
     assert 0 < gap <= goal * (1 + 1e-6)
-    hidden, bias = draw_neurons(
-        front, mixed_contexts(front, encoded), found.n_neurons, np.random.default_rng(1)
-    )
-    random = features_of(with_neurons(front, hidden, bias, np.zeros((found.n_neurons, 12))), encoded)
+    neurons = draw_neurons(front, mixed_contexts(front, encoded), found.n_neurons, np.random.default_rng(1))
+    random = features_of(neurons, encoded)
     assert regress(random, targets, goal_nats=goal, max_evaluations=300).gap_nats > 5 * goal
 
 
@@ -246,11 +242,11 @@ def test_associations_are_stored_by_fewer_neurons_and_all_of_them_settle() -> No
     rows = np.stack([rows // 900, rows // 30 % 30, rows % 30], axis=1)
     labels = rng.integers(0, 40, len(rows))
     front = draw_mixing("attention", 30, 3, 16, 40, rng, precision="float32")
-    hidden, bias = draw_neurons(front, mixed_contexts(front, rows), 300, rng)
-    features = features_of(with_neurons(front, hidden, bias, np.zeros((300, 40))), rows)
+    neurons = draw_neurons(front, mixed_contexts(front, rows), 300, rng)
+    features = features_of(neurons, rows)
     fit = associate(features, labels, rng, n_outputs=40)
     assert fit.unsettled == 0
-    logits = with_neurons(front, hidden, bias, fit.coefficients).compute_logits(rows)
+    logits = with_outputs(neurons, fit.coefficients).compute_logits(rows)
     assert (logits.argmax(axis=1) == labels).all()
     # ten neurons cannot, and say so
     few = associate(features[:, :10], labels, rng, n_outputs=40, max_passes=5.0)

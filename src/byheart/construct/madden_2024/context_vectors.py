@@ -19,22 +19,6 @@ SCORE_SPREAD = 0.7
 """Standard deviation of attention scores. Small ones hide the order of tokens, large ones hide all but one token."""
 
 
-def without_neurons(
-    embedding: Embedding, mixing: Mixing, n_outputs: int, activation: Activation = "tanh"
-) -> Decoder:
-    """The first half of a decoder: embedding and mixing, with no neuron yet."""
-    assert isinstance(embedding.tokens, np.ndarray)
-    dtype, dim = embedding.tokens.dtype, embedding.tokens.shape[1]
-    return Decoder(
-        embedding,
-        mixing,
-        np.zeros((dim, 0), dtype),
-        np.zeros(0, dtype),
-        np.zeros((0, n_outputs), dtype),
-        activation,
-    )
-
-
 def with_neurons(
     front: Decoder,
     hidden: Float[np.ndarray, "dim width"],
@@ -44,6 +28,12 @@ def with_neurons(
     """`front` with its hidden layer and its output matrix, in the float type of `front`."""
     dtype = DTYPES[front.precision]
     return replace(front, hidden=hidden.astype(dtype), bias=bias.astype(dtype), logits=logits.astype(dtype))
+
+
+def with_outputs(neurons: Decoder, logits: Float[np.ndarray, "width n_outputs"]) -> Decoder:
+    """`neurons` with this output matrix; the first of them where it has fewer rows."""
+    width = len(logits)
+    return with_neurons(neurons, neurons.hidden[:, :width], neurons.bias[:width], logits)
 
 
 def draw_mixing(
@@ -58,7 +48,7 @@ def draw_mixing(
     activation: Activation = "tanh",
     precision: str = "float64",
 ) -> Decoder:
-    """Generic embeddings and mixing weights, drawn from continuous distributions.
+    """Generic embeddings and mixing weights, drawn from continuous distributions: a decoder with no neuron yet.
 
     In dimension 1 they are those of the proofs: self-attention ⟨x, softmax(x x_t)⟩ with z, u > 0, or Σ u_t z_t.
     In higher dimension embeddings, keys and queries are Gaussian, values and outputs orthogonal: products of Gaussian
@@ -74,10 +64,11 @@ def draw_mixing(
 
     draw = positive if dim == 1 else gaussian
     tokens = draw(n_vocab, dim)
+    positions = draw(seq_len, dim) if kind == "attention" else None
+    mixing: Mixing
     if kind == "averaging":
-        return without_neurons(Embedding(tokens), TokenAveraging(positive(seq_len)), n_outputs, activation)
-    positions = draw(seq_len, dim)
-    if dim == 1:
+        mixing = TokenAveraging(positive(seq_len))
+    elif dim == 1:
         one = np.ones((1, 1, 1), dtype)
         mixing = SelfAttention(one, one, one, one)
     else:
@@ -86,7 +77,8 @@ def draw_mixing(
         key, query = (gaussian(n_heads, dim, dim) * scale for _ in range(2))
         value, output = (_orthogonal(rng, n_heads, dim).astype(dtype) for _ in range(2))
         mixing = SelfAttention(key, query, value, output)
-    return without_neurons(Embedding(tokens, positions), mixing, n_outputs, activation)
+    nothing = (np.zeros(shape, dtype) for shape in ((dim, 0), 0, (0, n_outputs)))
+    return Decoder(Embedding(tokens, positions), mixing, *nothing, activation)
 
 
 def _orthogonal(rng: np.random.Generator, n_heads: int, dim: int) -> Float[np.ndarray, "n_heads dim dim"]:

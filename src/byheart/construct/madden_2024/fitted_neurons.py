@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons, with_outputs
 from byheart.construct.madden_2024.convex import Regression, regress
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of
 from byheart.network.decoder.architecture import Decoder
@@ -35,10 +35,9 @@ SAFETY = 0.8
 
 @dataclass(frozen=True, eq=False)
 class ShapedFit:
-    """Neurons and the output matrix fitted to them; `fit.reached` says whether the goal was met."""
+    """A decoder of neurons and the output matrix fitted to them; `fit.reached` says whether the goal was met."""
 
-    hidden: Float[np.ndarray, "dim n_neurons"]
-    bias: Float[np.ndarray, " n_neurons"]
+    decoder: Decoder
     fit: Regression
     evaluations: int
 
@@ -59,49 +58,40 @@ def fit_shaped(
     evaluations. From half of them on it is given up when the loss, falling on at its present rate, would miss the goal.
     """
     mixed = mixed_contexts(front, encoded)
-    hidden, bias = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)
-    shaping = _Shaping(mixed, targets, hidden, bias, front.activation)
+    neurons = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)
+    shaping = _Shaping(mixed, targets, neurons)
     spent, left = shaping.run(SAFETY * goal_nats, max_evaluations)
-    hidden, bias = shaping.neurons()
-    start = with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs)))
-    hidden, bias = start.hidden.astype(np.float64), start.bias.astype(np.float64)
+    hidden, bias, output = shaping.weights()
+    shaped = with_neurons(front, hidden, bias, np.zeros_like(output))
+    is_near = left <= 2 * goal_nats  # else the convex fit will not halve the gap
     fit = regress(
-        features_of(start, encoded),
+        features_of(shaped, encoded),
         targets,
         goal_nats=goal_nats,
-        max_evaluations=FINISHING_EVALUATIONS
-        if left <= 2 * goal_nats
-        else ROUND,  # it will not halve the gap
-        start_from=shaping.output(),
+        max_evaluations=FINISHING_EVALUATIONS if is_near else ROUND,
+        start_from=output,
     )
-    return ShapedFit(hidden, bias, fit, spent + fit.evaluations)
+    return ShapedFit(with_outputs(shaped, fit.coefficients), fit, spent + fit.evaluations)
 
 
 class _Shaping:
     """L-BFGS on (W, b, V) in float32, on all contexts at once."""
 
-    def __init__(
-        self,
-        mixed: np.ndarray,
-        targets: NextTokenTargets,
-        hidden: np.ndarray,
-        bias: np.ndarray,
-        activation: str,
-    ) -> None:
+    def __init__(self, mixed: np.ndarray, targets: NextTokenTargets, neurons: Decoder) -> None:
         def single(array: np.ndarray) -> torch.Tensor:
             return torch.from_numpy(np.array(array, dtype=np.float32))
 
-        self.mixed, self.activation = single(mixed), ACTIVATIONS[activation]  # type: ignore[index]
+        self.mixed, self.activation = single(mixed), ACTIVATIONS[neurons.activation]
         self.total = float(targets.counts.sum())
         mass = targets.counts[targets.rows] * targets.probabilities / self.total
         self.mass = single(mass)
         self.entropy = float(-(mass * np.log(targets.probabilities)).sum())
         self.flat = torch.from_numpy(targets.rows * targets.n_outputs + targets.next_tokens)
-        features = self.activation(torch.addmm(single(bias), self.mixed, single(hidden)))
+        hidden, bias, output = single(neurons.hidden), single(neurons.bias), single(neurons.logits)
+        features = self.activation(torch.addmm(bias, self.mixed, hidden))
         # one unit of V moves logits by one: otherwise the hidden layer and V differ in scale by the size of the features
         self.scale = float(1 / features.square().mean().sqrt().clamp(min=1e-12))
-        output = torch.zeros(hidden.shape[1], targets.n_outputs)
-        self.parameters = [part.requires_grad_(True) for part in (single(hidden), single(bias), output)]
+        self.parameters = [part.requires_grad_(True) for part in (hidden, bias, output)]
 
     def run(self, goal_nats: float, max_evaluations: int) -> tuple[int, float]:
         """Descend until the gap is `goal_nats`, or is not going to be; return evaluations spent and the gap left."""
@@ -130,13 +120,10 @@ class _Shaping:
         gap: torch.Tensor = -(self.mass * log_q.view(-1)[self.flat]).sum() - self.entropy
         return gap
 
-    def neurons(self) -> tuple[np.ndarray, np.ndarray]:
-        hidden, bias = (part.detach().double().numpy() for part in self.parameters[:2])
-        return hidden, bias
-
-    def output(self) -> np.ndarray:
-        found: np.ndarray = (self.parameters[2].detach().double() * self.scale).numpy()
-        return found
+    def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """W, b and V."""
+        hidden, bias, output = (part.detach().double() for part in self.parameters)
+        return hidden.numpy(), bias.numpy(), (output * self.scale).numpy()
 
 
 WINDOW = 10

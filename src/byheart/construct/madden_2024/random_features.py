@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons, with_outputs
 from byheart.construct.madden_2024.size import neurons_for
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Decoder
@@ -28,18 +28,19 @@ def draw_neurons(
     rng: np.random.Generator,
     *,
     spread: float = SPREAD,
-) -> tuple[Float[np.ndarray, "dim n_neurons"], Float[np.ndarray, " n_neurons"]]:
-    """Hidden weights and biases that give pre-activations of standard deviation `spread` on these contexts.
+) -> Decoder:
+    """`front` with random neurons of pre-activations of standard deviation `spread` on these contexts, and outputs still zero.
 
     The mixed contexts are centred and whitened first, so that no direction is drowned by another.
     """
+    nothing = np.zeros((n_neurons, front.n_outputs))
     centre = mixed.mean(axis=0)
     centred = mixed - centre
     _, sizes, axes = np.linalg.svd(centred, full_matrices=False)
     sizes = sizes / np.sqrt(len(mixed))
     keep = sizes > 1e-6 * sizes.max(initial=0.0)
     if not keep.any():  # one context: no direction tells it from others, so the neurons are constants
-        return np.zeros((mixed.shape[1], n_neurons)), np.full(n_neurons, spread)
+        return with_neurons(front, np.zeros((front.dim, n_neurons)), np.full(n_neurons, spread), nothing)
     whitening = axes[keep].T / sizes[keep]
     directions = rng.standard_normal((int(keep.sum()), n_neurons))
     directions *= spread / np.linalg.norm(directions, axis=0)
@@ -47,7 +48,7 @@ def draw_neurons(
     # thresholds spread as the data are: each neuron bends where contexts lie
     anchors = centred[rng.integers(len(mixed), size=n_neurons)] * rng.uniform(0, 1, (n_neurons, 1))
     bias = -np.einsum("dm,md->m", hidden, anchors + centre)
-    return hidden, bias
+    return with_neurons(front, hidden, bias, nothing)
 
 
 def features_of(
@@ -82,12 +83,10 @@ def solve_by_random_features(
     if n_neurons is None:
         n_neurons = neurons_for(n_contexts, front.precision)
     assert n_neurons >= n_contexts
-    hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng, spread=spread)
-    neurons = with_neurons(front, hidden, bias, np.zeros((n_neurons, logits.shape[1])))
+    neurons = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng, spread=spread)
     features = features_of(neurons, encoded)
     output, condition = solve_least_norm(features, logits, REFINEMENTS)
     dtype = DTYPES[front.precision]
     residual = float(np.abs(features @ output.astype(dtype).astype(np.float64) - logits).max(initial=0.0))
-    decoder = with_neurons(front, hidden, bias, output)
     largest = float(np.abs(output).max(initial=0.0))
-    return SolvedNetwork(decoder, condition, residual, {"largest_output": largest})
+    return SolvedNetwork(with_outputs(neurons, output), condition, residual, {"largest_output": largest})

@@ -11,7 +11,7 @@ from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
 from byheart.construct.madden_2024.associations import associate
-from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_neurons
+from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_outputs
 from byheart.construct.madden_2024.convex import Regression, SmallestWidth, regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
 from byheart.construct.madden_2024.random_features import (
@@ -163,9 +163,8 @@ def _by_steps(
             continue
         return steps.decoder, {
             "solver": "steps",
-            "min_gap": steps.injectivity.min_gap
-            if len(targets) > 1
-            else None,  # one context is apart from none
+            # one context is apart from none
+            "min_gap": steps.injectivity.min_gap if len(targets) > 1 else None,
             "rounding": steps.injectivity.rounding,
             "grid_bits": steps.grid_bits,
             "draws": draw + 1,
@@ -181,15 +180,14 @@ def _by_stochastic_steps(problem: _NeuronProblem) -> tuple[Decoder, dict[str, An
         raise UsageError("solver stochastic is for one right token a context; take convex for distributions.")
     n_neurons, mixed = hidden_width or FIRST_WIDTH, mixed_contexts(front, encoded)
     while True:
-        hidden, bias = draw_neurons(front, mixed, n_neurons, rng)
-        nothing = np.zeros((n_neurons, targets.n_outputs))
-        features = features_of(with_neurons(front, hidden, bias, nothing), encoded)
+        neurons = draw_neurons(front, mixed, n_neurons, rng)
+        features = features_of(neurons, encoded)
         found = associate(
             features, targets.next_tokens, rng, n_outputs=targets.n_outputs, progress=problem.progress
         )
         if not found.unsettled:
             notes = {"solver": "stochastic", "passes": found.passes, "seconds": found.seconds}
-            return with_neurons(front, hidden, bias, found.coefficients), notes
+            return with_outputs(neurons, found.coefficients), notes
         if hidden_width is not None or n_neurons > len(targets):
             raise AssumptionViolated(
                 f"{n_neurons} neurons leave {found.unsettled} of {len(targets)} contexts unsettled after "
@@ -244,8 +242,7 @@ def _with_shaped_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
         found = search.found
         # each width with the gap it left: the one below the least misses the goal for this seed and this solver
         notes["tried"] = [[width, gap, reached] for width, gap, reached in search.tried]
-    decoder = with_neurons(front, found.hidden, found.bias, found.fit.coefficients)
-    return decoder, found.fit, {**notes, "evaluations": found.evaluations}
+    return found.decoder, found.fit, {**notes, "evaluations": found.evaluations}
 
 
 def _with_random_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
@@ -254,21 +251,18 @@ def _with_random_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
     n_neurons = hidden_width or FIRST_WIDTH
     notes: dict[str, Any] = {}
     while True:
-        hidden, bias = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, problem.rng)
-        features = features_of(
-            with_neurons(front, hidden, bias, np.zeros((n_neurons, targets.n_outputs))), encoded
-        )
+        neurons = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, problem.rng)
+        features = features_of(neurons, encoded)
         if hidden_width is not None:
             fit = regress(features, targets, goal_nats=goal)
             break
         found = smallest_width(features, targets, goal, progress=problem.progress)
         if found is not None:
-            fit, n_neurons = found.fit, found.n_neurons
+            fit = found.fit
             notes = {"tried": [list(row) for row in found.tried], **_narrower(found)}
             break
         n_neurons *= 2
-    decoder = with_neurons(front, hidden[:, :n_neurons], bias[:n_neurons], fit.coefficients)
-    return decoder, fit, {**notes, "evaluations": fit.evaluations}
+    return with_outputs(neurons, fit.coefficients), fit, {**notes, "evaluations": fit.evaluations}
 
 
 def _narrower(found: SmallestWidth) -> dict[str, Any]:
