@@ -20,12 +20,13 @@ from math import gcd, lcm
 import numpy as np
 
 from byheart.errors import ByheartError
-from byheart.network.exact.dyadic import Weights, as_sparse
-from byheart.network.transformer.architecture import Attention, FeedForward, Head, SumPool, Transformer
+from byheart.network.exact.dyadic import SparseMatrix, Weights, as_sparse
+from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Head, Transformer
 from byheart.theorems import realises
 
 Vector = list[Fraction]
 Row = list[tuple[int, Fraction]]
+ZERO = Fraction(0)
 FIRST, BETWEEN, LAST = range(3)
 Needs = dict[int, frozenset[int]]
 """For each group of tokens, the channels that something later reads."""
@@ -88,8 +89,13 @@ class Interpreter:
         self.layers: list[_Layer] = []
         n_tokens = self.n_tokens
         for layer in network.layers:
-            self.layers.append(_Layer.of(layer, n_tokens))
-            n_tokens = 1 if isinstance(layer, SumPool) else n_tokens
+            if isinstance(layer, FeedForward):
+                self.layers.append(_FeedForward(layer, n_tokens))
+            elif isinstance(layer, Attention):
+                self.layers.append(_Attention(layer, n_tokens))
+            else:
+                self.layers.append(_Pool(n_tokens))
+                n_tokens = 1
         self.n_tokens_out = n_tokens
         labelled = (LAST,) if last_only else _groups(n_tokens)
         needs: Needs = dict.fromkeys(labelled, frozenset(channel for channel, _ in self.output))
@@ -100,7 +106,9 @@ class Interpreter:
         self.w_in = _rows(network.w_in)
         entering = {channel for channels in needs.values() for channel in channels}
         self.coordinates = sorted({at for channel in entering for at, _ in self.w_in[channel]})
-        self.tables = self._tables()
+        embedding = network.embedding or Embedding(SparseMatrix((0, 0), {}))
+        tables = (embedding.tokens, embedding.positions, network.extra)
+        self.tables = [_columns(weights, self.coordinates) for weights in tables]
 
     def outputs(self, sequence: np.ndarray) -> Vector:
         """The output at each labelled token: all tokens but the extra one, or the last."""
@@ -110,17 +118,9 @@ class Interpreter:
         n_tokens = self.n_tokens_out
         found: Vector = []
         for group in sorted(stream):
-            n_group = len(_members(group, n_tokens))
-            found += _combine(self.output, stream[group], Fraction(0), n_group).values()
+            found += _combine(self.output, stream[group], len(_members(group, n_tokens))).values()
         is_extra_first = self.network.extra is not None and n_tokens > 1 and not self.last_only
         return found[1:] if is_extra_first else found
-
-    def _tables(self) -> list[dict[int, dict[int, Fraction]]]:
-        """Token embedding, positions and extra token: the entries of each coordinate that is read, by row."""
-        embedding, extra = self.network.embedding, self.network.extra
-        tokens = None if embedding is None else embedding.tokens
-        positions = None if embedding is None else embedding.positions
-        return [_columns(weights, self.coordinates) for weights in (tokens, positions, extra)]
 
     def _enter(self, sequence: np.ndarray) -> Stream:
         tokens, positions, extra = self.tables
@@ -134,23 +134,17 @@ class Interpreter:
             if embedding is None:
                 values = [Fraction(float(value)) for value in sequence[:, at].tolist()]
             else:
-                values = [tokens[at].get(token, Fraction(0)) for token in sequence.tolist()]
-                if embedding.positions is not None:
-                    values = [
-                        value + positions[at][number] if number in positions[at] else value
-                        for number, value in enumerate(values)
-                    ]
+                values = [tokens[at].get(token, ZERO) for token in sequence.tolist()]
+                for number, position in positions[at].items():
+                    values[number] += position
             if self.network.extra is not None:
-                values.insert(0, extra[at].get(0, Fraction(0)))
+                values.insert(0, extra[at].get(0, ZERO))
             vectors[at] = values
         stream: Stream = {}
         for group, channels in self.needs[0].items():
             members = _members(group, self.n_tokens)
             inputs = {at: Counts.of([vector[k] for k in members]) for at, vector in vectors.items()}
-            stream[group] = {
-                channel: _combine(self.w_in[channel], inputs, Fraction(0), len(members))
-                for channel in channels
-            }
+            stream[group] = {at: _combine(self.w_in[at], inputs, len(members)) for at in channels}
         return stream
 
 
@@ -159,12 +153,6 @@ class _Layer:
 
     def __init__(self, n_tokens: int) -> None:
         self.n_tokens = n_tokens
-
-    @staticmethod
-    def of(layer: FeedForward | Attention | SumPool, n_tokens: int) -> _Layer:
-        if isinstance(layer, FeedForward):
-            return _FeedForward(layer, n_tokens)
-        return _Attention(layer, n_tokens) if isinstance(layer, Attention) else _Pool(n_tokens)
 
     def size(self, group: int) -> int:
         return len(_members(group, self.n_tokens))
@@ -184,9 +172,7 @@ class _FeedForward(_Layer):
     def __init__(self, layer: FeedForward, n_tokens: int) -> None:
         super().__init__(n_tokens)
         self.w1, self.w2 = _rows(layer.w1), _rows(layer.w2)
-        self.b1, self.b2 = (
-            [sum((v for _, v in row), Fraction(0)) for row in _rows(b)] for b in (layer.b1, layer.b2)
-        )
+        self.b1, self.b2 = ([dict(row).get(0, ZERO) for row in _rows(b)] for b in (layer.b1, layer.b2))
 
     def _units(self, channels: Iterable[int]) -> set[int]:
         return {unit for channel in channels for unit, _ in self.w2[channel]}
@@ -202,15 +188,14 @@ class _FeedForward(_Layer):
         for group, channels in needs.items():
             known, n_group = stream[group], self.size(group)
             hidden = {
-                unit: _combine(self.w1[unit], known, self.b1[unit], n_group).relu()
+                unit: _combine(self.w1[unit], known, n_group, self.b1[unit]).relu()
                 for unit in self._units(channels)
             }
-            found[group] = {
-                channel: _plus(known[channel], _combine(self.w2[channel], hidden, self.b2[channel], n_group))
-                if self.w2[channel] or self.b2[channel]
-                else known[channel]
-                for channel in channels
-            }
+            found[group] = {channel: known[channel] for channel in channels}
+            for channel in channels:
+                if self.w2[channel] or self.b2[channel]:
+                    change = _combine(self.w2[channel], hidden, n_group, self.b2[channel])
+                    found[group][channel] = _plus(known[channel], change)
         return found
 
 
@@ -239,11 +224,8 @@ class _Attention(_Layer):
                 if not rows:
                     continue
                 for other in self._read_by(group):
-                    found.setdefault(other, set()).update(
-                        head.channels(rows, with_keys=self.kind != "uniform")
-                    )
-                if self.kind != "uniform":
-                    found[group].update(channel for row in head.query for channel, _ in row)
+                    found.setdefault(other, set()).update(head.channels(rows))
+                found[group].update(channel for row in head.query for channel, _ in row)
         return {group: frozenset(channels) for group, channels in found.items()}
 
     def apply(self, stream: Stream, needs: Needs) -> Stream:
@@ -269,51 +251,33 @@ class _Attention(_Layer):
                     mixed = self._mix_by_score(head, rows, stream, group)
                 for channel in needs[group]:
                     if head.output[channel]:
-                        change = _combine(head.output[channel], mixed, Fraction(0), n_group)
-                        known[channel] = _plus(known[channel], change)
+                        known[channel] = _plus(known[channel], _combine(head.output[channel], mixed, n_group))
         return found
 
     def _mean(self, row: Row, stream: Stream, groups: tuple[int, ...]) -> Fraction:
         """The mean of a row of W_V Z over the tokens of these groups."""
-        totals = (_combine(row, stream[group], Fraction(0), self.size(group)).total() for group in groups)
-        return sum(totals, Fraction(0)) / sum(map(self.size, groups))
+        totals = (_combine(row, stream[group], self.size(group)).total() for group in groups)
+        return sum(totals, ZERO) / sum(map(self.size, groups))
 
     def _mix_by_score(self, head: _Head, rows: set[int], stream: Stream, group: int) -> dict[int, Counts]:
         """What each token of `group` receives: the rows of W_V Z A_h."""
 
-        def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[Vector]:
+        def vectors(weights: Iterable[Row], groups: Iterable[int]) -> list[tuple[Fraction, ...]]:
             """W Z_k for each token k of these groups, in order."""
-            columns = [
-                [
-                    value
-                    for each in groups
-                    for value in _combine(row, stream[each], Fraction(0), self.size(each)).values()
-                ]
-                for row in weights
-            ]
-            return [list(token) for token in zip(*columns, strict=True)]
+            columns = ([_combine(row, stream[each], self.size(each)) for each in groups] for row in weights)
+            return list(
+                zip(*([v for part in parts for v in part.values()] for parts in columns), strict=True)
+            )
 
-        everyone = sorted(stream)
-        order = sorted(rows)
+        everyone, order = sorted(stream), sorted(rows)
         values = vectors([head.value[row] for row in order], everyone)
         keys, queries = vectors(head.key, everyone), vectors(head.query, [group])
         normalise = hardmax if self.kind == "hardmax" else softmax
         given: dict[tuple[Fraction, ...], Vector] = {}  # equal queries receive the same
-        for query in queries:
-            if tuple(query) in given:
-                continue
-            shares = normalise(
-                [sum((k * q for k, q in zip(key, query, strict=True)), Fraction(0)) for key in keys]
-            )
-            given[tuple(query)] = [
-                sum(
-                    (share * value[at] for share, value in zip(shares, values, strict=True) if share),
-                    Fraction(0),
-                )
-                for at in range(len(order))
-            ]
-        mixed = [given[tuple(query)] for query in queries]
-        return {row: Counts.of([token[at] for token in mixed]) for at, row in enumerate(order)}
+        for query in dict.fromkeys(queries):
+            shares = normalise([_dot(query, key) for key in keys])
+            given[query] = [_dot(shares, column) for column in zip(*values, strict=True)]
+        return {row: Counts.of([given[query][at] for query in queries]) for at, row in enumerate(order)}
 
 
 class _Head:
@@ -328,10 +292,9 @@ class _Head:
         """The rows of W_V that these channels receive."""
         return {row for channel in channels for row, _ in self.output[channel]}
 
-    def channels(self, rows: Iterable[int], *, with_keys: bool) -> set[int]:
+    def channels(self, rows: Iterable[int]) -> set[int]:
         """The channels that these rows of W_V, and the keys, read of every token."""
-        found = {channel for row in rows for channel, _ in self.value[row]}
-        return found | {channel for row in self.key if with_keys for channel, _ in row}
+        return {channel for row in (*(self.value[row] for row in rows), *self.key) for channel, _ in row}
 
 
 class _Pool(_Layer):
@@ -343,10 +306,7 @@ class _Pool(_Layer):
 
     def apply(self, stream: Stream, needs: Needs) -> Stream:
         wanted = frozenset[int]().union(*needs.values())
-        totals = {
-            channel: sum((known[channel].total() for known in stream.values()), Fraction(0))
-            for channel in wanted
-        }
+        totals = {at: sum((known[at].total() for known in stream.values()), ZERO) for at in wanted}
         return {LAST: {channel: Counts(total, [1]) for channel, total in totals.items()}}
 
 
@@ -355,7 +315,7 @@ def hardmax(scores: Sequence[Fraction]) -> Vector:
     """1/|I| at the positions I of the maximum, 0 elsewhere (KS25 eq. 1, one column)."""
     largest = max(scores)
     n_ties = sum(score == largest for score in scores)
-    return [Fraction(1, n_ties) if score == largest else Fraction(0) for score in scores]
+    return [Fraction(1, n_ties) if score == largest else ZERO for score in scores]
 
 
 def softmax(scores: Sequence[Fraction]) -> Vector:
@@ -395,7 +355,11 @@ def _columns(weights: Weights | None, wanted: Sequence[int]) -> dict[int, dict[i
     return found
 
 
-def _combine(row: Row, known: dict[int, Counts], bias: Fraction, n_tokens: int) -> Counts:
+def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True) if a), ZERO)
+
+
+def _combine(row: Row, known: dict[int, Counts], n_tokens: int, bias: Fraction = ZERO) -> Counts:
     """bias + Σ weight · channel, for each token."""
     terms = [(weight * known[at].unit, known[at].counts) for at, weight in row]
     parts = [part for part in (bias, *(factor for factor, _ in terms)) if part]
@@ -412,4 +376,4 @@ def _combine(row: Row, known: dict[int, Counts], bias: Fraction, n_tokens: int) 
 
 
 def _plus(left: Counts, right: Counts) -> Counts:
-    return _combine([(0, Fraction(1)), (1, Fraction(1))], {0: left, 1: right}, Fraction(0), len(left.counts))
+    return _combine([(0, Fraction(1)), (1, Fraction(1))], {0: left, 1: right}, len(left.counts))
