@@ -210,12 +210,10 @@ def test_few_shaped_neurons_do_what_many_random_ones_do() -> None:
 )
 @pytest.mark.parametrize("least", [1, 4, 13, 33])
 def test_a_search_ends_where_one_fewer_fails(low: int, high: int, most: int, least: int) -> None:
-    none = np.zeros((0, 0))
+    none, decoder = np.zeros((0, 0)), draw_mixing("attention", 2, 2, 1, 2, np.random.default_rng(0))
 
     def fit(width: int) -> ShapedFit:
-        return ShapedFit(
-            none, np.zeros(0), Regression(none, none, 1.0 / width, 1, width >= least, 0.0, 0.0), 1
-        )
+        return ShapedFit(decoder, Regression(none, none, 1.0 / width, 1, width >= least, 0.0, 0.0), 1)
 
     found = fewest_shaped(fit, high, low, most=most)
     if least > most:

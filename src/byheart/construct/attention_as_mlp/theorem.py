@@ -25,7 +25,7 @@ from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
 from byheart.program.construction import BuiltPlan, built_plan
-from byheart.program.single_tokens import count_wrong, require_one_token
+from byheart.program.single_samples import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
 NAME = "attention-as-mlp"

@@ -22,7 +22,7 @@ from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.construction import BuiltPlan, built_plan
 from byheart.program.ordered_sums import ordered_sums
-from byheart.program.single_tokens import count_wrong, require_one_token
+from byheart.program.single_samples import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 from byheart.reader import within
 

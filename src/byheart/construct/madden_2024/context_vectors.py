@@ -77,8 +77,8 @@ def draw_mixing(
         key, query = (gaussian(n_heads, dim, dim) * scale for _ in range(2))
         value, output = (_orthogonal(rng, n_heads, dim).astype(dtype) for _ in range(2))
         mixing = SelfAttention(key, query, value, output)
-    nothing = (np.zeros(shape, dtype) for shape in ((dim, 0), 0, (0, n_outputs)))
-    return Decoder(Embedding(tokens, positions), mixing, *nothing, activation)
+    hidden, logits = np.zeros((dim, 0), dtype), np.zeros((0, n_outputs), dtype)
+    return Decoder(Embedding(tokens, positions), mixing, hidden, np.zeros(0, dtype), logits, activation)
 
 
 def _orthogonal(rng: np.random.Generator, n_heads: int, dim: int) -> Float[np.ndarray, "n_heads dim dim"]:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from byheart.assumption import Assumption
-from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
 from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_outputs
-from byheart.construct.madden_2024.convex import Regression, SmallestWidth, regress, smallest_width
+from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
 from byheart.construct.madden_2024.random_features import (
     draw_neurons,
@@ -56,11 +55,13 @@ def plan(
     margin = LOGIT_MARGIN[options.precision] if options.margin is None else options.margin
     decoder, notes = _solve(kind, options, targets, margin, rng, progress)
     n_contexts = len(targets)
+    parameters = theorem_5_parameters if kind == "attention" else theorem_7_parameters
+    bound = parameters(n_contexts, decoder.pad, decoder.seq_len, decoder.n_outputs)
     if data.task == "next-token":
         _require_right(name, decoder, targets, options.precision)
     if data.task == "distribution":
-        allowed = float("inf") if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
-        notes |= {"allowed_divergence": None if np.isinf(allowed) else allowed, "allowed_gap": options.gap}
+        allowed = None if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
+        notes |= {"allowed_divergence": allowed, "allowed_gap": options.gap}
     return built_plan(
         decoder,
         data,
@@ -76,7 +77,7 @@ def plan(
                 f"{decoder.hidden_width} neurons, {n_contexts} contexts",
             ),
         ),
-        theorem_size=_theorem_size(kind, decoder, n_contexts),
+        theorem_size=size_of_bound(bound, width=n_contexts, depth=2),
         notes={**notes, "n_contexts": n_contexts, "margin": margin},
     )
 
@@ -259,23 +260,12 @@ def _with_random_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
         found = smallest_width(features, targets, goal, progress=problem.progress)
         if found is not None:
             fit = found.fit
-            notes = {"tried": [list(row) for row in found.tried], **_narrower(found)}
+            notes["tried"] = [list(row) for row in found.tried]
+            if (
+                found.narrower is not None
+            ):  # no output matrix with logits below a size reaches the goal with a neuron fewer
+                notes["narrower_gap_nats"] = found.narrower.gap_nats
+                notes["narrower_excluded_norm"] = found.narrower.excluded_norm
             break
         n_neurons *= 2
     return with_outputs(neurons, fit.coefficients), fit, {**notes, "evaluations": fit.evaluations}
-
-
-def _narrower(found: SmallestWidth) -> dict[str, Any]:
-    """What is known of one neuron fewer: no output matrix with logits below a size reaches the goal."""
-    if found.narrower is None:
-        return {}
-    return {
-        "narrower_gap_nats": found.narrower.gap_nats,
-        "narrower_excluded_norm": found.narrower.excluded_norm,
-    }
-
-
-def _theorem_size(kind: Kind, decoder: Decoder, n_contexts: int) -> TheoremSize:
-    size = theorem_5_parameters if kind == "attention" else theorem_7_parameters
-    bound = size(n_contexts, decoder.pad, decoder.seq_len, decoder.n_outputs)
-    return size_of_bound(bound, width=n_contexts, depth=2)

@@ -21,7 +21,7 @@ from byheart.network.transformer.float_exactness import MANTISSA_BITS
 from byheart.program.blocks import typical
 from byheart.program.count import count
 from byheart.program.program_plan import ProgramPlan
-from byheart.program.single_vectors import TASKS, assume_single, labelled_vectors, outline_table
+from byheart.program.single_samples import TASKS, assume_single, labelled_vectors, outline_table
 
 NAME = "park-2021"
 

@@ -17,7 +17,7 @@ from byheart.program.distinct_tokens import project_tokens
 from byheart.program.lookup import ANSWER, LOOKUP, LookupPlan, X, memorise_points, plan_lookup
 from byheart.program.program_plan import ProgramPlan
 from byheart.program.projection import LineMap, typical_line
-from byheart.program.single_vectors import (
+from byheart.program.single_samples import (
     TASKS,
     assume_single,
     expected_line_bits,

@@ -1,4 +1,4 @@
-"""One vector per sample: what the feed-forward predecessors of KS25 memorise."""
+"""One vector or one token a sample: what the feed-forward predecessors of KS25 memorise, and associative memories."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from byheart.assumption import Assumption
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
+from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.program.blocks import TokenTable
 from byheart.program.distinct_tokens import DistinctTokens, distinct_tokens, table_of_shape
 
@@ -70,3 +71,26 @@ def expected_line_bits(shape: DataShape) -> int:
     if shape.vocab is not None:
         return (2 * shape.vocab).bit_length()
     return 2 * shape.n_samples.bit_length() + 1
+
+
+def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
+    """The number of token ids and of distinct tokens to store; refused where samples are vectors or longer than one token."""
+    if shape.vocab is None:
+        raise AssumptionViolated(
+            f"{method} embeds tokens itself, and these inputs are vectors.\n"
+            "  Choose a construction for one vector a sample, such as two-layer-relu.",
+            method=method,
+        )
+    if shape.seq_len > 1:
+        raise AssumptionViolated(
+            f"{method} associates one token with one label, and these samples have up to {shape.seq_len} tokens.\n"
+            "  Choose a construction that mixes tokens, such as dana-2024, or make each sample one token.",
+            method=method,
+            seq_len=shape.seq_len,
+        )
+    return shape.vocab, shape.context_count
+
+
+def count_wrong(network: AttentionOnly, tokens: np.ndarray, next_tokens: np.ndarray) -> int:
+    """How many tokens the network, run natively, follows by another one than `next_tokens` says."""
+    return int((network.compute_logits(tokens[:, None]).argmax(axis=1) != next_tokens).sum())
