@@ -7,6 +7,9 @@ from tests.attacks.mistakes import FOLDER, Mutant
 FORGED, SMALL = "tests/attacks/test_forged.py", "tests/attacks/test_small_inputs.py"
 DATA, STORE = "tests/data/test_hostile.py", "tests/measure/test_store.py"
 VERIFIER, PROCESSES = "tests/verify/test_verifier.py", "tests/attacks/test_processes.py"
+ONE_CONTEXT = (
+    "tests/construct/closed_forms/test_madden_2024.py::test_a_text_of_one_context_is_compiled_and_saved"
+)
 
 REMOVED_GUARDS = (
     # the model names its own tolerance
@@ -96,12 +99,9 @@ REMOVED_GUARDS = (
     Mutant("R6b", "liveness.py", "        os._exit(1)", "        pass", PROCESSES),
     # a text of one context
     Mutant(
-        "R7",
-        "construct/madden_2024/theorem.py",
-        "if len(targets) > 1",
-        "if True",
-        "tests/construct/closed_forms/test_madden_2024.py::test_a_text_of_one_context_is_compiled_and_saved",
+        "R7a", "pipeline.py", "if isinstance(value, float) and not isfinite(value):", "if False:", ONE_CONTEXT
     ),
+    Mutant("R7b", "construct/madden_2024/random_features.py", "if not keep.any():", "if False:", ONE_CONTEXT),
     # other people's exceptions
     Mutant("R8a", "data/npz.py", "        Exception\n", "        zipfile.BadZipFile\n", DATA),
     Mutant(

@@ -164,8 +164,7 @@ def _by_steps(
             continue
         return steps.decoder, {
             "solver": "steps",
-            # one context is apart from none
-            "min_gap": steps.injectivity.min_gap if len(targets) > 1 else None,
+            "min_gap": steps.injectivity.min_gap,  # infinite for one context
             "rounding": steps.injectivity.rounding,
             "grid_bits": steps.grid_bits,
             "draws": draw + 1,
