@@ -24,7 +24,7 @@ from tests.attacks.removed_guards import REMOVED_GUARDS
 
 ROOT = Path(__file__).resolve().parents[2]
 TOO_SLOW = "not cut_anywhere and not thousands_of_exact and not more_samples and not come_back_to_the_bit"
-SECONDS = 300  # for one mutant; one that never ends is noticed too
+SECONDS = 180  # for one mutant; one that never ends is noticed too
 
 
 def is_killed(mutant: Mutant, source: Path) -> bool:
