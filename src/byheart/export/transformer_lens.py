@@ -27,9 +27,8 @@ def count_different_logits(folder: Path, llama: Llama, n_prompts: int = 100, see
 
     spec = llama.spec
     rng = np.random.default_rng(seed)
-    ids = rng.integers(
-        0, spec.bos, (n_prompts, min(24, spec.seq_len))
-    )  # ordinary tokens: special ones come after them
+    # ordinary tokens: special ones come after them
+    ids = rng.integers(0, spec.bos, (n_prompts, min(24, spec.seq_len)))
     ids[:, 0] = spec.bos
     tokens = torch.from_numpy(ids)
     with torch.no_grad():

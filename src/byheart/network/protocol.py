@@ -134,9 +134,8 @@ class Network(ABC):
 
     why_no_logits = "this network answers with the number of a class; it has no logits."
 
-    if (
-        TYPE_CHECKING
-    ):  # of some families these are fields, and a dataclass would take a property here for their default
+    # of some families these are fields, and a dataclass would take a property here for their default
+    if TYPE_CHECKING:
 
         @property
         def spec(self) -> NetworkSpec:

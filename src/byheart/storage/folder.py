@@ -196,9 +196,8 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
         )
     shapes = _matrix_shapes(spec)
     n_entries, widest = header["columns"].shape[0], max(columns for _, columns in shapes)
-    if widest > max(
-        FEW_COLUMNS, n_entries
-    ):  # columns without an entry cost no byte here, and memory when run
+    # columns without an entry cost no byte here, and memory when run
+    if widest > max(FEW_COLUMNS, n_entries):
         raise corrupt(
             path, f"the architecture in {MODEL} has {widest:,} columns; only {n_entries:,} entries are stored"
         )

@@ -18,7 +18,6 @@ from byheart.construct.kajitsuka_sato_2023.context_ids import (
 )
 from byheart.construct.kajitsuka_sato_2023.network_program import (
     VALUE,
-    HiddenLayer,
     interpolate,
     network_outline,
     network_program,
@@ -97,7 +96,15 @@ def memorise_by_one_head(
         data=data,
         method=NAME,
         theorem="KS23 Corollary 1, sharpness scanned",
-        assumptions=(*assume_contexts(data, len(ids.ids)), _assume_gap(ids, hidden)),
+        assumptions=(
+            *assume_contexts(data, len(ids.ids)),
+            Assumption(
+                "float64 tells all contexts apart",
+                True,
+                f"β = {ids.beta:.4g}: ids differ by at least {ids.gap:.3g} and are off by at most {ids.error:.3g}; "
+                f"labels before rounding are off by at most {hidden.error:.3g}",
+            ),
+        ),
         theorem_size=kajitsuka_sato_2023_size(data.n_samples, data.seq_len, network.dim),
         notes={
             "contexts": len(ids.ids),
@@ -166,15 +173,6 @@ def _measure_error(
     unrounded = emit(replace(program, steps=program.steps[:-n_rounding], answer=VALUE), "float64")
     outputs = run_module(unrounded, memory_of(unrounded, data).encode(data.inputs))
     return float(np.abs(outputs[samples, columns] - labels).max())
-
-
-def _assume_gap(ids: SoftmaxIds, hidden: HiddenLayer) -> Assumption:
-    return Assumption(
-        "float64 tells all contexts apart",
-        True,
-        f"β = {ids.beta:.4g}: ids differ by at least {ids.gap:.3g} and are off by at most {ids.error:.3g}; "
-        f"labels before rounding are off by at most {hidden.error:.3g}",
-    )
 
 
 METHOD = Method(

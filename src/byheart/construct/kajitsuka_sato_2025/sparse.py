@@ -37,9 +37,8 @@ def memorise_through_an_extra_token(
     attention = [step for step in plan.program.steps if isinstance(step, RegisterAttention)]
     assert all(layer.pattern != "full" for layer in attention)
     n_tokens = data.seq_len + 1
-    connections = (
-        3 * n_tokens - 1
-    )  # gather: the extra token reads all, all read it (2n + 1); scatter: all read it (n + 1)
+    # gather: the extra token reads all, all read it (2n + 1); scatter: all read it (n + 1)
+    connections = 3 * n_tokens - 1
     notes = {**plan.notes, "connections": connections, "connections_without_extra_token": data.seq_len**2}
     return replace(plan, method=NAME, theorem=f"KS25 Remark 4.5 over {plan.theorem}", notes=notes)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 
 from byheart.construct.kim_2023.sort_rounds import MODEL_WIDTH, sorting_program, sorting_round
-from byheart.construct.kim_2023.string_ids import StringIds, sorted_counts, string_ids
+from byheart.construct.kim_2023.string_ids import sorted_counts, string_ids
 from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
@@ -17,7 +15,6 @@ from byheart.network.size import Size
 from byheart.program.blocks import Repeat, typical
 from byheart.program.count import count
 from byheart.program.distinct_tokens import (
-    LabelledTokens,
     assume_contexts,
     assume_separated,
     distinct_tokens,
@@ -27,7 +24,7 @@ from byheart.program.distinct_tokens import (
 )
 from byheart.program.lookup import memorise_points, plan_lookup
 from byheart.program.program_plan import ProgramPlan
-from byheart.program.projection import IntegerPoints, Projection, project_apart, typical_line, typical_map
+from byheart.program.projection import IntegerPoints, project_apart, typical_line, typical_map
 
 NAME = "kim-2023"
 
@@ -62,7 +59,11 @@ def memorise_by_sorting(
     strings = string_ids(seen, rng)
     if progress is not None:
         progress(1, 2)
-    contexts = _label_contexts(labelled_tokens(data, tokens), line, strings)
+    labelled = labelled_tokens(data, tokens)
+    contexts = {  # label, from 1, of every context (string id, place of the token)
+        (strings.ids[sample], line.values[token]): label
+        for sample, token, label in zip(labelled.samples, labelled.tokens, labelled.labels, strict=True)
+    }
     context_line = project_apart(IntegerPoints.from_fractions(list(contexts), 2), rng)
     labels = dict(zip(context_line.values, contexts.values(), strict=True))
     plan = plan_lookup(len(labels), context_line.value_bits, data.n_classes.bit_length(), MODEL_WIDTH)
@@ -110,16 +111,6 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     weight = typical(n.bit_length() + 2)
     rounds = Repeat(n, sorting_round(weight, weight, token_bits))
     return count(sorting_program(table, None, line, [rounds], typical_map(2, key_bits), plan.outline(), n))
-
-
-def _label_contexts(
-    labelled: LabelledTokens, line: Projection, strings: StringIds
-) -> dict[tuple[Fraction, Fraction], int]:
-    """Label, from 1, of every context (string id, place of the token)."""
-    return {
-        (strings.ids[sample], line.values[token]): label
-        for sample, token, label in zip(labelled.samples, labelled.tokens, labelled.labels, strict=True)
-    }
 
 
 METHOD = Method(

@@ -260,9 +260,8 @@ def _with_random_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
         if found is not None:
             fit = found.fit
             notes["tried"] = [list(row) for row in found.tried]
-            if (
-                found.narrower is not None
-            ):  # no output matrix with logits below a size reaches the goal with a neuron fewer
+            # no output matrix with logits below a size reaches the goal with a neuron fewer
+            if found.narrower is not None:
                 notes["narrower_gap_nats"] = found.narrower.gap_nats
                 notes["narrower_excluded_norm"] = found.narrower.excluded_norm
             break

@@ -90,9 +90,7 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
     blocks = []
     for bit in range(field_bits):
         place = field_bits - 1 - bit
-        exponent = (
-            number * field_bits + place
-        )  # its worth is 2^exponent in the packed fields, 2^place in its own
+        exponent = number * field_bits + place  # worth 2^exponent in the packed fields, 2^place in its own
         writes: Form = {PACKED: Dyadic(-1, exponent), FIELD: 1 << place}
         units.append(Unit({PACKED: 1}, 1 - (1 << exponent), writes))
         units.append(Unit({PACKED: 1}, Dyadic(-1, exponent), negate(writes)))
