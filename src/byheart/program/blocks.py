@@ -199,18 +199,13 @@ def mean_of_ends(first: int, last: int, steps_of: Callable[[int], tuple[Step, ..
 
 
 def negate(form: Form) -> dict[str, Number]:
-    return {name: _negative(value) for name, value in form.items()}
-
-
-def _negative(value: Number) -> Number:
-    return Dyadic(-value.mantissa, value.exponent) if isinstance(value, Dyadic) else -value
+    return {name: -value for name, value in form.items()}
 
 
 def head(value: Form, output: Form, key: Form | None = None, query: Form | None = None) -> RegisterHead:
     """A head of one channel."""
-    return RegisterHead(
-        (value,), (output,), None if key is None else (key,), None if query is None else (query,)
-    )
+    scores = (None if form is None else (form,) for form in (key, query))
+    return RegisterHead((value,), (output,), *scores)
 
 
 def side_by_side(*runs: Sequence[Block]) -> Blocks:

@@ -96,9 +96,7 @@ def count_steps(steps: Iterable[blocks.Step], model_width: int, precision: Preci
 
 def _count_step(step: blocks.Step, model_width: int, precision: Precision) -> StepCount:
     if isinstance(step, blocks.Repeat):
-        return (
-            count_steps(step.steps, model_width, precision).times(step.times) if step.times else StepCount()
-        )
+        return count_steps(step.steps, model_width, precision).times(step.times)
     if isinstance(step, SumPool):
         return StepCount()
     if isinstance(step, blocks.RegisterAttention):
@@ -149,11 +147,7 @@ def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> We
         return WeightCount(len(bits), sum(bits), max(bits, default=0))
     if isinstance(numbers, np.ndarray) and numbers.dtype != object:
         return WeightCount(int(np.count_nonzero(numbers)))
-    return WeightCount(sum(not _is_zero(number) for number in numbers))
-
-
-def _is_zero(number: Number) -> bool:
-    return number.mantissa == 0 if isinstance(number, Dyadic) else number == 0
+    return WeightCount(sum(bool(number) for number in numbers))
 
 
 def count_progression(numbers: blocks.Progression) -> WeightCount:

@@ -194,7 +194,7 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
         raise corrupt(
             path, f"row_counts describes {n_rows:,} matrix rows; the architecture in {MODEL} has {n_wanted:,}"
         )
-    shapes = _matrix_shapes(spec)
+    shapes = [(shape[0], shape[1]) for _, shape in spec.shapes()]  # exact weights are matrices
     n_entries, widest = header["columns"].shape[0], max(columns for _, columns in shapes)
     # columns without an entry cost no byte here, and memory when run
     if widest > max(FEW_COLUMNS, n_entries):
@@ -203,11 +203,6 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
         )
     tensors = {name: read_tensor(path, stored) for name, stored in header.items()}
     return decode_sparse(tensors, shapes, path)
-
-
-def _matrix_shapes(spec: NetworkSpec) -> list[tuple[int, int]]:
-    """The shapes of exact weights, which are matrices."""
-    return [(shape[0], shape[1]) for _, shape in spec.shapes()]
 
 
 def _floats(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:

@@ -43,6 +43,12 @@ class Dyadic:
         twos = (numerator & -numerator).bit_length() - 1
         return Dyadic(numerator >> twos, twos - (denominator.bit_length() - 1))
 
+    def __bool__(self) -> bool:
+        return self.mantissa != 0
+
+    def __neg__(self) -> Dyadic:
+        return Dyadic(-self.mantissa, self.exponent)
+
     def __float__(self) -> float:
         """The nearest float; OverflowError where there is none."""
         return float(self.fraction)
