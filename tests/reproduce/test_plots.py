@@ -26,9 +26,11 @@ def test_axes_and_bars_are_labelled_in_plain_text() -> None:
     panels = (
         Panel("long", "x", "y", (line,), "log", "log"),
         Panel("short", "x", "y", (replace(line, x=(3.0, 13.0)),), "log"),
-        Panel("map", "x", "y", columns=(1.0, 2.0), rows=(4.0,), cells=((0.5, 1e-5),)),
+        Panel(
+            "map", "x", "y", columns=(1.0, 2.0, 3.0, 4.0), rows=(4.0,), cells=((0.5, 1e-5, 0.0999, 0.00994),)
+        ),
     )
     drawn = as_svg(replace(read_record(RESULTS / "dana-2024-fig4.json"), panels=panels))
     assert "mathdefault" not in drawn
-    for word in ("10⁻⁴", ">5<", "&lt;.01", ">50<"):
+    for word in ("10⁻⁴", ">5<", "&lt;.01", ">50<", ">10<", ">.99<"):
         assert word in drawn

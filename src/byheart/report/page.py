@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -88,8 +89,8 @@ def _overview(records: Sequence[FigureRecord]) -> str:
     rows = [
         (
             f'<a href="#{escape(record.figure)}">{escape(record.title)}</a>',
-            escape(record.claim),
-            escape(record.rule),
+            _text(record.claim),
+            _text(record.rule),
             f"{_badge(record)}<small>{escape(_conditions(record))}</small>",
             *map(escape, record.budget.partition(" seeds; ")[::2]),
         )
@@ -98,10 +99,14 @@ def _overview(records: Sequence[FigureRecord]) -> str:
     return _table(("result", "claim", "deciding rule", "verdict", "seeds", "budget"), rows, "overview")
 
 
+def _text(words: str) -> str:
+    """Words as HTML, names in backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(words))
+
+
 def _conditions(record: FigureRecord) -> str:
-    """Under what a claim holds, where it does not hold under everything that was tried."""
-    summary = record.verdict.summary
-    return summary.partition(" Not under: ")[0] if record.verdict.outcome == "holds under conditions" else ""
+    """Under what a claim holds, under what it does not, or what is open; nothing where it holds throughout."""
+    return "" if record.verdict.outcome == "holds" else record.verdict.summary.partition(" Not under: ")[0]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
@@ -140,7 +145,7 @@ def _section(record: FigureRecord) -> str:
     numbers = escape(json.dumps(record.numbers, indent=1, ensure_ascii=False))
     return (
         f'<section id="{escape(record.figure)}"><h3>{escape(record.title)} {_badge(record)}</h3>'
-        f'<p class="claim">{escape(record.claim)}</p><p>Rule: {escape(record.rule)}</p>'
+        f'<p class="claim">{_text(record.claim)}</p><p>Rule: {_text(record.rule)}</p>'
         f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{as_svg(record)}</div>'
         f"<p>{escape(verdict.summary)}</p>{_table(('', 'condition', 'found'), trials, 'checks')}{beside}"
         f"<details><summary>Tables</summary>{tables}</details>"

@@ -76,7 +76,7 @@ def _figure(record: FigureRecord) -> Any:
     from matplotlib.figure import Figure
 
     most = PER_ROW if not any(panel.cells for panel in record.panels) else PER_ROW - 1  # cells hold numbers
-    columns = min(most, max(1, len(record.panels)))
+    columns = 2 if len(record.panels) == 4 else min(most, max(1, len(record.panels)))
     rows = math.ceil(max(1, len(record.panels)) / columns)
     labels = _shared_labels(record.panels)
     ncols = _legend_columns(labels, WIDTHS[columns])
@@ -173,11 +173,11 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
     image = axes.imshow(values, origin="lower", aspect="auto", cmap="cividis_r", norm=LogNorm(1e-4, 10))
     axes.set_xticks(range(len(panel.columns)), [f"{x:g}" for x in panel.columns])
     axes.set_yticks(range(len(panel.rows)), [f"{y:g}" for y in panel.rows])
+    axes.tick_params(axis="x", labelsize=8 if len(panel.columns) < 8 else 6.5)
     for row, line in enumerate(panel.cells):
         for column, value in enumerate(line):
             if math.isfinite(value):
-                share = f"{100 * value:.0f}" if value >= 0.1 else f"{100 * value:.2g}"
-                word = share if value >= 0.0001 else "<.01"
+                word = _percent(value)
                 colour = "white" if value > 0.05 else "black"
                 axes.text(column, row, word, ha="center", va="center", fontsize=6, color=colour)
     bar = figure.colorbar(
@@ -185,3 +185,17 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
     )
     bar.ax.minorticks_off()
     bar.set_label("% of the entropy")
+
+
+def _percent(value: float) -> str:
+    """A share as percent in at most four letters: 147, 8.3, .02, <.01."""
+    percent = 100 * value
+    if percent < 0.01:
+        return "<.01"
+    return (
+        f"{percent:.0f}"
+        if percent >= 9.95
+        else f"{percent:.1f}"
+        if percent >= 0.995
+        else f"{percent:.2f}"[1:]
+    )

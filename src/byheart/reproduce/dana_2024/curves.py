@@ -165,7 +165,7 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
     if not counted:
         return ""
     good, whole = (sum(counts[place] for counts in counted) for place in (0, 1))
-    parts = "; ".join(f"{title}: {close} of {stored}" for title, (close, stored) in found.items())
+    parts = "; ".join(f"{title}: {close} of {stored}" for title, (close, stored) in sorted(found.items()))
     return f"DPC24 as coded meets {good} of the authors' {whole} stored points within {TOLERANCE} ({good / whole:.0%}). {parts}."
 
 

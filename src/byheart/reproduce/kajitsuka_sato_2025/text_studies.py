@@ -81,9 +81,7 @@ def compute(
         one_block, top = accuracy.at(1), max(accuracy.means)
         is_whole = set(study.blocks[scale]) <= set(accuracy.x) and one_block is not None
         at = accuracy.x[accuracy.means.index(top)]
-        said = (
-            f"accuracy {accuracy.means[0]:.3f} with {accuracy.x[0]:g}, at best {top:.3f} with {at:g} blocks"
-        )
+        said = f"accuracy {accuracy.means[0]:.3f} with #blocks = {accuracy.x[0]:g}, at best {top:.3f} with {at:g}"
         trials.append(
             fig.ConditionResult(reading, said, None if not is_whole else (one_block or 0) < NEAR_ONE <= top)
         )
