@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from byheart.data.sequences import TokenSequences, VectorSequences, as_vectors, offsets_of
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors, offsets_of
 from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import CorruptModel, UnknownToken, UsageError
 from byheart.network.memory import Memory
@@ -71,9 +71,7 @@ class Model:
     def _name(self, number: int) -> str | None:
         return None if number == UNKNOWN else self.memory.label_names[number]
 
-    def _sequences(
-        self, inputs: Sequence[Any] | np.ndarray
-    ) -> tuple[list[int], TokenSequences | VectorSequences]:
+    def _sequences(self, inputs: Sequence[Any] | np.ndarray) -> tuple[list[int], Sequences]:
         """The inputs that can be written as ids or vectors, and the position of each among all inputs."""
         if len(inputs) and all(isinstance(item, str) for item in inputs):
             return self._texts(inputs)

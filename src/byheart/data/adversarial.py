@@ -16,7 +16,7 @@ import numpy as np
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_labels
 from byheart.data.options import Task
-from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
 
 
 @dataclass(frozen=True)
@@ -268,12 +268,7 @@ def _tokens(rows: np.ndarray, n_vocab: int, n_classes: int, seed: int, task: Tas
 
 
 def _label(
-    inputs: TokenSequences | VectorSequences,
-    n_classes: int,
-    seed: int,
-    *,
-    ordered: bool,
-    task: Task = "next-token",
+    inputs: Sequences, n_classes: int, seed: int, *, ordered: bool, task: Task = "next-token"
 ) -> Dataset:
     rng = np.random.default_rng([seed, n_classes])
     return random_labels(inputs, n_classes, rng, task, ordered)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.data.options import Task
-from byheart.data.sequences import TokenSequences, VectorSequences, as_vectors, offsets_of
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors, offsets_of
 from byheart.data.source import DataSource
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
@@ -24,7 +24,7 @@ MOST_GAPS, FEW_IDS = 64, 1 << 20
 class Content:
     """What a data set is made of, before `Dataset` checks it."""
 
-    inputs: TokenSequences | VectorSequences
+    inputs: Sequences
     labels: Int[np.ndarray, " n_labels"]
     task: Task
     label_names: tuple[str, ...]
@@ -34,7 +34,7 @@ class Content:
 
 
 def content_of_arrays(
-    inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any],
+    inputs: Sequences | np.ndarray | Sequence[Any],
     labels: np.ndarray | Sequence[Any],
     *,
     task: Task | None = None,
@@ -68,7 +68,7 @@ def content_of_columns(
         # as in a file
         inputs = [str(one) if isinstance(one, int | float | np.number) else one for one in inputs]
     used: Tokenizer | None
-    sequences: TokenSequences | VectorSequences
+    sequences: Sequences
     if isinstance(inputs[0], str):
         require_texts(inputs)
         used = make_tokenizer(tokenizer, inputs)
@@ -132,15 +132,15 @@ def require_texts(texts: Sequence[Any], what: str = "input") -> None:
         ) from None
 
 
-def _is_ordered(sequences: TokenSequences | VectorSequences, task: Task, ordered: bool | None) -> bool:
+def _is_ordered(sequences: Sequences, task: Task, ordered: bool | None) -> bool:
     if ordered is None:
         return task != "set" and isinstance(sequences, TokenSequences)
     return ordered
 
 
 def _as_sequences(
-    inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any], n_vocab: int | None
-) -> tuple[TokenSequences | VectorSequences, IdTokenizer | None]:
+    inputs: Sequences | np.ndarray | Sequence[Any], n_vocab: int | None
+) -> tuple[Sequences, IdTokenizer | None]:
     if isinstance(inputs, (TokenSequences, VectorSequences)):
         return inputs, None
     if not isinstance(inputs, np.ndarray):
@@ -192,9 +192,7 @@ def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
     return ids
 
 
-def _flat_labels(
-    labels: np.ndarray, sequences: TokenSequences | VectorSequences, task: Task | None
-) -> tuple[np.ndarray, Task]:
+def _flat_labels(labels: np.ndarray, sequences: Sequences, task: Task | None) -> tuple[np.ndarray, Task]:
     if labels.dtype.kind not in "iubU" and labels.size:
         raise UsageError(
             f"labels must be whole numbers or texts; got {labels.dtype}.", dtype=str(labels.dtype)
@@ -239,7 +237,7 @@ def _require_scalars(labels: Sequence[Any]) -> None:
             )
 
 
-def _one_label_a_token(labels: Sequence[Any], sequences: TokenSequences | VectorSequences) -> list[Any]:
+def _one_label_a_token(labels: Sequence[Any], sequences: Sequences) -> list[Any]:
     flat: list[Any] = []
     for row, (own, length) in enumerate(zip(labels, sequences.lengths.tolist(), strict=True), start=1):
         listed = own.split() if isinstance(own, str) else own

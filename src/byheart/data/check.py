@@ -4,37 +4,48 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
 
 from byheart.data.consistency import Conflicts, flat_tokens
-from byheart.data.options import Task
 from byheart.data.row_groups import group_rows, representatives
 from byheart.data.separation import Separation, separation_of
-from byheart.data.sequences import TokenSequences, VectorSequences, freeze
+from byheart.data.sequences import Sequences, VectorSequences, freeze, offsets_of
+
+if TYPE_CHECKING:
+    from byheart.data.dataset import Dataset
+
+EXAMPLES = 5  # conflicts that a report tells in full
 
 
 @dataclass(frozen=True, eq=False)
 class DataReport:
-    """Duplicates, label conflicts, non-finite values and separation of one data set; `str()` is for people.
+    """Duplicates, label conflicts, non-finite values and separation of one data set; `str()` is for people."""
 
-    duplicates: pairs of samples, the later with its first equal: same contexts, same labels.
-    conflicts: pairs of labels that disagree on equal contexts.
-    rows: row number of every sample, from 1.
-    examples: the first few conflicts in words.
-    """
+    data: Dataset
 
-    inputs: TokenSequences | VectorSequences
-    task: Task
-    ordered: bool
-    n_labels: int
-    n_classes: int
-    label_bits: float
-    rows: Int[np.ndarray, " n_samples"]
-    duplicates: Int[np.ndarray, "n_duplicates 2"]
-    conflicts: Conflicts
-    examples: tuple[str, ...]
+    @property
+    def inputs(self) -> Sequences:
+        return self.data.inputs
+
+    @cached_property
+    def duplicates(self) -> Int[np.ndarray, "n_duplicates 2"]:
+        """Pairs of samples, the later with its first equal: same contexts, same labels."""
+        data = self.data
+        contexts = None if data.task == "distribution" else data.context_ids
+        return find_duplicates(data.inputs, data.labels, offsets_of(data.labels_per_sample), contexts)
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """Pairs of labels that disagree on equal contexts."""
+        return self.data.conflicts
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """The first few conflicts in words."""
+        return tuple(self.data.describe_conflict(k) for k in range(min(EXAMPLES, len(self.conflicts))))
 
     @property
     def non_finite(self) -> Int[np.ndarray, "n_bad 3"]:
@@ -51,10 +62,12 @@ class DataReport:
     @cached_property
     def separation(self) -> Separation | None:
         """Size and distance of tokens, measured when first asked for; None if a value is not finite."""
-        return None if len(self.non_finite) else separation_of(self.inputs, self.ordered)
+        return None if len(self.non_finite) else separation_of(self.inputs, self.data.ordered)
 
     def __str__(self) -> str:
-        size = f"{len(self.inputs):,} samples, {self.n_labels:,} labels of {self.n_classes:,} classes"
+        size = (
+            f"{len(self.inputs):,} samples, {self.data.n_labels:,} labels of {self.data.n_classes:,} classes"
+        )
         lengths = self.inputs.lengths
         length = " to ".join(map(str, dict.fromkeys((lengths.min(), lengths.max()))))
         if isinstance(self.inputs, VectorSequences):
@@ -63,9 +76,9 @@ class DataReport:
             kind = f"{length} tokens from a vocabulary of {self.inputs.n_vocab:,}"
         return "\n".join(
             [
-                f"{size} ({self.task}, {'positions matter' if self.ordered else 'order ignored'})",
+                f"{size} ({self.data.task}, {'positions matter' if self.data.ordered else 'order ignored'})",
                 f"  inputs       {kind}",
-                f"  label bits   {self.label_bits:,.0f}",
+                f"  label bits   {self.data.label_bits:,.0f}",
                 f"  duplicates   {len(self.duplicates):,}",
                 f"  conflicts    {len(self.conflicts):,}",
                 *(f"    {line}" for line in self.examples),
@@ -84,7 +97,7 @@ class DataReport:
 
 
 def find_duplicates(
-    inputs: TokenSequences | VectorSequences,
+    inputs: Sequences,
     labels: Int[np.ndarray, " n_labels"],
     offsets: Int[np.ndarray, " n_offsets"],
     contexts: Int[np.ndarray, " n_labels"] | None,

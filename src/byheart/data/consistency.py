@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 
 from byheart.data.options import Rule, Task
 from byheart.data.row_groups import flat_ranges, group_rows, pair_ids, representatives, sort_within_rows
-from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences
 from byheart.errors import UsageError
 
 
@@ -35,9 +35,7 @@ class Conflicts:
         return len(self.samples)
 
 
-def context_ids(
-    inputs: TokenSequences | VectorSequences, task: Task, ordered: bool
-) -> Int[np.ndarray, " n_labels"]:
+def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Int[np.ndarray, " n_labels"]:
     """Number the context of every label: equal contexts alike, in order of first appearance."""
     if task == "distribution":
         raise UsageError("documents have a distribution for each context, not a label; use contexts_of().")
@@ -58,9 +56,7 @@ def context_ids(
     return pair_ids(np.repeat(whole, lengths), within if ordered else tokens)
 
 
-def flat_tokens(
-    inputs: TokenSequences | VectorSequences,
-) -> tuple[Int[np.ndarray, " n_tokens"], Int[np.ndarray, " n_offsets"]]:
+def flat_tokens(inputs: Sequences) -> tuple[Int[np.ndarray, " n_tokens"], Int[np.ndarray, " n_offsets"]]:
     """Return token numbers, one after the other, and offsets; vectors are numbered by their value."""
     if isinstance(inputs, TokenSequences):
         return inputs.ids, inputs.offsets
@@ -68,7 +64,7 @@ def flat_tokens(
 
 
 def label_places(
-    inputs: TokenSequences | VectorSequences, task: Task
+    inputs: Sequences, task: Task
 ) -> tuple[Int[np.ndarray, " n_labels"], Int[np.ndarray, " n_labels"]]:
     """Return sample and position of the token that carries each label (for `set`: the last)."""
     samples = np.arange(len(inputs))
@@ -84,7 +80,7 @@ def label_places(
 
 
 def find_conflicts(
-    inputs: TokenSequences | VectorSequences,
+    inputs: Sequences,
     labels: Int[np.ndarray, " n_labels"],
     task: Task,
     contexts: Int[np.ndarray, " n_labels"],
@@ -99,7 +95,7 @@ def find_conflicts(
 
 
 def samples_to_keep(
-    inputs: TokenSequences | VectorSequences,
+    inputs: Sequences,
     labels: Int[np.ndarray, " n_labels"],
     task: Task,
     contexts: Int[np.ndarray, " n_labels"],

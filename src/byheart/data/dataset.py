@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.data.assemble import Content, content_of_arrays, content_of_columns, content_of_documents
-from byheart.data.check import DataReport, find_duplicates
+from byheart.data.check import DataReport
 from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
@@ -22,14 +22,13 @@ from byheart.data.multiset import Multiset
 from byheart.data.options import OnConflict, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges
-from byheart.data.sequences import TokenSequences, VectorSequences, freeze, offsets_of
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, freeze, offsets_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError, amount
 
 __all__ = ["Dataset", "OnConflict", "TableOptions", "Task", "TokenSequences", "VectorSequences"]
 
 _SHOWN = 60  # characters of an input in a message
-_EXAMPLES = 5  # conflicts that a report tells in full
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +207,7 @@ class Dataset(Content):
         if not len(self.conflicts):
             return
         raise ConflictingLabels(
-            f"{self._describe_conflict(0)} (the first of {len(self.conflicts)} such pairs).\n"
+            f"{self.describe_conflict(0)} (the first of {len(self.conflicts)} such pairs).\n"
             "  No function can return both, so nothing can memorise this data set.\n"
             '  Drop one of them, or choose a rule with on_conflict="first" (or last, majority, drop).',
             rows=tuple(self.row(int(i)) for i in self.conflicts.samples[0]),
@@ -217,7 +216,8 @@ class Dataset(Content):
             n_conflicts=len(self.conflicts),
         )
 
-    def _describe_conflict(self, pair: int) -> str:
+    def describe_conflict(self, pair: int) -> str:
+        """One pair of `conflicts` in words."""
         samples = [int(i) for i in self.conflicts.samples[pair]]
         a, b = (self.label_names[c] for c in self.conflicts.labels[pair])
         shown = sorted({self.describe_input(i) for i in samples})
@@ -233,21 +233,7 @@ class Dataset(Content):
 
     def check(self) -> DataReport:
         """Report duplicates, label conflicts, separation and non-finite values."""
-        contexts = None if self.task == "distribution" else self.context_ids
-        return DataReport(
-            inputs=self.inputs,
-            task=self.task,
-            ordered=self.ordered,
-            n_labels=self.n_labels,
-            n_classes=self.n_classes,
-            label_bits=self.label_bits,
-            rows=np.arange(1, self.n_samples + 1) if self.rows is None else self.rows,
-            duplicates=find_duplicates(
-                self.inputs, self.labels, offsets_of(self.labels_per_sample), contexts
-            ),
-            conflicts=self.conflicts,
-            examples=tuple(self._describe_conflict(k) for k in range(min(_EXAMPLES, len(self.conflicts)))),
-        )
+        return DataReport(self)
 
     # Looking at samples
 
@@ -304,7 +290,7 @@ class Dataset(Content):
     @classmethod
     def from_arrays(
         cls,
-        inputs: TokenSequences | VectorSequences | np.ndarray | Sequence[Any],
+        inputs: Sequences | np.ndarray | Sequence[Any],
         labels: np.ndarray | Sequence[Any],
         *,
         task: Task | None = None,

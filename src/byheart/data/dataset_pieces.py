@@ -24,7 +24,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.digest import VERSION_LINE, digest_header
 from byheart.data.options import TableOptions, Task
 from byheart.data.piece_reader import read_pieces
-from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
 from byheart.data.source import DataSource
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import UsageError
@@ -115,7 +115,7 @@ class DatasetPieces:
     def piece(self, number: int) -> Dataset:
         """One piece; its samples are numbered as in the file."""
         about, arrays = _about(self.folder, number), np.load(_arrays(self.folder, number), allow_pickle=False)
-        inputs: TokenSequences | VectorSequences
+        inputs: Sequences
         if "values" in arrays:
             inputs = VectorSequences(arrays["values"])
         else:

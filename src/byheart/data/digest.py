@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Int
 
-from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.data.sequences import Sequences, VectorSequences
 
 VERSION_LINE = b"byheart data set, version 1\n"
 
@@ -36,7 +36,7 @@ def digest_header(
 
 
 def digest_of(
-    inputs: TokenSequences | VectorSequences,
+    inputs: Sequences,
     labels: Int[np.ndarray, " n_labels"],
     task: str,
     ordered: bool,

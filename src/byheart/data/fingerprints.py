@@ -13,21 +13,19 @@ from jaxtyping import UInt64
 from byheart.data.consistency import flat_tokens
 from byheart.data.options import Task
 from byheart.data.row_groups import mix
-from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.data.sequences import Sequences, VectorSequences
 
 _SALTS = (np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344))
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def context_fingerprints(
-    inputs: TokenSequences | VectorSequences, task: Task, ordered: bool
-) -> UInt64[np.ndarray, "n_samples 2"]:
+def context_fingerprints(inputs: Sequences, task: Task, ordered: bool) -> UInt64[np.ndarray, "n_samples 2"]:
     """One fingerprint for each sample, whose context is as in `consistency`; no input is empty."""
     return np.stack([_salted(inputs, task, ordered, salt) for salt in _SALTS], axis=1)
 
 
 def _salted(
-    inputs: TokenSequences | VectorSequences, task: Task, ordered: bool, salt: np.uint64
+    inputs: Sequences, task: Task, ordered: bool, salt: np.uint64
 ) -> UInt64[np.ndarray, " n_samples"]:
     if isinstance(inputs, VectorSequences):
         places = np.arange(1, inputs.dim + 1, dtype=np.uint64) * _STEP

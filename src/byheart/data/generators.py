@@ -14,7 +14,7 @@ from byheart.data.consistency import context_ids
 from byheart.data.dataset import Dataset
 from byheart.data.options import Task
 from byheart.data.row_groups import representatives
-from byheart.data.sequences import TokenSequences, VectorSequences, offsets_of
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
 
 
 def uniform_vectors(
@@ -103,11 +103,7 @@ def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, 
 
 
 def random_labels(
-    inputs: TokenSequences | VectorSequences,
-    n_classes: int,
-    rng: np.random.Generator,
-    task: Task,
-    ordered: bool,
+    inputs: Sequences, n_classes: int, rng: np.random.Generator, task: Task, ordered: bool
 ) -> Dataset:
     """Label inputs uniformly at random, equal contexts alike; classes are named 0, 1, ..."""
     contexts = context_ids(inputs, task, ordered)

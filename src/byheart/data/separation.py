@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from byheart.data.row_groups import group_rows, pair_ids, representatives
-from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.data.sequences import Sequences, VectorSequences
 from byheart.errors import NonFiniteInput
 from byheart.theorems import realises
 
@@ -61,7 +61,7 @@ class Separation:
         return self.r_squared <= Fraction(r) ** 2 and far_apart
 
 
-def separation_of(inputs: TokenSequences | VectorSequences, ordered: bool) -> Separation:
+def separation_of(inputs: Sequences, ordered: bool) -> Separation:
     """Measure a data set's tokens.
 
     Vectors are taken as they are. Token ids are taken as numbers, or as points (id, position), both from 0,

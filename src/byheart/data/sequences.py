@@ -217,6 +217,9 @@ class VectorSequences:
         return VectorSequences(self.values[indices])
 
 
+Sequences = TokenSequences | VectorSequences
+
+
 def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_offsets"]:
     """Return the offsets of sequences of these lengths laid one after the other."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from byheart.data.sequences import TokenSequences, VectorSequences
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences
 from byheart.data.tokenizers import IdTokenizer, Tokenizer
 from byheart.errors import UsageError
 from byheart.network.memory import Memory
@@ -29,9 +29,7 @@ def draw_samples(n_asked: int, n_wanted: int) -> Int[np.ndarray, " n_drawn"]:
     return np.sort(np.random.default_rng(0).permutation(n_asked)[:n_wanted])
 
 
-def encode_inputs(
-    memory: Memory, inputs: TokenSequences | VectorSequences, tokenizer: Tokenizer | None
-) -> EncodedInputs:
+def encode_inputs(memory: Memory, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
     """Fit every input to `memory`; one that does not fit is refused with a reason.
 
     `tokenizer` is the one that made the ids. Texts are matched by their tokens, so a data set whose
