@@ -17,6 +17,8 @@ from byheart.data.row_groups import flat_ranges, group_rows, pair_ids, represent
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences
 from byheart.errors import UsageError
 
+Labels = Int[np.ndarray, " n_labels"]
+
 
 @dataclass(frozen=True, eq=False)
 class Conflicts:
@@ -35,7 +37,7 @@ class Conflicts:
         return len(self.samples)
 
 
-def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Int[np.ndarray, " n_labels"]:
+def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Labels:
     """Number the context of every label: equal contexts alike, in order of first appearance."""
     if task == "distribution":
         raise UsageError("documents have a distribution for each context, not a label; use contexts_of().")
@@ -63,9 +65,7 @@ def flat_tokens(inputs: Sequences) -> tuple[Int[np.ndarray, " n_tokens"], Int[np
     return inputs.token_ids.reshape(-1), np.arange(len(inputs) + 1) * inputs.seq_len
 
 
-def label_places(
-    inputs: Sequences, task: Task
-) -> tuple[Int[np.ndarray, " n_labels"], Int[np.ndarray, " n_labels"]]:
+def label_places(inputs: Sequences, task: Task) -> tuple[Labels, Labels]:
     """Return sample and position of the token that carries each label (for `set`: the last)."""
     samples = np.arange(len(inputs))
     lengths = inputs.lengths
@@ -79,12 +79,7 @@ def label_places(
     return samples[later], positions[later] - 1
 
 
-def find_conflicts(
-    inputs: Sequences,
-    labels: Int[np.ndarray, " n_labels"],
-    task: Task,
-    contexts: Int[np.ndarray, " n_labels"],
-) -> Conflicts:
+def find_conflicts(inputs: Sequences, labels: Labels, task: Task, contexts: Labels) -> Conflicts:
     """Find the labels that disagree; `contexts` numbers the context of each."""
     first_with_label = np.sort(representatives(pair_ids(contexts, labels)))
     first = representatives(contexts)[contexts[first_with_label]]
@@ -95,11 +90,7 @@ def find_conflicts(
 
 
 def samples_to_keep(
-    inputs: Sequences,
-    labels: Int[np.ndarray, " n_labels"],
-    task: Task,
-    contexts: Int[np.ndarray, " n_labels"],
-    rule: Rule,
+    inputs: Sequences, labels: Labels, task: Task, contexts: Labels, rule: Rule
 ) -> Bool[np.ndarray, " n_samples"]:
     """Say which samples stay so that no two labels disagree.
 
@@ -118,9 +109,7 @@ def samples_to_keep(
     return keep
 
 
-def _winning_labels(
-    labels: Int[np.ndarray, " n_labels"], contexts: Int[np.ndarray, " n_labels"], rule: Rule
-) -> Int[np.ndarray, " n_contexts"]:
+def _winning_labels(labels: Labels, contexts: Labels, rule: Rule) -> Int[np.ndarray, " n_contexts"]:
     if rule in ("first", "drop"):
         return np.asarray(labels[representatives(contexts)])
     if rule == "last":

@@ -12,13 +12,15 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Int, UInt64
 
+Words = Int[np.ndarray, " n_words"]
+Offsets = Int[np.ndarray, " n_offsets"]
+RowIds = Int[np.ndarray, " n_rows"]
+Pairs = Int[np.ndarray, " n_pairs"]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to bound the memory taken on top of the data
 
 
-def group_rows(
-    words: Int[np.ndarray, " n_words"], offsets: Int[np.ndarray, " n_offsets"]
-) -> Int[np.ndarray, " n_rows"]:
+def group_rows(words: Words, offsets: Offsets) -> RowIds:
     """Number the rows `words[offsets[i]:offsets[i + 1]]`: equal rows alike, in order of first appearance.
 
     Rows lie one after the other, from the first word to the last.
@@ -50,9 +52,7 @@ def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_v
     return rank[inverse]
 
 
-def pair_ids(
-    left: Int[np.ndarray, " n_pairs"], right: Int[np.ndarray, " n_pairs"]
-) -> Int[np.ndarray, " n_pairs"]:
+def pair_ids(left: Pairs, right: Pairs) -> Pairs:
     """Number pairs (left[i], right[i]) of numbers from 0: equal ones alike, in order of first appearance."""
     width = int(right.max(initial=0)) + 1
     if (int(left.max(initial=0)) + 1) * width < 2**63:
@@ -68,18 +68,14 @@ def representatives(ids: Int[np.ndarray, " n_items"]) -> Int[np.ndarray, " n_gro
     return first
 
 
-def flat_ranges(
-    starts: Int[np.ndarray, " n_rows"], sizes: Int[np.ndarray, " n_rows"]
-) -> Int[np.ndarray, " n_words"]:
+def flat_ranges(starts: RowIds, sizes: RowIds) -> Words:
     """Return starts[0], starts[0] + 1, ..., then the same for the next row: `sizes[i]` indices for row i."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if ends.size else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes))
 
 
-def sort_within_rows(
-    words: Int[np.ndarray, " n_words"], offsets: Int[np.ndarray, " n_offsets"]
-) -> Int[np.ndarray, " n_words"]:
+def sort_within_rows(words: Words, offsets: Offsets) -> Words:
     """Sort the words of every row, leaving rows where they are; words are numbers from 0."""
     lengths = np.diff(offsets)
     rows = np.repeat(np.arange(lengths.size), lengths)
@@ -89,9 +85,7 @@ def sort_within_rows(
     return words[np.lexsort((words, rows))]
 
 
-def _row_hashes(
-    words: Int[np.ndarray, " n_words"], offsets: Int[np.ndarray, " n_offsets"]
-) -> UInt64[np.ndarray, " n_rows"]:
+def _row_hashes(words: Words, offsets: Offsets) -> UInt64[np.ndarray, " n_rows"]:
     n_rows = offsets.size - 1
     lengths = np.diff(offsets)
     hashes = np.zeros(n_rows, dtype=np.uint64)
@@ -123,12 +117,7 @@ def mix(words: UInt64[np.ndarray, "*shape"]) -> UInt64[np.ndarray, "*shape"]:
     return mixed
 
 
-def _rows_equal(
-    words: Int[np.ndarray, " n_words"],
-    offsets: Int[np.ndarray, " n_offsets"],
-    left: Int[np.ndarray, " n_pairs"],
-    right: Int[np.ndarray, " n_pairs"],
-) -> bool:
+def _rows_equal(words: Words, offsets: Offsets, left: Pairs, right: Pairs) -> bool:
     """Whether row left[k] equals row right[k] for every k."""
     lengths = np.diff(offsets)
     if not np.array_equal(lengths[left], lengths[right]):
@@ -144,9 +133,7 @@ def _rows_equal(
     )
 
 
-def _group_by_bytes(
-    words: Int[np.ndarray, " n_words"], offsets: Int[np.ndarray, " n_offsets"]
-) -> Int[np.ndarray, " n_rows"]:
+def _group_by_bytes(words: Words, offsets: Offsets) -> RowIds:
     raw = words.tobytes()
     bounds = (offsets * words.itemsize).tolist()
     numbers: dict[bytes, int] = {}

@@ -19,6 +19,8 @@ from byheart.data.sequences import Sequences, VectorSequences
 from byheart.errors import NonFiniteInput
 from byheart.theorems import realises
 
+Points = Float[np.ndarray, "n_points dim"]
+Pairs = Float[np.ndarray, "n_pairs dim"]
 # Relative room for rounding in float distances and in the tree's own bounds. Each is a sum of at most `dim`
 # rounded squares, updated once per level of the tree: a relative error below (dim + 200)·2^-53, under 1e-9
 # for dim < 10^6.
@@ -77,7 +79,7 @@ def separation_of(inputs: Sequences, ordered: bool) -> Separation:
     return separation_of_points(grid.astype(np.float64))
 
 
-def separation_of_points(points: Float[np.ndarray, "n_points dim"]) -> Separation:
+def separation_of_points(points: Points) -> Separation:
     """Measure points (repeats allowed): the largest norm, and the smallest distance between distinct ones."""
     if not np.isfinite(points).all():
         raise NonFiniteInput("separation is defined for finite vectors only; remove NaN and infinities.")
@@ -86,14 +88,14 @@ def separation_of_points(points: Float[np.ndarray, "n_points dim"]) -> Separatio
     return Separation(_largest_squared_norm(distinct), delta_squared, len(distinct))
 
 
-def _largest_squared_norm(points: Float[np.ndarray, "n_points dim"]) -> Fraction:
+def _largest_squared_norm(points: Points) -> Fraction:
     scaled = _scale(points)
     squares = np.square(scaled).sum(axis=1)
     candidates = np.abs(points[squares >= squares.max() * (1 - _SLACK)])
     return max(_sum_of_squares(row) for row in np.unique(np.sort(candidates, axis=1), axis=0).tolist())
 
 
-def _closest_squared(points: Float[np.ndarray, "n_points dim"]) -> Fraction:
+def _closest_squared(points: Points) -> Fraction:
     """Return the smallest squared distance between points, exactly; the points are all different."""
     from scipy.spatial import cKDTree
 
@@ -110,7 +112,7 @@ def _closest_squared(points: Float[np.ndarray, "n_points dim"]) -> Fraction:
     return _smallest_exactly(points[close[pairs[:, 0]]], points[close[pairs[:, 1]]])
 
 
-def _nearest_distances(scaled: Float[np.ndarray, "n_points dim"]) -> Float[np.ndarray, " n_points"]:
+def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
     """Return each point's distance to the nearest other; infinite where it surely is not the smallest."""
     from scipy.spatial import cKDTree
 
@@ -122,9 +124,7 @@ def _nearest_distances(scaled: Float[np.ndarray, "n_points dim"]) -> Float[np.nd
     return np.asarray(distances[:, 1])
 
 
-def _closest_among_tiny(
-    points: Float[np.ndarray, "n_points dim"], scaled: Float[np.ndarray, "n_points dim"]
-) -> Fraction:
+def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
     """Find the closest pair when it is too close, beside the largest coordinate, for squares in floats.
 
     Floats of size x are spaced by more than 2^-54·x. So two coordinates less than _FLOOR apart are equal, or
@@ -139,9 +139,7 @@ def _closest_among_tiny(
     return min(_closest_squared(small[members]) for members in members_of_groups if members.size > 1)
 
 
-def _smallest_exactly(
-    left: Float[np.ndarray, "n_pairs dim"], right: Float[np.ndarray, "n_pairs dim"]
-) -> Fraction:
+def _smallest_exactly(left: Pairs, right: Pairs) -> Fraction:
     """Return the smallest squared distance |left[k] - right[k]|², exactly."""
     with np.errstate(over="ignore", invalid="ignore"):
         difference = left - right
@@ -158,7 +156,7 @@ def _smallest_exactly(
     )
 
 
-def _scale(points: Float[np.ndarray, "n_points dim"]) -> Float[np.ndarray, "n_points dim"]:
+def _scale(points: Points) -> Points:
     """Return the points times a power of two that brings the largest coordinate near 2^_TOP."""
     _, exponent = np.frexp(np.abs(points).max())
     return np.asarray(np.ldexp(points, _TOP - int(exponent)))
@@ -168,12 +166,12 @@ def _sum_of_squares(row: list[float]) -> Fraction:
     return sum((Fraction(value) ** 2 for value in row), Fraction(0))
 
 
-def _number_rows(points: Float[np.ndarray, "n_points dim"]) -> Int[np.ndarray, " n_points"]:
+def _number_rows(points: Points) -> Int[np.ndarray, " n_points"]:
     words = np.add(points, 0.0).reshape(-1).view(np.int64)  # -0.0 + 0.0 is 0.0: equal values, equal bits
     return group_rows(words, np.arange(len(points) + 1) * points.shape[1])
 
 
-def _n_distinct(points: Float[np.ndarray, "n_points dim"]) -> int:
+def _n_distinct(points: Points) -> int:
     return int(_number_rows(points).max(initial=-1)) + 1
 
 

@@ -159,6 +159,20 @@ class Certificate:
     rechecked_by: str | None = None  # the second evaluator; None if there was none
     sampled: int | None = None  # samples drawn to be checked; None where all were
 
+    @property
+    def label_bits(self) -> float:
+        return self.dataset.label_bits
+
+    @property
+    def bits_per_parameter(self) -> float:
+        """Label bits per entry of a weight matrix, zero entries included."""
+        return self.label_bits / self.size.parameters_dense
+
+    @property
+    def bits_per_stored_bit(self) -> float:
+        """Label bits per bit that stores the weights."""
+        return self.label_bits / max(1, self.size.total_bits)
+
     def __str__(self) -> str:
         verdict = "holds" if self.holds else "DOES NOT HOLD"
         n_right = self.checked - self.wrong
