@@ -13,9 +13,16 @@ from byheart.data.assemble import Content
 from byheart.data.npz import open_npz
 from byheart.data.options import TableOptions
 from byheart.data.readers import array_content, kind_of, table_columns, table_content, text_format
-from byheart.data.tables import BYTES_PER_CELL, DIALECTS, require_columns, separated_cells
+from byheart.data.tables import (
+    BYTES_PER_CELL,
+    DIALECTS,
+    open_parquet,
+    require_columns,
+    require_no_null,
+    separated_cells,
+)
 from byheart.data.textfile import require_content
-from byheart.errors import DataError, MalformedFile, MissingExtra, UsageError
+from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.memory_limit import require_memory
 
 PIECE_NUMBERS = 1 << 21
@@ -70,34 +77,17 @@ def _table_pieces(
 
 
 def _parquet_pieces(path: Path, names: tuple[str, str]) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtra("pyarrow", "parquet", "reading Parquet files") from None
-    try:
-        with parquet.ParquetFile(path) as file:
-            require_columns(path, names, list(file.schema_arrow.names))
-            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-            largest = max((group.total_byte_size for group in groups), default=0)
-            require_memory(f"a row group of {path}", largest + 2 * BYTES_PER_CELL * PIECE_ROWS)
-            n_before = 0
-            for batch in file.iter_batches(PIECE_ROWS, columns=list(names)):
-                inputs, labels = (batch.column(name).to_pylist() for name in names)
-                if None in inputs:
-                    row = n_before + inputs.index(None) + 1
-                    raise MalformedFile(
-                        f"{path}, row {row}: `{names[0]}` is null.\n  Fill it in, or remove the row.",
-                        path=str(path),
-                        row=row,
-                    )
-                yield inputs, labels
-                n_before += len(labels)
-    except (pyarrow.ArrowException, OSError, ValueError, OverflowError, TypeError) as error:
-        raise MalformedFile(
-            f"{path} is not a sound Parquet file: {error}\n  It may be cut short or damaged; write it again.",
-            path=str(path),
-        ) from None
+    with open_parquet(path) as file:
+        require_columns(path, names, list(file.schema_arrow.names))
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        largest = max((group.total_byte_size for group in groups), default=0)
+        require_memory(f"a row group of {path}", largest + 2 * BYTES_PER_CELL * PIECE_ROWS)
+        n_before = 0
+        for batch in file.iter_batches(PIECE_ROWS, columns=list(names)):
+            inputs, labels = (batch.column(name).to_pylist() for name in names)
+            require_no_null(path, names[0], inputs, n_before)
+            yield inputs, labels
+            n_before += len(labels)
 
 
 def _array_pieces(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:

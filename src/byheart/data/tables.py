@@ -6,6 +6,8 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -26,14 +28,16 @@ DIALECTS: dict[str, dict[str, Any]] = {
 }
 
 
-def read_csv(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
-    """Read comma-separated values: a header, then rows with as many fields. Blank lines are skipped."""
-    return _read_separated(path, wanted, "csv", written)
+def read_separated(path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, kind: str) -> Columns:
+    """Read a CSV or TSV: a header, then rows with as many fields. Blank lines are skipped.
 
-
-def read_tsv(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
-    """Read tab-separated values. Quotation marks are ordinary, so no field holds a tab or a new line."""
-    return _read_separated(path, wanted, "tsv", written)
+    In a TSV quotation marks are ordinary, so no field holds a tab or a new line.
+    """
+    columns: Columns = {name: [] for name in wanted}
+    for cells in separated_cells(path, wanted, kind, written, _whole_text(path, written)):
+        for name, cell in zip(wanted, cells, strict=True):
+            columns[name].append(cell)
+    return columns
 
 
 def read_jsonl(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
@@ -68,8 +72,9 @@ def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dic
         yield line, row
 
 
-def read_parquet(path: Path, wanted: Sequence[str], _: TextFormat = UTF8) -> Columns:
-    """Read columns of a Parquet file. Files that claim more than memory allows are refused unread."""
+@contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """A Parquet file of pyarrow, for as long as the block runs; what goes wrong with it names the file."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -78,35 +83,44 @@ def read_parquet(path: Path, wanted: Sequence[str], _: TextFormat = UTF8) -> Col
     require_content(path)
     try:
         with parquet.ParquetFile(path) as file:
-            require_columns(path, wanted, list(file.schema_arrow.names))
-            meta = file.metadata
-            claimed = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-            require_memory(
-                f"{path}, which claims {meta.num_rows:,} rows and {claimed:,} bytes,",
-                claimed + BYTES_PER_CELL * len(wanted) * meta.num_rows,
-            )
-            table = file.read(columns=list(wanted))
-            columns: Columns = {name: table.column(name).to_pylist() for name in wanted}
+            yield file
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError, TypeError) as error:
         # values that Python cannot hold, such as times out of range, end here too
         raise MalformedFile(
             f"{path} is not a sound Parquet file: {error}\n  It may be cut short or damaged; write it again.",
             path=str(path),
         ) from None
-    for name, values in columns.items():
-        if None in values and name not in wanted[1:2]:
-            row = values.index(None) + 1
-            raise MalformedFile(
-                f"{path}, row {row}: `{name}` is null.\n  Fill it in, or remove the row.",
-                path=str(path),
-                row=row,
-            )
+
+
+def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0) -> None:
+    """Raise MalformedFile, naming the row, if a cell of a column is missing; `n_before` rows came before these."""
+    if None in values:
+        row = n_before + values.index(None) + 1
+        raise MalformedFile(
+            f"{path}, row {row}: `{name}` is null.\n  Fill it in, or remove the row.", path=str(path), row=row
+        )
+
+
+def read_parquet(path: Path, wanted: Sequence[str], _: TextFormat = UTF8) -> Columns:
+    """Read columns of a Parquet file. Files that claim more than memory allows are refused unread."""
+    with open_parquet(path) as file:
+        require_columns(path, wanted, list(file.schema_arrow.names))
+        meta = file.metadata
+        claimed = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+        require_memory(
+            f"{path}, which claims {meta.num_rows:,} rows and {claimed:,} bytes,",
+            claimed + BYTES_PER_CELL * len(wanted) * meta.num_rows,
+        )
+        table = file.read(columns=list(wanted))
+        columns: Columns = {name: table.column(name).to_pylist() for name in wanted}
+    for name in (*wanted[:1], *wanted[2:]):  # labels, the second column, may be null
+        require_no_null(path, name, columns[name])
     return columns
 
 
 READERS: dict[str, Callable[[Path, Sequence[str], TextFormat], Columns]] = {
-    "csv": read_csv,
-    "tsv": read_tsv,
+    "csv": partial(read_separated, kind="csv"),
+    "tsv": partial(read_separated, kind="tsv"),
     "jsonl": read_jsonl,
     "parquet": read_parquet,
 }
@@ -115,15 +129,8 @@ READERS: dict[str, Callable[[Path, Sequence[str], TextFormat], Columns]] = {
 def column_names(path: Path, kind: str, written: TextFormat = UTF8) -> list[str]:
     """The names of the columns of a table, without its rows."""
     if kind == "parquet":
-        try:
-            from pyarrow import ArrowException, parquet
-        except ImportError:
-            raise MissingExtra("pyarrow", "parquet", "reading Parquet files") from None
-        require_content(path)
-        try:
-            return list(parquet.read_schema(path).names)
-        except (ArrowException, OSError) as error:
-            raise MalformedFile(f"{path} is not a sound Parquet file: {error}", path=str(path)) from None
+        with open_parquet(path) as file:
+            return list(file.schema_arrow.names)
     if kind == "jsonl":
         return list(next((row for _, row in json_rows(path, written)), {}))
     reader = _separated_rows(_whole_text(path, written), kind, written)
@@ -143,14 +150,6 @@ def _separated_rows(lines: Iterable[str], kind: str, written: TextFormat) -> Any
 
 def _whole_text(path: Path, written: TextFormat) -> io.StringIO:
     return io.StringIO(read_text(path, written), newline="")
-
-
-def _read_separated(path: Path, wanted: Sequence[str], kind: str, written: TextFormat) -> Columns:
-    columns: Columns = {name: [] for name in wanted}
-    for cells in separated_cells(path, wanted, kind, written, _whole_text(path, written)):
-        for name, cell in zip(wanted, cells, strict=True):
-            columns[name].append(cell)
-    return columns
 
 
 def separated_cells(
