@@ -150,8 +150,11 @@ def _row(
     start = time.perf_counter()
     try:
         require_offer(method, data.task, precision)
-        row = replace(row, planned=method.estimate(shape, precision=precision))
-        _require_room(row.planned, most_parameters)
+        planned = method.estimate(shape, precision=precision)
+        row = replace(row, planned=planned)
+        if planned.parameters_dense > most_parameters:
+            size = f"{planned.parameters_dense:,} parameters, more than the {most_parameters:,} allowed"
+            raise UsageError(f"it would have about {size}.")
         model = compile(data, method=method.name, precision=precision, seed=seed, progress=progress)
     except DoesNotHold as failure:
         return replace(row, state="wrong", reason=str(failure))
@@ -172,13 +175,6 @@ def _row(
         seconds_compile=round(time.perf_counter() - start - certificate.seconds, 3),
         seconds_verify=certificate.seconds,
     )
-
-
-def _require_room(planned: Size | None, most_parameters: int) -> None:
-    if planned is not None and planned.parameters_dense > most_parameters:
-        raise UsageError(
-            f"it would have about {planned.parameters_dense:,} parameters, more than the {most_parameters:,} allowed."
-        )
 
 
 def _theorem_formula(model: Model) -> Formula | None:
@@ -210,16 +206,10 @@ def _kim(shape: DataShape) -> Order:
     return next(row for row in rows if row.name == "KKM23")
 
 
-def _quantities(precision: Precision) -> tuple[str, ...]:
-    """What is bounded from below for weights of this kind."""
-    if precision == "exact":
-        return ("parameters", "bits")
-    return ("parameters", f"parameters of {precision.removeprefix('float')} bits")
-
-
 def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
     floors = []
-    for quantity in _quantities(precision):
+    exactly = "bits" if precision == "exact" else f"parameters of {precision.removeprefix('float')} bits"
+    for quantity in ("parameters", exactly):
         bounds = theory.of(quantity, "lower")
         if bounds:
             largest = max(bounds, key=lambda bound: bound.value)

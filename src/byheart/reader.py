@@ -49,7 +49,7 @@ def read_values(
     Tuples count as lists, so that a document may be read before it was ever written. What `kind` itself refuses
     (`__post_init__`) is raised as it is, if it is one of our errors.
     """
-    plain = _plain(values)
+    plain = dict(values) if isinstance(values, Mapping) else values
     try:
         if not ignore_unknown:
             unknown = _find_unknown(plain, kind, "", noun)
@@ -58,10 +58,6 @@ def read_values(
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         raise refuse(where, _explain(plain, kind, "") or str(error)) from None
-
-
-def _plain(values: object) -> object:
-    return dict(values) if isinstance(values, Mapping) else values
 
 
 def _find_unknown(value: object, kind: Any, path: str, noun: str) -> str | None:

@@ -14,7 +14,6 @@ import numpy as np
 
 from byheart.bounds.vc_dimension import depth_limited_vc_dimension
 from byheart.construct.registry import get
-from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.errors import DoesNotHold, UsageError
 from byheart.network.memory import Progress
@@ -77,7 +76,8 @@ def shatter(
     n_labellings, n_realised = 1 << n_points, 0
     architecture, size, network = None, None, None
     for number in range(n_labellings):
-        labelled = _label(data, number)
+        bits = np.array([number >> place & 1 for place in range(n_points)])
+        labelled = replace(data, labels=bits)
         memory = construction.plan(labelled, options, np.random.default_rng(seed), None).emit(None).memory
         network = memory.network
         if architecture is None:
@@ -116,8 +116,3 @@ def vc_dimension_at_most(network: Transformer) -> int:
     return depth_limited_vc_dimension(
         size_of_network(network).parameters_dense, n_maps, n_tokens=network.seq_len
     )
-
-
-def _label(data: Dataset, number: int) -> Dataset:
-    """`data` with the bits of `number` for labels."""
-    return replace(data, labels=np.array([number >> place & 1 for place in range(data.n_samples)]))

@@ -66,10 +66,6 @@ def _last_tokens(shape: AttentionOnlyShape) -> str:
     return f"the sequences end in at least {n_needed} different tokens"
 
 
-def _ending(n_last_tokens: int | None) -> str:
-    return "" if n_last_tokens is None else f" that end in {spell(n_last_tokens)} different tokens"
-
-
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
     """So many sequences can be given the logits of any sequence encoder of dimension d, up to any γ > 0."""
@@ -122,7 +118,8 @@ def corollary_1_parameters(
     """2 (S + 2N + 4 (T₀ - min(2, L))) parameters, in dimension 2, memorise any T₀ associations with L last tokens."""
     value = _parameters(n_contexts, n_tokens, seq_len, 2, n_last_tokens)
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "each sequence has one next token (Assumption 1)")
-    held = f"any {spell(n_contexts)} associations{_ending(n_last_tokens)}"
+    ending = "" if n_last_tokens is None else f" that end in {spell(n_last_tokens)} different tokens"
+    held = f"any {spell(n_contexts)} associations{ending}"
     sentence = f"{spell(value)} parameters of attention alone memorise {held}."
     return COROLLARY_1.bound("parameters", "upper", value, assumptions, sentence)
 

@@ -5,7 +5,7 @@ An `Order` is not a `Bound`: it says how a size grows, not how large it is, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isqrt
 
@@ -72,12 +72,9 @@ def fixed_precision(n_samples: int) -> tuple[Order, Order]:
     half with its constant, N·log2(C) bits over the bits of a weight, and `retrieval` is built near it.
     """
     source = "Yu, Gao & Zhang 2025, Analyzing the power of chain of thought through memorization capabilities"
-    shared = ("YGZ25", "autoregressive, fixed precision", "not said", "N up to logarithms", n_samples, source)
-    name, setting, n_layers, expression, value, source = shared
-    return (
-        Order(name, setting, n_layers, "upper", expression, value, source),
-        Order(name, setting, n_layers, "lower", expression, value, source),
-    )
+    setting, expression = "autoregressive, fixed precision", "N up to logarithms"
+    enough = Order("YGZ25", setting, "not said", "upper", expression, n_samples, source)
+    return enough, replace(enough, side="lower")
 
 
 def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Order, Order]:
@@ -112,19 +109,10 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
     log_seq_len = max(1, floor_log2(max(seq_len, 2)))
     log_both = max(1, floor_log2(max(n_samples * seq_len, 2)))
     source = "Kajitsuka & Sato 2025, Theorem B.1"
-    printed = isqrt(n_samples * log_n_samples) * log_seq_len
-    return (
-        Order("KS25", "next-token", "√N", "upper", "√(N log N)·log n", printed, source),
-        Order(
-            "KS25",
-            "next-token",
-            "√N",
-            "upper",
-            "√(N log(nN))",
-            isqrt(n_samples * log_both),
-            f"{source}, footnote 2",
-        ),
-    )
+    value = isqrt(n_samples * log_n_samples) * log_seq_len
+    printed = Order("KS25", "next-token", "√N", "upper", "√(N log N)·log n", value, source)
+    sharper, source = isqrt(n_samples * log_both), f"{source}, footnote 2"
+    return printed, replace(printed, expression="√(N log(nN))", value=sharper, source=source)
 
 
 @realises("DPC24-S6")

@@ -105,13 +105,9 @@ def printable(text: str, keep: str = "\t") -> str:
     return "".join(
         character
         if character in keep or category(character) not in ("Cc", "Cf", "Zl", "Zp")
-        else _escape(character)
+        else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def _show(renderable: Any) -> None:

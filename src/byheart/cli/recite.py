@@ -37,7 +37,7 @@ def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
     _require_texts(model, folder)
     tokens = (
         _recite_llama(model, prompt, max_tokens)
-        if _is_llama(model)
+        if model.network.spec.family == "llama"
         else recite(model.memory, prompt, max_tokens)
     )
     if as_json:
@@ -54,10 +54,6 @@ def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
         space = " " if has_words and re.match(r"[\w\"(]", token) else ""
         click.echo(printable(f"{space}{token}", keep="\n\t"), nl=False)
     click.echo()
-
-
-def _is_llama(model: Model) -> bool:
-    return model.network.spec.family == "llama"
 
 
 def _recite_llama(model: Model, prompt: str, max_tokens: int) -> Iterator[str]:

@@ -43,7 +43,11 @@ def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
         )
     if kind == "txt":
         raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
-    content = _read_arrays(path, options) if kind == "npz" else _read_table(path, kind, written, options)
+    if kind == "npz":
+        arrays = read_npz(path, ("inputs", "labels"))
+        content = array_content(path, arrays["inputs"], arrays["labels"], options)
+    else:
+        content = _read_table(path, kind, written, options)
     source = DataSource(
         file=path.name,
         input=column,
@@ -113,11 +117,6 @@ def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | No
     if encoding is not None and kind in ("npz", "parquet"):
         raise UsageError(f"{path}: a .{kind} has no encoding; leave it out (--encoding).", path=str(path))
     return TextFormat(encoding or "utf-8", delimiter)
-
-
-def _read_arrays(path: Path, options: TableOptions) -> Content:
-    arrays = read_npz(path, ("inputs", "labels"))
-    return array_content(path, arrays["inputs"], arrays["labels"], options)
 
 
 def array_content(path: Path, inputs: np.ndarray, labels: np.ndarray, options: TableOptions) -> Content:

@@ -48,7 +48,8 @@ class Separation:
     @property
     def r(self) -> float:
         """The largest norm, rounded up: no token's norm is above this (infinite if beyond all floats)."""
-        return _sqrt_up(self.r_squared)
+        root = _sqrt_down(self.r_squared)
+        return root if Fraction(root) ** 2 == self.r_squared else math.nextafter(root, math.inf)
 
     @property
     def delta(self) -> float | None:
@@ -101,7 +102,7 @@ def _closest_squared(points: Points) -> Fraction:
 
     scaled = _scale(points)
     scaled[np.abs(scaled) < _FLUSH] = 0.0
-    if _n_distinct(scaled) < len(points):
+    if int(_number_rows(scaled).max()) + 1 < len(points):  # some fell together
         return _closest_among_tiny(points, scaled)
     nearest = _nearest_distances(scaled)
     smallest = float(nearest.min())
@@ -171,10 +172,6 @@ def _number_rows(points: Points) -> Int[np.ndarray, " n_points"]:
     return group_rows(words, np.arange(len(points) + 1) * points.shape[1])
 
 
-def _n_distinct(points: Points) -> int:
-    return int(_number_rows(points).max(initial=-1)) + 1
-
-
 def _sqrt_down(square: Fraction) -> float:
     """Return the largest float whose square is at most `square`."""
     root = _sqrt_near(square)
@@ -183,12 +180,6 @@ def _sqrt_down(square: Fraction) -> float:
     while (above := math.nextafter(root, math.inf)) < math.inf and Fraction(above) ** 2 <= square:
         root = above
     return root
-
-
-def _sqrt_up(square: Fraction) -> float:
-    """Return the smallest float whose square is at least `square`."""
-    root = _sqrt_down(square)
-    return root if Fraction(root) ** 2 == square else math.nextafter(root, math.inf)
 
 
 def _sqrt_near(square: Fraction) -> float:

@@ -42,9 +42,9 @@ class TokenSequences:
         offsets = self.offsets
         rising = offsets.size > 0 and offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
         if not rising or offsets[-1] != self.ids.size:
+            few = np.array2string(offsets, threshold=6, edgeitems=3)
             raise UsageError(
-                f"token offsets must rise from 0 to the number of tokens, {self.ids.size}; "
-                f"got {_few(offsets)}.",
+                f"token offsets must rise from 0 to the number of tokens, {self.ids.size}; got {few}.",
                 n_tokens=self.ids.size,
             )
         if self.n_vocab > MAX_VOCAB:
@@ -231,7 +231,3 @@ def _index(index: int, size: int) -> int:
     if not -size <= index < size:
         raise IndexError(f"sequence {index} of {size}")
     return index % size
-
-
-def _few(values: Int[np.ndarray, " n_values"]) -> str:
-    return np.array2string(values, threshold=6, edgeitems=3)

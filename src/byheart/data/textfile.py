@@ -122,21 +122,18 @@ def _decode_utf8(path: Path, raw: bytes) -> str:
         return raw[mark:].decode("utf-8")
     except UnicodeDecodeError as error:
         at = mark + error.start
+        in_windows = raw[at : at + 1].decode("cp1252", "replace")
         raise _malformed_at(
             path,
             raw,
             at,
-            f"byte 0x{raw[at]:02x} is not UTF-8 (in Windows-1252 it is {_in_windows_1252(raw[at])!r})",
+            f"byte 0x{raw[at]:02x} is not UTF-8 (in Windows-1252 it is {in_windows!r})",
             'Convert the file to UTF-8, or say what it is: encoding="cp1252" (--encoding cp1252)',
         ) from None
 
 
 def _empty(path: Path) -> MalformedFile:
     return MalformedFile(f"{path} is empty; give a file with data in it.", path=str(path))
-
-
-def _in_windows_1252(byte: int) -> str:
-    return bytes([byte]).decode("cp1252", "replace")
 
 
 def _malformed_at(path: Path, raw: bytes, at: int, what: str, fix: str) -> MalformedFile:

@@ -202,13 +202,9 @@ def _bootstrap(law: Law, x: np.ndarray, y: np.ndarray, rng: np.random.Generator,
     return np.array([_least_squares(law, x[picked], y[picked]) for picked in kept])
 
 
-def _means(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
-    return values, np.bincount(group, weights=y) / sizes
-
-
 def _r_squared(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    values, means = _means(x, y)
+    values, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
+    means = np.bincount(group, weights=y) / sizes
     spread = float(np.square(means - means.mean()).sum())
     left = float(np.square(means - law.predict(coefficients, values)).sum())
     return 1 - left / spread if spread > 0 else math.nan

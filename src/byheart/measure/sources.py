@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from byheart.errors import DataError, MalformedFile, UsageError
+from byheart.errors import DataError, UsageError
 from byheart.measure.text_samples import (
     WORDS,
     distinct_texts,
     first_words,
+    text_rows,
     training_set_of_sample,
     visible_text,
 )
@@ -264,10 +265,4 @@ def _rows(path: str, sha256: str) -> list[dict[str, Any]]:
     raw = Path(path).read_bytes()
     if hashlib.sha256(raw).hexdigest() != sha256:
         raise DataError(f"{path} changed since the runs were described; describe them again.", path=path)
-    rows = []
-    for number, line in enumerate(raw.decode("utf-8").splitlines(), start=1):
-        try:
-            rows.append(dict(json.loads(line)))
-        except ValueError as error:
-            raise MalformedFile(f"{path}, line {number}: {error}", path=path, line=number) from error
-    return rows
+    return text_rows(raw, path)

@@ -204,14 +204,9 @@ def _targets(
         pair_weights=weights,
         row_weights=row_weights,
         labels=tensor(lambda p: p.classes, torch.int64) if even else None,
-        values=tensor(_values, dtype) if training_sets[0].loss == "squared" else None,
+        values=tensor(lambda p: np.asarray(p.values), dtype) if training_sets[0].loss == "squared" else None,
         class_bias=bias,
         n_rows=torch.tensor([[p.n_rows] for p in training_sets], device=device),
         n_samples=torch.tensor([p.n_samples for p in training_sets], dtype=dtype, device=device),
         entropy=torch.tensor([p.entropy for p in training_sets], dtype=torch.float64, device=device),
     )
-
-
-def _values(training_set: TrainingSet) -> np.ndarray:
-    assert training_set.values is not None
-    return training_set.values

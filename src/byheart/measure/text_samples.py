@@ -8,6 +8,7 @@ so its vocabulary is that of its subset alone.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from byheart.errors import DataError, UsageError
+from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.measure.training_set import TrainingSet, training_set_of_documents, training_set_of_labels
 
 FILE = "samples.npz"
@@ -68,6 +69,17 @@ COLLECTIONS = {
         _IMDB.in_sub_words,
     )
 }
+
+
+def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines; `MalformedFile` names the line that is none."""
+    rows = []
+    for number, line in enumerate(raw.decode("utf-8").splitlines(), start=1):
+        try:
+            rows.append(dict(json.loads(line)))
+        except ValueError as error:
+            raise MalformedFile(f"{path}, line {number}: {error}", path=str(path), line=number) from error
+    return rows
 
 
 def first_words(text: str, n_tokens: int) -> list[str]:

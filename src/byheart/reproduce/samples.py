@@ -38,12 +38,8 @@ N_SUB_WORDS = 4000  # entries of the tokenizer trained on a collection's own tex
 
 def first_sub_words(texts: Sequence[str], n_tokens: int) -> list[list[str]]:
     """A class token and the first sub-words of every text, by a byte-pair encoding trained on these texts."""
-    from tokenizers import (
-        Tokenizer,
-        models,
-        pre_tokenizers,
-        trainers,
-    )  # where texts are prepared, not where models train
+    # where texts are prepared, not where models train
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import MalformedFile, MissingExtra, UsageError
-from byheart.measure.text_samples import COLLECTIONS
+from byheart.errors import MissingExtra, UsageError
+from byheart.measure.text_samples import COLLECTIONS, text_rows
 
 MOST_FROM_HUB = 50_000  # rows read of a split; far more than are sampled
 
@@ -26,18 +25,8 @@ def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
                 " --texts hub.",
                 path=str(path),
             )
-        found[name] = _rows(path)
+        found[name] = text_rows(path.read_bytes(), path)
     return found
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            rows.append(dict(json.loads(line)))
-        except ValueError as error:
-            raise MalformedFile(f"{path}, line {number}: {error}", path=str(path), line=number) from error
-    return rows
 
 
 def hub_texts() -> dict[str, Sequence[dict[str, Any]]]:

@@ -17,27 +17,17 @@ def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -
     """
     own = [trial for trial in trials if trial.is_own]
     if scale == "smoke":
-        return Verdict(
-            "not settled",
-            "The smoke scale shows that the figure can be made; it settles nothing.",
-            tuple(trials),
-        )
+        said = "The smoke scale shows that the figure can be made; it settles nothing."
+        return Verdict("not settled", said, tuple(trials))
     if missing or not own or any(trial.holds is None for trial in own):
         open_ones = ", ".join(trial.condition for trial in own if trial.holds is None)
         said = f"It cannot be told for: {open_ones}. " if open_ones else ""
-        return Verdict(
-            "not settled",
-            f"{said}{missing or 'Runs of the paper’s own conditions are missing.'}",
-            tuple(trials),
-        )
-    good = [trial.condition for trial in trials if trial.holds]
-    bad = [trial.condition for trial in trials if trial.holds is False]
+        said += missing or "Runs of the paper’s own conditions are missing."
+        return Verdict("not settled", said, tuple(trials))
+    good = "; ".join(trial.condition for trial in trials if trial.holds)
+    bad = "; ".join(trial.condition for trial in trials if trial.holds is False)
     if not bad:
-        return Verdict("holds", f"Under: {_list(good)}.", tuple(trials))
+        return Verdict("holds", f"Under: {good}.", tuple(trials))
     if not good:
-        return Verdict("does not hold", f"Not under: {_list(bad)}.", tuple(trials))
-    return Verdict("holds under conditions", f"Under: {_list(good)}. Not under: {_list(bad)}.", tuple(trials))
-
-
-def _list(conditions: Sequence[str]) -> str:
-    return "; ".join(conditions)
+        return Verdict("does not hold", f"Not under: {bad}.", tuple(trials))
+    return Verdict("holds under conditions", f"Under: {good}. Not under: {bad}.", tuple(trials))

@@ -49,14 +49,12 @@ def read(path: Path) -> list[Pass]:
 def wall_clock(passes: Sequence[Pass]) -> float:
     """Seconds during which at least one of the passes was at work: what ran side by side counts once."""
     seconds, until = 0.0, 0.0
-    for began, end in sorted((start, start + one.seconds) for one in passes for start in [_moment(one)]):
-        seconds += max(0.0, end - max(began, until))
-        until = max(until, end)
+    for began, lasted in sorted(
+        (datetime.fromisoformat(one.began).timestamp(), one.seconds) for one in passes
+    ):
+        seconds += max(0.0, began + lasted - max(began, until))
+        until = max(until, began + lasted)
     return seconds
-
-
-def _moment(one: Pass) -> float:
-    return datetime.fromisoformat(one.began).timestamp()
 
 
 def in_words(passes: Sequence[Pass]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -38,13 +37,14 @@ class Snapshot:
 def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> Iterator[Snapshot]:
     """The stream on entering and after every layer, for one encoded sequence."""
     stream = _enter(network, encoded)
-    n_mixing = max((at for at, layer in enumerate(network.layers) if not _is_token_wise(layer)), default=-1)
+    mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
     yield Snapshot("enter", stream)
     for at, layer in enumerate(network.layers):
-        if last_only and at == n_mixing + 1:
+        if last_only and at == max(mixing, default=-1) + 1:
             stream = stream[-1:]
         if isinstance(layer, FeedForward):
-            hidden = _relu(_apply(layer.w1, stream) + _vector(layer.b1))
+            before = _apply(layer.w1, stream) + _vector(layer.b1)
+            hidden = np.where(before > 0, before, before * 0)
             stream = stream + _apply(layer.w2, hidden) + _vector(layer.b2)
             active = tuple(int(unit) for unit in np.flatnonzero(hidden[-1] > 0))
             yield Snapshot("feed-forward", stream, active, layer.hidden_width)
@@ -61,10 +61,6 @@ def output_of(network: Transformer, stream: Stream) -> np.ndarray:
     """What the network answers from the last stream: one number a token."""
     kept = stream[1:] if network.extra is not None and len(stream) > 1 else stream
     return np.asarray(_apply(network.w_out, kept)[:, 0])
-
-
-def _is_token_wise(layer: Any) -> bool:
-    return isinstance(layer, FeedForward)
 
 
 def _enter(network: Transformer, encoded: np.ndarray) -> Stream:
@@ -124,10 +120,6 @@ def _vector(weights: Weights) -> np.ndarray:
     return found
 
 
-def _relu(values: np.ndarray) -> np.ndarray:
-    return np.asarray(np.where(values > 0, values, values * 0))
-
-
 def _attend(layer: Attention, stream: Stream) -> Stream:
     updated = stream
     for head in layer.heads:
@@ -136,7 +128,8 @@ def _attend(layer: Attention, stream: Stream) -> Stream:
             change = np.repeat(_apply(head.output, values[:1]), len(stream), axis=0)
         elif layer.kind == "uniform":
             # the sum first, so that whole numbers stay whole; the output weights may carry the factor n
-            change = _apply(head.output, values.sum(axis=0, keepdims=True)) / _count(stream)
+            n_tokens = (Fraction if stream.dtype == object else stream.dtype.type)(len(stream))
+            change = _apply(head.output, values.sum(axis=0, keepdims=True)) / n_tokens
             if layer.pattern == "gather":
                 others = np.repeat(_apply(head.output, values[:1]), len(stream) - 1, axis=0)
                 change = np.concatenate([change, others])
@@ -147,10 +140,6 @@ def _attend(layer: Attention, stream: Stream) -> Stream:
             change = _apply(head.output, _mixture(layer.kind, scores) @ values)
         updated = updated + change
     return updated
-
-
-def _count(stream: Stream) -> Any:
-    return Fraction(len(stream)) if stream.dtype == object else stream.dtype.type(len(stream))
 
 
 def _mixture(kind: str, scores: np.ndarray) -> np.ndarray:

@@ -70,9 +70,10 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        cookie = self._token_in_address(scope, headers)
-        if cookie is not None:
-            await _respond(send, 303, b"", {"location": cookie, "set-cookie": self._cookie()})
+        location = self._token_in_address(scope, headers)
+        if location is not None:
+            cookie = f"{COOKIE}_{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+            await _respond(send, 303, b"", {"location": location, "set-cookie": cookie})
             return
         refusal = self._refusal(scope, headers)
         if refusal is not None:
@@ -135,9 +136,6 @@ class Guard:
         rest = urlencode(query, doseq=True)
         path = "/" + str(scope["path"]).lstrip("/")
         return path + (f"?{rest}" if rest else "")
-
-    def _cookie(self) -> str:
-        return f"{COOKIE}_{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def _has_token(self, headers: dict[str, str]) -> bool:
         assert self.token is not None

@@ -36,7 +36,10 @@ def compile_file(context: Context, path: str, model: str, keep_data: str, option
 def predict(context: Context, model: str, texts: list[str]) -> Document:
     """What `byheart predict --json` prints, from a model that stays in memory."""
     opened = open_model(model)
-    asked: list[Any] = list(texts) if opened.memory.tokenizer is not None else [_ids(text) for text in texts]
+    asked: list[Any] = list(texts)
+    if opened.memory.tokenizer is None:
+        words = "this model is asked by token ids with spaces between them, not {!r}."
+        asked = [parse_ids(text, words.format(text)) for text in texts]
     pairs = zip(texts, opened.predict(asked), strict=True)
     answers = [{"input": text, "answer": answer} for text, answer in pairs]
     return {"schema": 1, "answers": answers, "unknown_inputs": describe_unknown_input(opened.record)}
@@ -67,10 +70,6 @@ def list_examples(context: Context, model: str, data: str | None) -> Document:
 def trace_question(context: Context, model: str, text: str) -> Document:
     """The question's way through the network."""
     return {"schema": 1, **trace(open_model(model), text)}
-
-
-def _ids(text: str) -> list[int]:
-    return parse_ids(text, f"this model is asked by token ids with spaces between them, not {text!r}.")
 
 
 TASKS: dict[str, Callable[..., Document]] = {

@@ -43,6 +43,7 @@ def trace(model: Model, text: str) -> dict[str, Any]:
     stages = stages_of(network, model.record)
     output = output_of(network, taken[-1].stream)
     (answer,) = model.predict([text])
+    kept = slice(None) if len(taken) * taken[0].stream.size <= MOST_VALUES else slice(-1, None)
     return {
         "question": text,
         "answer": answer,
@@ -58,7 +59,7 @@ def trace(model: Model, text: str) -> dict[str, Any]:
                 "n_units": snapshot.n_units,
                 "active": list(snapshot.active[:16]),
                 "n_active": len(snapshot.active),
-                "stream": _stream(snapshot, keep_all=len(taken) * taken[0].stream.size <= MOST_VALUES),
+                "stream": [[_number(value) for value in token] for token in snapshot.stream[kept]],
             }
             for snapshot in taken
         ],
@@ -74,11 +75,6 @@ def _tokens(model: Model, network: Transformer, encoded: np.ndarray) -> list[dic
         shown = "" if is_pad else str(vocabulary[token])
         tokens.append({"text": shown, "kind": "pad" if is_pad else "token", "id": token})
     return tokens
-
-
-def _stream(snapshot: Snapshot, *, keep_all: bool) -> list[list[float | str | None]]:
-    kept = snapshot.stream if keep_all else snapshot.stream[-1:]
-    return [[_number(value) for value in token] for token in kept]
 
 
 def _number(value: Any) -> float | str | None:

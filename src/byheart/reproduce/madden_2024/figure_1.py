@@ -56,7 +56,8 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
         wider, fewer = (falls(mean, along=axis) for axis in ("width", "stories"))
         said = f"the gap falls in {wider[0]} of {wider[1]} steps to wider models, {fewer[0]} of {fewer[1]} to fewer contexts"
         holds = all(n_all > 0 and n_good >= FALLING * n_all for n_good, n_all in (wider, fewer))
-        is_whole = attention == "frozen" or _is_whole(scale, mean)
+        has_grid = scale != "paper" or all((n, m) in mean for n in STORIES for m in WIDTHS[:7])
+        is_whole = attention == "frozen" or has_grid
         trials.append(fig.ConditionResult(word, said, holds if is_whole else None, attention == "trained"))
         panels.append(_heat_map(mine, f"Final loss less entropy, in % of the entropy: {word}"))
         rows += [
@@ -235,10 +236,6 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
     return fig.Panel(
         "The same by width", "hidden width m", "share of the entropy", (*drawn, closed), "log", "log"
     )
-
-
-def _is_whole(scale: fig.Scale, mean: dict[tuple[int, int], tuple[float, float]]) -> bool:
-    return scale != "paper" or all((n, m) in mean for n in STORIES for m in WIDTHS[:7])
 
 
 def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
