@@ -9,7 +9,6 @@ from html import escape
 from pathlib import Path
 
 from byheart.errors import UsageError
-from byheart.report.page_style import STYLE
 from byheart.reproduce.dana_2024.curves import agreement_in_words
 from byheart.reproduce.figure import FigureRecord
 from byheart.reproduce.figure_files import read_record, run_sentence
@@ -71,10 +70,11 @@ def page(records: Sequence[FigureRecord], passes: Sequence[Pass] = ()) -> str:
             body.append(f"<h2>{escape(citation)}</h2>")
             body += [_section(record) for record in mine]
     body += [_environment(records, passes), "</main>"]
+    style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>byheart: reproductions</title><style>{STYLE}</style></head><body>\n"
+        f"<title>byheart: reproductions</title><style>\n{style}</style></head><body>\n"
         + "\n".join(body)
         + "\n</body></html>\n"
     )
