@@ -39,7 +39,7 @@ def rows_of(path: str) -> list[tuple[str, str]]:
 
 
 def report(**line: Any) -> None:
-    print(json.dumps(line), flush=True)
+    print(json.dumps(line) + "\n", end="", flush=True)  # in one piece, where several processes print
 
 
 def machine(**versions: str) -> dict[str, str | int | None]:
