@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,6 +38,31 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Named arrays, as `numpy.load` reads them."""
     save: Callable[..., None] = np.savez
     write_whole(path, lambda file: save(file, **arrays))
+
+
+def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence[np.ndarray]) -> None:
+    """Columns of 64-bit whole numbers, their rows sorted into parts and otherwise in order, so that a part is read by itself."""
+    order = np.argsort(part_of, kind="stable")
+    bounds = np.searchsorted(part_of[order], np.arange(n_parts + 1, dtype=part_of.dtype))
+    rows = np.stack([column.view(np.int64)[order] for column in columns], axis=1)
+    write_whole(path.with_suffix(".bounds"), lambda file: np.save(file, bounds))
+    write_whole(path, lambda file: np.save(file, rows))
+
+
+def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
+    """The rows of one part of all these files, one file after the other; nothing else of them is read."""
+    found = []
+    for path in paths:
+        begin, end = np.load(path.with_suffix(".bounds"), mmap_mode="r")[number : number + 2]
+        found.append(np.array(np.load(path, mmap_mode="r")[begin:end]))
+    return np.concatenate(found)
+
+
+def remove_parts(paths: Iterable[Path]) -> None:
+    """Remove what `write_parts` wrote."""
+    for path in paths:
+        path.unlink(missing_ok=True)
+        path.with_suffix(".bounds").unlink(missing_ok=True)
 
 
 def write_json(path: Path, document: Any) -> None:

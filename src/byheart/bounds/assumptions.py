@@ -12,7 +12,10 @@ from fractions import Fraction
 from itertools import combinations
 from math import comb
 
+import numpy as np
+
 from byheart.data.dataset import Dataset
+from byheart.data.row_groups import group_rows, representatives
 from byheart.data.sequences import VectorSequences
 
 MOST_CHOICES = 2_000
@@ -65,10 +68,14 @@ def check_assumptions(data: Dataset) -> DataChecks:
 
 
 def _hyperplanes(inputs: VectorSequences) -> str:
-    rows = inputs.values.reshape(len(inputs), -1).tolist()
+    rows = inputs.values.reshape(len(inputs), -1)
+    width = rows.shape[1]
+    distinct = representatives(group_rows(rows.reshape(-1).view(np.int64), np.arange(len(rows) + 1) * width))
     # D + 1 points lie on a hyperplane where their vectors, each with a 1 put before, are dependent
-    lifted = [[Fraction(1), *map(Fraction, row)] for row in dict.fromkeys(map(tuple, rows))]
-    return _dependent_choice(lifted, len(rows[0]) + 1, "samples lie on a hyperplane")
+    if _are_too_many(len(distinct), width + 1):
+        return _not_checked(comb(len(distinct), width + 1), width + 1)
+    lifted = [[Fraction(1), *map(Fraction, row)] for row in rows[distinct].tolist()]
+    return _dependent_choice(lifted, width + 1, "samples lie on a hyperplane")
 
 
 def _dependent_tokens(inputs: VectorSequences) -> str:
@@ -83,12 +90,15 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
     """Why not every `size` of the vectors are independent."""
-    n_choices = comb(len(vectors), size)
-    if n_choices > MOST_CHOICES or size > MOST_DIMENSIONS:
-        return _not_checked(n_choices, size)
+    if _are_too_many(len(vectors), size):
+        return _not_checked(comb(len(vectors), size), size)
     if any(_is_dependent(chosen) for chosen in combinations(vectors, min(size, len(vectors)))):
         return f"{min(size, len(vectors))} {what}"
     return ""
+
+
+def _are_too_many(n_vectors: int, size: int) -> bool:
+    return comb(n_vectors, size) > MOST_CHOICES or size > MOST_DIMENSIONS
 
 
 def _not_checked(n_choices: int, size: int) -> str:

@@ -7,6 +7,7 @@ partition is looked at by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.fingerprints import context_fingerprints
 from byheart.errors import ConflictingLabels
 from byheart.task_runner import Progress, Workers
-from byheart.work_folder import read_json, write_arrays, write_json
+from byheart.work_folder import read_json, read_part, remove_parts, write_json, write_parts
 
 PARTITION_SAMPLES = 1 << 21
 
@@ -29,7 +30,7 @@ class _Piece:
 
     @property
     def file(self) -> Path:
-        return self.folder / f"piece-{self.number:06d}.npz"
+        return _piece_file(self.folder, self.number)
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,7 @@ def count_contexts(
         write_json(
             done, {"n_contexts": total, "n_conflicts": n_conflicts, "first": min(conflicts, default=None)}
         )
-        for number in range(n_pieces):
-            (folder / f"piece-{number:06d}.npz").unlink(missing_ok=True)
+        remove_parts(map(_piece_file, repeat(folder), range(n_pieces)))
     known = read_json(done)
     if known["n_conflicts"]:
         later, earlier, *labels = known["first"]
@@ -81,7 +81,7 @@ def count_contexts(
 
 
 def _sort_piece(task: _Piece) -> None:
-    """Write the fingerprints of one piece, sorted by partition."""
+    """Write the fingerprints of one piece, sorted by partition, each with its label and its row."""
     if task.file.exists():
         return
     data = task.pieces.piece(task.number)
@@ -89,32 +89,19 @@ def _sort_piece(task: _Piece) -> None:
     prints = context_fingerprints(data.inputs, data.task, data.ordered)
     # the upper 32 bits, times the number of partitions, over 2^32
     partition = ((prints[:, 0] >> np.uint64(32)) * np.uint64(task.n_partitions)) >> np.uint64(32)
-    order = np.argsort(partition, kind="stable")
-    bounds = np.searchsorted(partition[order], np.arange(task.n_partitions + 1, dtype=np.uint64))
-    arrays = {
-        "bounds": bounds,
-        "prints": prints[order],
-        "labels": data.labels[order],
-        "rows": data.rows[order],
-    }
-    write_arrays(task.file, arrays)
+    columns = np.ascontiguousarray(prints.T)
+    write_parts(task.file, partition, task.n_partitions, [*columns, data.labels, data.rows])
 
 
 def _count_partition(task: _Partition) -> None:
     """Count the distinct contexts of one partition, and the labels that disagree."""
     if task.file.exists():
         return
-    parts: dict[str, list[np.ndarray]] = {"prints": [], "labels": [], "rows": []}
-    for number in range(task.n_pieces):
-        with np.load(task.folder / f"piece-{number:06d}.npz", allow_pickle=False) as arrays:
-            begin, end = arrays["bounds"][task.number : task.number + 2]
-            for name, found in parts.items():
-                found.append(arrays[name][begin:end])
-    prints, labels, rows = (np.concatenate(found) for found in parts.values())
-    order = np.lexsort((rows, prints[:, 1], prints[:, 0]))
-    prints, labels, rows = prints[order], labels[order], rows[order]
+    found = read_part(map(_piece_file, repeat(task.folder), range(task.n_pieces)), task.number)
+    found = found[np.lexsort((found[:, 3], found[:, 1], found[:, 0]))]
+    labels, rows = found[:, 2], found[:, 3]
     is_new = np.ones(len(rows), dtype=bool)
-    is_new[1:] = (prints[1:] != prints[:-1]).any(axis=1)
+    is_new[1:] = (found[1:, :2] != found[:-1, :2]).any(axis=1)
     first = np.flatnonzero(is_new)[np.cumsum(is_new) - 1] if len(rows) else rows
     wrong = np.flatnonzero(labels != labels[first])
     document: dict[str, object] = {"n_contexts": int(is_new.sum()), "n_conflicts": len(wrong), "first": None}
@@ -122,3 +109,7 @@ def _count_partition(task: _Partition) -> None:
         at = wrong[np.argmin(rows[wrong])]
         document["first"] = [int(n) for n in (rows[at], rows[first[at]], labels[first[at]], labels[at])]
     write_json(task.file, document)
+
+
+def _piece_file(folder: Path, number: int) -> Path:
+    return folder / f"piece-{number:06d}.npy"

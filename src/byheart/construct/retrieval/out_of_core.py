@@ -10,6 +10,7 @@ The weights are those that `method.plan` gives the same data in memory with the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import ceil
 from pathlib import Path
 
@@ -49,7 +50,14 @@ from byheart.network.memory import Memory
 from byheart.program.construction import Construction
 from byheart.program.emit import emit
 from byheart.task_runner import Progress, Workers
-from byheart.work_folder import read_json, write_arrays, write_json
+from byheart.work_folder import (
+    read_json,
+    read_part,
+    remove_parts,
+    write_arrays,
+    write_json,
+    write_parts,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +106,7 @@ class _Hashing:
 
     @property
     def file(self) -> Path:
-        return self.folder / f"keys-{self.number:06d}.npz"
+        return _keys_file(self.folder, self.number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +242,7 @@ def _solve_shards(
         hashing = [_Hashing(pieces, numbers, layout, hashed, folder, number) for number in range(n_pieces)]
         workers.run(_hash_piece, hashing, progress)
         workers.run(_solve_one, solving, progress)
-        for piece in hashing:
-            piece.file.unlink(missing_ok=True)
+        remove_parts(piece.file for piece in hashing)
     solved = []
     for task in solving:
         found = _read_shard(task.file)
@@ -257,24 +264,17 @@ def _hash_piece(task: _Hashing) -> None:
         inputs = np.ldexp(data.inputs.values, task.numbers.grid_bits).astype(np.int64)
     fields = key_hash.evaluate_fields(layout, task.hashed, inputs, last_only=True)
     shard_of = layout.first_rows(fields) // layout.shard_rows
-    order = np.argsort(shard_of, kind="stable")
-    bounds = np.searchsorted(shard_of[order], np.arange(layout.n_shards + 1))
     prints = context_fingerprints(data.inputs, data.task, data.ordered)[:, 0]
-    keys = {"fields": fields[order], "labels": data.labels[order], "prints": prints[order]}
-    write_arrays(task.file, {"bounds": bounds, **keys})
+    columns = [*np.ascontiguousarray(fields.T), data.labels, np.ascontiguousarray(prints)]
+    write_parts(task.file, shard_of, layout.n_shards, columns)
 
 
 def _solve_one(task: _Solving) -> None:
     """Collect the keys of one shard, each context once, and solve them."""
     if task.file.exists():
         return
-    parts: dict[str, list[np.ndarray]] = {"fields": [], "labels": [], "prints": []}
-    for number in range(task.n_pieces):
-        with np.load(task.folder / f"keys-{number:06d}.npz", allow_pickle=False) as arrays:
-            begin, end = arrays["bounds"][task.shard : task.shard + 2]
-            for name, found in parts.items():
-                found.append(arrays[name][begin:end])
-    fields, labels, prints = (np.concatenate(found) for found in parts.values())
+    keys = read_part(map(_keys_file, repeat(task.folder), range(task.n_pieces)), task.shard)
+    fields, labels, prints = keys[:, :-2], keys[:, -2], keys[:, -1]
     _, first = np.unique(prints, return_index=True)
     first.sort()
     solved = solve_shard(task.layout, task.shard, fields[first], labels[first], task.rng)
@@ -283,6 +283,10 @@ def _solve_one(task: _Solving) -> None:
         return
     bounds = {"lowest": np.array(solved.lowest), "highest": np.array(solved.highest)}
     write_arrays(task.file, {"words": solved.words, **bounds})
+
+
+def _keys_file(folder: Path, number: int) -> Path:
+    return folder / f"keys-{number:06d}.npy"
 
 
 def _read_shard(path: Path) -> SolvedShard | Failure:
