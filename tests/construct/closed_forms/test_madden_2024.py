@@ -18,6 +18,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.registry import get
 from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.documents import story_openings
+from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.size import size_of_network
@@ -313,6 +314,13 @@ def test_contexts_too_close_for_the_precision_are_refused() -> None:
     with pytest.raises(AssumptionViolated, match="of these 12 contexts wrongly in float32"):
         bh.compile(data, method="madden-2024-averaging", precision="float32")
     model = bh.compile(data, method="madden-2024-averaging", precision="float64")
+    assert model.certificate is not None
+    assert model.certificate.holds
+
+
+def test_the_stochastic_solver_takes_fewer_contexts_than_neurons() -> None:
+    data = random_tokens(20, 3, 12, 3, seed=0)  # it begins with 64 neurons
+    model = bh.compile(data, method="madden-2024", precision="float64", solver="stochastic")
     assert model.certificate is not None
     assert model.certificate.holds
 

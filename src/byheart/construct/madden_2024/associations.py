@@ -83,9 +83,12 @@ def associate(
 def _whitening(phi: torch.Tensor) -> torch.Tensor:
     """T with (φ T)ᵀ(φ T) = n, from a Cholesky factor; a trace of ridge keeps repeated neurons from dividing by zero."""
     gram = (phi.T @ phi).double().cpu() / len(phi)
-    ridge = 1e-9 * gram.diagonal().mean()
-    factor = torch.linalg.cholesky(gram + ridge * torch.eye(len(gram), dtype=torch.float64))
     identity = torch.eye(len(gram), dtype=torch.float64)
+    # with more neurons than contexts, rounding in float32 outweighs the least ridge
+    for power in range(-9, 1):
+        factor, is_singular = torch.linalg.cholesky_ex(gram + 10.0**power * gram.diagonal().mean() * identity)
+        if not is_singular:
+            break
     inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
     whitening: torch.Tensor = inverse.T.to(phi.device, phi.dtype).contiguous()
     return whitening
