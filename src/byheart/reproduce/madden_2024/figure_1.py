@@ -287,12 +287,12 @@ def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[
 
 
 def _open_subsets(scale: fig.Scale, columns: dict[str, dict[Subset, int | None]]) -> str:
-    """Numbers of stories for which no seed's smallest width on the paper's grid is known."""
+    """Subsets whose smallest passing width on the paper's grid is not known."""
     if scale != "paper":
         return ""
-    known = {subset.n_stories for subset, width in next(iter(columns.values())).items() if width is not None}
-    missing = [n for n in STORIES if n not in known]
-    return f"No passing width is known at {', '.join(map(str, missing))} stories." if missing else ""
+    own = next(iter(columns.values()))
+    found = [f"{s.n_stories} stories with seed {s.seed}" for s, width in own.items() if width is None]
+    return f"No passing width is known of {', '.join(found)}." if found else ""
 
 
 def _width_check(smallest: dict[Subset, int | None]) -> list[fig.Check]:
