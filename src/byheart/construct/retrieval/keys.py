@@ -122,6 +122,6 @@ def _find_quantiser(
             if int(context_ids(points, data.task, False).max(initial=-1)) + 1 == n_contexts:
                 return quantiser
     raise AssumptionViolated(
-        "the vectors lie on no grid, and no quantiser keeps them apart with room for the rounding of these floats.\n"
-        "  Take precision float64, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
+        "the vectors lie on no grid, and no quantiser keeps them apart with room for the rounding of floats.\n"
+        "  Take float64, not float32, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
     )
