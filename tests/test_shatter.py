@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from byheart import shatter as module
@@ -45,7 +46,7 @@ def test_a_wrong_network_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None
     honest = registry.get("two-layer-relu")
 
     def always_the_first(data, options, rng, progress):
-        return honest.plan(module._label(data, 0), options, rng, progress)
+        return honest.plan(replace(data, labels=np.zeros_like(data.labels)), options, rng, progress)
 
     monkeypatch.setattr(module, "get", lambda name: replace(honest, plan=always_the_first))
     found = shatter(2, method="two-layer-relu")
