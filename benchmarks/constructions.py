@@ -29,9 +29,10 @@ from scipy.optimize import least_squares
 from byheart.construct.registry import get
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens, uniform_vectors
+from byheart.data.shape import DataShape
 from byheart.network import size_of_network
 from byheart.program.construction import Construction
-from byheart.report.growth import Shape, growth
+from byheart.report.growth import growth
 from byheart.report.growth_figure import draw_growth
 from byheart.verify.verifier import verify
 
@@ -249,7 +250,7 @@ def main() -> None:
         },
     }
     if not options.no_figure:
-        shapes = (Shape("next-token", 1, 16, dim=4), Shape("seq-to-seq", 8, 16, dim=4))
+        shapes = (DataShape(1, 1, 16, dim=4), DataShape(1, 8, 16, dim=4, task="seq-to-seq"))
         records = [growth(shape, seconds=options.seconds) for shape in shapes]
         draw_growth(records, options.out / "constructions.png")
         record["growth"] = [each.to_json() for each in records]
