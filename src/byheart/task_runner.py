@@ -15,7 +15,7 @@ from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
 
-from byheart.errors import ByheartError, ExitStatus, MissingExtra
+from byheart.errors import ByheartError, ExitStatus, MissingExtra, UsageError
 
 Progress = Callable[[int, int], None]
 PURPOSE = "compiling on a cluster"
@@ -116,7 +116,13 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
     owns = not ray.is_initialized()
     if owns:
         place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
-        ray.init(**place, log_to_driver=False, logging_level="ERROR")
+        try:
+            ray.init(**place, log_to_driver=False, logging_level="ERROR")
+        except ConnectionError as error:
+            raise UsageError(
+                f"no Ray cluster answers at {address}.\n"
+                "  Start one with `ray start --head`, name its address, or take `local` for one on this machine."
+            ) from error
     try:
         yield ray
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byheart.errors import MissingExtra
+from byheart.errors import MissingExtra, UsageError
 from byheart.measure.capacity import Bracket, bisect, capacity_of
 from byheart.measure.measurement import measure
 from byheart.measure.records import Record, Run
@@ -128,15 +128,9 @@ def test_tuning_asks_whole_rounds_and_resumes(tmp_path: Path) -> None:
     assert best(trials).measured["loss"] == min(record.measured["loss"] for record in trials)
 
 
-def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name in ("optuna", "ray"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+def test_without_optuna_or_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("optuna", "ray"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     spec = specification(training={"steps": 2}, tuning={"trials": 1})
     with pytest.raises(MissingExtra, match=r"byheart\[measure\]"):
         tune(spec, [(spec.points[0], 0)], lambda runs: [])
@@ -144,3 +138,16 @@ def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(MissingExtra, match=r"byheart\[ray\]"):
         train_on_cluster([], None)
+
+
+def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ray says it of `auto`; asked in earnest, it would join whatever cluster another test has just started."""
+    ray = pytest.importorskip("ray", reason="needs the extra `ray`")
+    from byheart.task_runner import ray_cluster
+
+    def refuse(**place: Any) -> None:
+        raise ConnectionError(f"Could not find any running Ray instance: {place}")
+
+    monkeypatch.setattr(ray, "init", refuse)
+    with pytest.raises(UsageError, match="no Ray cluster answers at auto"), ray_cluster("auto", "training"):
+        pass
