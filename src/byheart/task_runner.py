@@ -115,9 +115,9 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
         raise MissingExtra("ray", "ray", purpose) from error
     owns = not ray.is_initialized()
     if owns:
-        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {"address": address}
+        place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
         try:
-            ray.init(**place, log_to_driver=False, logging_level="ERROR")
+            ray.init(address, **place, log_to_driver=False, logging_level="ERROR")
         except ConnectionError as error:
             raise UsageError(
                 f"no Ray cluster answers at {address}.\n"

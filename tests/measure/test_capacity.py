@@ -145,8 +145,8 @@ def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
     ray = pytest.importorskip("ray", reason="needs the extra `ray`")
     from byheart.task_runner import ray_cluster
 
-    def refuse(**place: Any) -> None:
-        raise ConnectionError(f"Could not find any running Ray instance: {place}")
+    def refuse(address: str, **options: Any) -> None:
+        raise ConnectionError(f"Could not find any running Ray instance at {address}")
 
     monkeypatch.setattr(ray, "init", refuse)
     with pytest.raises(UsageError, match="no Ray cluster answers at auto"), ray_cluster("auto", "training"):

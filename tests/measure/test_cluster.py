@@ -29,7 +29,7 @@ def ray_cluster() -> Iterator[Any]:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         handler = signal.getsignal(signal.SIGTERM)  # Ray takes it over
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         yield ray
         ray.shutdown()
         signal.signal(signal.SIGTERM, handler)

@@ -184,6 +184,7 @@ def two_machines() -> Iterator[str]:
     cluster.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("n_killed", [0, 1])
 def test_a_cluster_gives_the_same_bytes(two_machines: str, n_killed: int, tmp_path: Path) -> None:
