@@ -11,7 +11,7 @@ DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
 import docstrings  # noqa: E402  (these live beside this file)
-import generate  # noqa: E402
+import generate  # noqa: E402  (as above)
 
 project = "byheart"
 version = release = installed_version("byheart")

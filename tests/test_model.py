@@ -219,7 +219,7 @@ def test_repr_helps(model: Model) -> None:
 
 
 def test_the_module_is_an_ordinary_torch_module() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="the package torch is not installed")
     model = by_hand("float32")
     module = model.module
     assert model.module is module
@@ -228,7 +228,7 @@ def test_the_module_is_an_ordinary_torch_module() -> None:
     one = SparseMatrix.of((1, 1), {(0, 0): 2**60 + 1})
     exact = Model(Memory(Transformer(one, (), one, 1), "next-token", ("a",), None, False), {}, None)
     with pytest.raises(InexactWeights):
-        exact.module  # noqa: B018
+        exact.module  # noqa: B018 - asking is what raises
 
 
 # --- save, load, verify ---------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_the_public_names_are_there_and_nothing_else_is_listed() -> None:
     for name in bh.__all__:
         assert getattr(bh, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        bh.nonsense  # noqa: B018
+        bh.nonsense  # noqa: B018 - asking is what raises
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_auto_names_every_refusal_where_nothing_takes_the_data() -> None:
 
 
 def test_pairs_dictionaries_frames_arrays_and_paths_are_compiled(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="the package pandas is not installed")
     table = tmp_path / "facts.csv"
     table.write_text(
         "question,reply\n" + "".join(f"{key},{value}\n" for key, value in PAIRS), encoding="utf-8"
@@ -416,7 +416,7 @@ def test_what_is_not_data_is_refused(given: object, options: dict[str, object], 
 
 
 def test_a_frame_with_holes_or_other_columns_is_refused(data: Dataset) -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="the package pandas is not installed")
     frame = pandas.DataFrame({"key": ["a", "b"], "value": ["1", None], "more": [1, 2]})
     with pytest.raises(UsageError, match="row 2: `value` is missing"):
         compile(frame)

@@ -129,7 +129,7 @@ def list_runs(path: Path) -> int:
 
 
 def test_a_formula_in_a_figures_record_is_drawn_as_it_stands() -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the package matplotlib is not installed")
     from byheart.reproduce.figure_files import read_record
     from byheart.reproduce.plots import as_svg
 

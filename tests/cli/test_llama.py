@@ -13,7 +13,7 @@ from byheart.errors import ExitStatus
 from byheart.network.llama.locate import Parameter
 from byheart.pipeline import load
 
-pytest.importorskip("transformers")
+pytest.importorskip("transformers", reason="the package transformers is not installed")
 
 FACTS = {
     "capital of France": "Paris",

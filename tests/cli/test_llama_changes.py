@@ -14,7 +14,7 @@ from byheart.cli.main import run
 from byheart.errors import ExitStatus
 from byheart.pipeline import load, read_like
 
-pytest.importorskip("transformers")
+pytest.importorskip("transformers", reason="the package transformers is not installed")
 
 FEW = {
     "capital of France": "Paris",

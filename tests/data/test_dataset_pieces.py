@@ -24,7 +24,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_table(path: Path) -> Path:
     rows = [(f"käse {n}" if n % 5 else f"a,b{n}", f"{n % 13}") for n in range(50)]
     if path.suffix == ".parquet":
-        pyarrow = pytest.importorskip("pyarrow")
+        pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed")
         from pyarrow import parquet
 
         columns = {"key": [key for key, _ in rows], "value": [int(value) for _, value in rows]}
@@ -52,8 +52,8 @@ def test_a_table(suffix: str, tokenizer: str, tmp_path: Path) -> None:
 def test_arrays(compress: object, tmp_path: Path) -> None:
     for data in (random_tokens(40, 4, 30, seed=0), grid_vectors(40, 3, 2, seed=0)):
         path = tmp_path / f"{data.dim}.npz"
-        inputs = data.inputs.values if data.dim else data.inputs.ids.reshape(40, 4)  # type: ignore[union-attr]
-        compress(path, inputs=inputs, labels=data.labels * 7)  # type: ignore[operator]
+        inputs = data.inputs.values if data.dim else data.inputs.ids.reshape(40, 4)
+        compress(path, inputs=inputs, labels=data.labels * 7)
         found = spool(path, tmp_path / f"pieces-{data.dim}")
         assert found.digest == Dataset.read(path).digest
 
@@ -90,7 +90,7 @@ def test_what_is_not_read_in_pieces_is_refused(name: str, options: dict[str, str
     path = tmp_path / name
     path.write_text("key,value\na,b\n", "utf-8")
     with pytest.raises(UsageError):
-        spool(path, tmp_path / "pieces", **options)  # type: ignore[arg-type]
+        spool(path, tmp_path / "pieces", **options)
 
 
 def test_ids_with_large_gaps_and_columns_first_are_refused(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_limit_is_one_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parquet_that_grows_is_refused_unread(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed")
     from pyarrow import parquet
 
     path = tmp_path / "grows.parquet"
@@ -61,7 +61,7 @@ def test_parquet_that_grows_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_times_that_python_cannot_hold_are_our_error(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed")
     from pyarrow import parquet
 
     path = tmp_path / "times.parquet"
@@ -133,7 +133,7 @@ def test_a_missing_label_is_refused_unless_it_is_kept(tmp_path: Path, name: str,
 
 
 def tokenizer(**changed: Any) -> FileTokenizer:
-    pytest.importorskip("tokenizers")
+    pytest.importorskip("tokenizers", reason="the package tokenizers is not installed")
     return FileTokenizer(json.dumps({**PLAIN, **changed}))
 
 

@@ -26,8 +26,8 @@ def answers(path: Path, prompts: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("tokenizer", ["char", "bytes"])
 def test_llama_cpp_answers(tokenizer: str, tmp_path: Path) -> None:
-    pytest.importorskip("gguf")
-    pytest.importorskip("xllamacpp")
+    pytest.importorskip("gguf", reason="the package gguf is not installed")
+    pytest.importorskip("xllamacpp", reason="the package xllamacpp is not installed")
     model = bh.compile(bh.Dataset.from_pairs(FACTS.items(), tokenizer=tokenizer), method="llama")
     model.save(tmp_path / "model")
     target = tmp_path / "model.gguf"
@@ -38,7 +38,7 @@ def test_llama_cpp_answers(tokenizer: str, tmp_path: Path) -> None:
 def test_other_tokenizers_and_networks_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("gguf")
+    pytest.importorskip("gguf", reason="the package gguf is not installed")
     words = bh.Dataset.from_pairs({"capital of France": "Paris", "b": "c"}.items(), tokenizer="word")
     bh.compile(words, method="llama").save(tmp_path / "words")
     bh.compile(words, method="retrieval").save(tmp_path / "retrieval")

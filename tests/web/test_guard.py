@@ -102,7 +102,7 @@ def test_what_other_sites_embed_is_refused_but_a_link_may_be_followed() -> None:
 
 def test_beyond_this_machine_a_token_is_needed() -> None:
     base = "http://192.168.1.5:8000"
-    ask = lambda **options: call("GET", host="0.0.0.0", token="secret", base=base, **options)  # noqa: E731
+    ask = lambda **options: call("GET", host="0.0.0.0", token="secret", base=base, **options)  # noqa: E731 - one call, many options
     assert ask().status_code == 401
     assert ask(headers={"authorization": "Bearer wrong"}).status_code == 401
     assert ask(headers={"authorization": "Bearer secret"}).status_code == 200

@@ -263,7 +263,7 @@ class FileTokenizer(Tokenizer):
     def __post_init__(self) -> None:
         """Check and read the document now, so that a broken one is refused here and nowhere later."""
         object.__setattr__(self, "document", used_part(self.document))
-        self.vocabulary  # noqa: B018
+        self.vocabulary  # noqa: B018 - reading it is the check
 
     @classmethod
     def read(cls, path: Path) -> FileTokenizer:

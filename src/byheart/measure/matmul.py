@@ -65,5 +65,5 @@ def bmm(left: Tensor, right: Tensor) -> Tensor:
     """(batch, m, k) times (batch, k, n), as torch.bmm."""
     if left.device.type != "cpu" and right.shape[2] < LONG:
         return torch.bmm(left, right)
-    product: Tensor = _Product.apply(left, right)  # type: ignore[no-untyped-call]
+    product: Tensor = _Product.apply(left, right)  # type: ignore[no-untyped-call]  # torch states no types here
     return product

@@ -51,7 +51,7 @@ def negative_log_likelihood(
     `row_weights` sums the weights of each row's targets; None where every row has one target, in order.
     """
     logits = logits.contiguous()
-    loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)  # type: ignore[no-untyped-call]
+    loss: Tensor = _NegativeLogLikelihood.apply(logits, index, weights, row_weights)  # type: ignore[no-untyped-call]  # torch states no types here
     return loss
 
 

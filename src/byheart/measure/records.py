@@ -110,5 +110,5 @@ def pack_curve(steps: np.ndarray, curve: Mapping[str, np.ndarray]) -> bytes:
     """A curve as compressed bytes; values are kept in float32."""
     buffer = io.BytesIO()
     arrays = {f"curve_{name}": values.astype(np.float32) for name, values in curve.items()}
-    np.savez_compressed(buffer, steps=steps, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, steps=steps, **arrays)  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
     return buffer.getvalue()

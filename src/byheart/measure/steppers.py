@@ -133,7 +133,7 @@ class AdamStepper:
     def _capture(self, steps: int) -> int:
         """Capture a step, and a turn, after a few ordinary steps, which a capture needs and which count; their number."""
         ordinary = min(3, steps)
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch states no types here
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for number in range(ordinary):

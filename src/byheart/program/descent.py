@@ -41,7 +41,7 @@ class Descent:
     def run_round(self) -> None:
         """Descend for about `per_round` evaluations; what `evaluate` raises ends the round."""
         with single_thread(self._n_operations):
-            self._optimiser.step(self._count)  # type: ignore[no-untyped-call]
+            self._optimiser.step(self._count)  # type: ignore[no-untyped-call]  # torch states no types here
 
     def _count(self) -> torch.Tensor:
         self.spent += 1
@@ -57,7 +57,7 @@ def with_gradient(
         for parameter in parameters:
             parameter.grad = None
         value = loss()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()  # type: ignore[no-untyped-call]  # torch states no types here
         return value
 
     return evaluate

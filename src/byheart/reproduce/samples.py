@@ -90,5 +90,5 @@ def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Pr
             if seed == SEEDS[0]:
                 found.append(report)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / FILE, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(folder / FILE, **arrays)  # type: ignore[arg-type]  # an array is taken for the flag allow_pickle
     return found

@@ -136,6 +136,10 @@ def test_a_sample_is_called_a_sample(tmp_path: Path) -> None:
     assert "sample of 50 of 1,500" in str(model.certificate)
 
 
+OPTIONS = ("--method", "retrieval", "--shards", "8", "--json")
+COMPILE = (sys.executable, "-m", "byheart", "compile", *OPTIONS)
+
+
 def at_work(folder: Path, process: subprocess.Popen[bytes]) -> None:
     """Wait until some shard, but not every one, is solved."""
     while not list(folder.rglob("shard-*.npz")):
@@ -148,18 +152,15 @@ def at_work(folder: Path, process: subprocess.Popen[bytes]) -> None:
 def test_a_killed_compilation_goes_on_to_the_same_bytes(n_workers: int, tmp_path: Path) -> None:
     path = save_tokens(tmp_path / "data.npz", 20_000)
     command = [
-        sys.executable,
-        "-m",
-        "byheart",
-        "compile",
+        *COMPILE,
         str(path),
-        "--method",
-        "retrieval",
-        "--shards",
-        "8",
-        "--json",
+        "--workers",
+        str(n_workers),
+        "--work",
+        str(tmp_path / "work"),
+        "-o",
+        str(tmp_path / "found"),
     ]
-    command += ["--workers", str(n_workers), "--work", str(tmp_path / "work"), "-o", str(tmp_path / "found")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
     at_work(tmp_path / "work", process)
@@ -190,23 +191,22 @@ def two_machines() -> Iterator[str]:
 def test_a_cluster_gives_the_same_bytes(two_machines: str, n_killed: int, tmp_path: Path) -> None:
     path = save_tokens(tmp_path / "data.npz", 20_000)
     command = [
-        sys.executable,
-        "-m",
-        "byheart",
-        "compile",
+        *COMPILE,
         str(path),
-        "--method",
-        "retrieval",
-        "--shards",
-        "8",
-        "--json",
+        "--cluster",
+        two_machines,
+        "--work",
+        str(tmp_path / "work"),
+        "-o",
+        str(tmp_path / "found"),
     ]
-    command += ["--cluster", two_machines, "--work", str(tmp_path / "work"), "-o", str(tmp_path / "found")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     for _ in range(n_killed):
         at_work(tmp_path / "work", process)
-        for worker in ray_workers():
+        victims = ray_workers()
+        assert victims, "no worker was left to kill"
+        for worker in victims:
             os.kill(worker, signal.SIGKILL)
     assert process.wait() == 0
     bh.compile(path, method="retrieval", shards=8).save(tmp_path / "whole")

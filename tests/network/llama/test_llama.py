@@ -30,7 +30,7 @@ def changed(name: str, at: tuple[int, ...], value: float) -> Llama:
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_transformers_and_torch_give_equal_logits(attention: str) -> None:
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="the package transformers is not installed")
     model = transformers_model(COMPILED.llama, attention)
     with torch.no_grad():
         theirs, ours = model(IDS).logits, LlamaModule(COMPILED.llama)(IDS)
@@ -42,7 +42,7 @@ def test_transformers_and_torch_give_equal_logits(attention: str) -> None:
 def test_batches_run_side_by_side_on_one_thread_each(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("transformers")
+    pytest.importorskip("transformers", reason="the package transformers is not installed")
     monkeypatch.setattr(generation, "BATCH", 16)
     before = torch.get_num_threads()
     prompts = [row.tolist() for row in IDS[:50]]

@@ -66,8 +66,8 @@ def n_vocab_of(observations: Sequence[Observation]) -> int:
 def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[tuple[int, int, int]]:
     """(d, d_h, H) along x, which stands for the size called `name`."""
     return [
-        tuple(value if key == name else sizes[key] for key in ("dim", "head_dim", "n_heads"))  # type: ignore[misc]
-        for value in x
+        (sized["dim"], sized["head_dim"], sized["n_heads"])
+        for sized in ({**sizes, name: value} for value in x)
     ]
 
 
