@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 
 class ExitStatus(IntEnum):
@@ -58,6 +60,14 @@ def require_extra(package: str, extra: str, purpose: str) -> None:
     """Raise MissingExtra unless `package` is installed: asked before work starts that would need it at the end."""
     if find_spec(package) is None:
         raise MissingExtra(package, extra, purpose)
+
+
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """An optional module; `MissingExtra` names its package, and the extra that brings it, where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtra(module.partition(".")[0], extra, purpose) from None
 
 
 def amount(number: int, noun: str) -> str:

@@ -11,11 +11,10 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
 
-from byheart.errors import ByheartError, ExitStatus, MissingExtra, UsageError
+from byheart.errors import ByheartError, ExitStatus, UsageError, import_extra
 
 Progress = Callable[[int, int], None]
 PURPOSE = "compiling on a cluster"
@@ -109,10 +108,7 @@ def _run_on_cluster(ray: Any, task: Callable[[Any], None], arguments: Sequence[A
 @contextmanager
 def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
     """The package ray, joined to the cluster at `address` ("local" starts one here) while the block runs."""
-    try:
-        ray: Any = import_module("ray")
-    except ImportError as error:
-        raise MissingExtra("ray", "ray", purpose) from error
+    ray = import_extra("ray", "ray", purpose)
     owns = not ray.is_initialized()
     if owns:
         place: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from byheart.cli.options import PATH, output_options
 from byheart.cli.output import echo_json
-from byheart.errors import MissingExtra, UsageError
+from byheart.errors import UsageError, require_extra
 
 
 @click.command()
@@ -52,8 +51,7 @@ def command(
     With --json it prints one document with the address, then serves.
     """
     for package in ("fastapi", "uvicorn"):
-        if find_spec(package) is None:
-            raise MissingExtra(package, "web", "the local page")
+        require_extra(package, "web", "the local page")
     from byheart.web.limits import Limits
     from byheart.web.server import Settings, free_port, make_token, serve
 

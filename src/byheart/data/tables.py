@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any
 
 from byheart.data.textfile import UTF8, TextFormat, read_text, require_content
-from byheart.errors import MalformedFile, MissingExtra, UsageError, did_you_mean
+from byheart.errors import MalformedFile, UsageError, did_you_mean, import_extra
 from byheart.memory_limit import require_memory
 
 BYTES_PER_CELL = 120
@@ -75,11 +75,9 @@ def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dic
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
     """A Parquet file of pyarrow, for as long as the block runs; what goes wrong with it names the file."""
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtra("pyarrow", "parquet", "reading Parquet files") from None
+    pyarrow = import_extra("pyarrow", "parquet", "reading Parquet files")
+    from pyarrow import parquet
+
     require_content(path)
     try:
         with parquet.ParquetFile(path) as file:

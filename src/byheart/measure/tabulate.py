@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import MissingExtra, UsageError
+from byheart.errors import UsageError, import_extra
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Record
 from byheart.work_folder import void, write_whole
@@ -99,14 +99,11 @@ def _csv(rows: Sequence[Row], columns: list[str]) -> bytes:
 
 
 def _parquet(rows: Sequence[Row], columns: list[str]) -> bytes:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtra("pyarrow", "parquet", "writing a Parquet file") from error
-    table = pyarrow.table({name: [row.get(name) for row in rows] for name in columns})
+    pyarrow = import_extra("pyarrow", "parquet", "writing a Parquet file")
+    from pyarrow import parquet
+
     sink = io.BytesIO()
-    parquet.write_table(table, sink)
+    parquet.write_table(pyarrow.table({name: [row.get(name) for row in rows] for name in columns}), sink)
     return sink.getvalue()
 
 

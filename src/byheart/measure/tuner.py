@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from byheart.errors import MissingExtra
+from byheart.errors import import_extra
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification, TuningPlan
 
@@ -57,10 +57,7 @@ def best(records: Sequence[Record]) -> Record:
 
 
 def _study(tuning: TuningPlan, point: Point, seed: int) -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise MissingExtra("optuna", "measure", "tuning the learning rate") from error
+    optuna = import_extra("optuna", "measure", "tuning the learning rate")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     # Neighbouring settings should not walk through the same trials, and Python's own hash changes every time.
     mixed = hashlib.sha256(f"{tuning.seed} {seed} {sorted(point['model'].items())}".encode()).digest()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import MissingExtra
+from byheart.errors import import_extra
 from byheart.reproduce.figure import FigureRecord, Panel, Series, Style
 
 LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
@@ -65,10 +65,7 @@ def as_svg(record: FigureRecord) -> str:
 
 def _settings(record: FigureRecord) -> Any:
     """Names in the SVG come from the record, so that the same record gives the same file."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise MissingExtra("matplotlib", "figures", "Drawing a figure") from error
+    mpl = import_extra("matplotlib", "figures", "Drawing a figure")
     return mpl.rc_context({**SETTINGS, "svg.hashsalt": record.figure})
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from byheart.errors import MissingExtra, UsageError
+from byheart.errors import UsageError, import_extra
 from byheart.measure.text_samples import COLLECTIONS, text_rows
 
 MOST_FROM_HUB = 50_000  # rows read of a split; far more than are sampled
@@ -31,10 +30,7 @@ def local_texts(folder: Path) -> dict[str, Sequence[dict[str, Any]]]:
 
 def hub_texts() -> dict[str, Sequence[dict[str, Any]]]:
     """The first rows of every collection's split on the Hugging Face hub."""
-    try:
-        datasets = import_module("datasets")
-    except ImportError as error:
-        raise MissingExtra("datasets", "hub", "Fetching texts from the Hugging Face hub") from error
+    datasets = import_extra("datasets", "hub", "Fetching texts from the Hugging Face hub")
     found: dict[str, Sequence[dict[str, Any]]] = {}
     for collection in COLLECTIONS.values():
         if collection.source not in found:
