@@ -167,7 +167,7 @@ def test_a_data_file_can_be_trained_on(tmp_path: Path) -> None:
 
 
 def test_every_source_is_described() -> None:
-    assert all(source.meaning for source in SOURCES.values())
+    assert all(source.make.__doc__ for source in SOURCES.values())
     for kind, fields in {"associations": {}, "facts": {"n_samples": 5, "n_vocab": 9, "n_classes": 2},
                          "random-tokens": {"n_samples": 30}, "rademacher-vectors": {}}.items():  # fmt: skip
         first, again, other = (

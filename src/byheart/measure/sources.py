@@ -21,6 +21,7 @@ from byheart.measure.text_samples import (
     WORDS,
     distinct_texts,
     first_words,
+    number_words,
     text_rows,
     training_set_of_sample,
     visible_text,
@@ -33,29 +34,45 @@ from byheart.measure.training_set import (
 )
 
 Description = Mapping[str, Any]
+Maker = Callable[[Description], TrainingSet]
 
 
 @dataclass(frozen=True)
 class Source:
     """A kind of data: the fields its description has, with defaults (None: must be given), and how it is made."""
 
-    name: str
     fields: Mapping[str, Any]
-    meaning: str
-    make: Callable[[Description], TrainingSet]
+    make: Maker
+
+
+SOURCES: dict[str, Source] = {}
+
+
+def _source(name: str, **fields: Any) -> Callable[[Maker], Maker]:
+    """Enter the decorated function as a kind of data, with the fields of its description and their defaults."""
+
+    def enter(make: Maker) -> Maker:
+        SOURCES[name] = Source(fields, make)
+        return make
+
+    return enter
 
 
 def _labels(rng: np.random.Generator, n_classes: int, count: int) -> np.ndarray:
     return rng.integers(0, n_classes, size=(count,))
 
 
+@_source("associations", n_vocab=50, seq_len=2)
 def _associations(d: Description) -> TrainingSet:
+    """Every sequence of tokens with a random next token (DPC24)."""
     grid = np.indices((d["n_vocab"],) * d["seq_len"]).reshape(d["seq_len"], -1).T
     labels = _labels(np.random.default_rng(d["seed"]), d["n_vocab"], len(grid))
     return training_set_of_labels(grid, labels, n_classes=d["n_vocab"], n_vocab=d["n_vocab"])
 
 
+@_source("facts", n_samples=None, n_vocab=None, n_classes=None)
 def _facts(d: Description) -> TrainingSet:
+    """Single tokens with random labels."""
     if d["n_samples"] > d["n_vocab"]:
         raise UsageError(
             f"`n_samples` = {d['n_samples']} facts need as many tokens; `n_vocab` is {d['n_vocab']}."
@@ -66,7 +83,9 @@ def _facts(d: Description) -> TrainingSet:
     return training_set_of_labels(keys, labels, n_classes=d["n_classes"], n_vocab=d["n_vocab"])
 
 
+@_source("random-tokens", n_samples=None, n_vocab=1000, seq_len=8, n_classes=16, read="last")
 def _random_tokens(d: Description) -> TrainingSet:
+    """Uniform token sequences with random labels."""
     rng = np.random.default_rng(d["seed"])
     inputs = rng.integers(0, d["n_vocab"], (d["n_samples"], d["seq_len"]))
     _, first, inverse = np.unique(inputs, axis=0, return_index=True, return_inverse=True)
@@ -76,14 +95,17 @@ def _random_tokens(d: Description) -> TrainingSet:
     )
 
 
+@_source("rademacher-vectors", n_samples=500, seq_len=10, dim=6, read="last")
 def _rademacher(d: Description) -> TrainingSet:
+    """Uniform vectors with labels ±1 (KS25's study of the sequence length)."""
     rng = np.random.default_rng(d["seed"])
     inputs = rng.random((d["n_samples"], d["seq_len"], d["dim"]))
     return training_set_of_values(inputs, rng.choice([-1.0, 1.0], d["n_samples"]), read=d["read"])
 
 
+@_source("documents", path=None, n_documents=None, n_tokens=10, field="text")
 def _documents(d: Description) -> TrainingSet:
-    """MFT24: shuffled by the seed, cut to `n_tokens`, the vocabulary that of the subset alone."""
+    """Next tokens of documents (MFT24): shuffled, cut to `n_tokens`, the vocabulary that of the subset alone."""
     texts = [WORDS.findall(str(row[d["field"]])) for row in _rows(d["path"], d["sha256"])]
     texts = [words[: d["n_tokens"]] for words in texts if len(words) >= d["n_tokens"]]
     order = np.random.default_rng(d["seed"]).permutation(len(texts))[: d["n_documents"]]
@@ -92,15 +114,21 @@ def _documents(d: Description) -> TrainingSet:
             f"{d['path']} has {order.size} documents of at least {d['n_tokens']} tokens;"
             f" {d['n_documents']} were asked for."
         )
-    vocabulary = sorted({word for i in order for word in texts[i]})
-    number = {word: i for i, word in enumerate(vocabulary)}
-    return training_set_of_documents(
-        np.array([[number[w] for w in texts[i]] for i in order]), len(vocabulary)
-    )
+    return training_set_of_documents(*number_words([texts[i] for i in order]))
 
 
+@_source(
+    "sentences",
+    path=None,
+    n_samples=None,
+    seq_len=8,
+    field="text",
+    label="label",
+    read="first",
+    ordered=False,
+)
 def _sentences(d: Description) -> TrainingSet:
-    """KS25: texts cut to `seq_len` tokens; inputs that occur with two labels are left out, repeats count once."""
+    """Labelled texts (KS25) cut to `seq_len` tokens; inputs that occur with two labels are left out, repeats count once."""
     rows = _rows(d["path"], d["sha256"])
     fields = d["field"].split("+")
     texts = [first_words(" ".join(str(row[name]) for name in fields), d["seq_len"]) for row in rows]
@@ -112,18 +140,16 @@ def _sentences(d: Description) -> TrainingSet:
     chosen = distinct_texts(order, visible, labels).chosen[: d["n_samples"]]
     if len(chosen) < d["n_samples"]:
         raise DataError(f"{d['path']} gives {len(chosen)} distinct samples; {d['n_samples']} were asked for.")
-    number = {word: k for k, word in enumerate(sorted({word for i in chosen for word in texts[i]}))}
+    ids, n_vocab = number_words([texts[i] for i in chosen])
+    chosen_labels = np.array([labels[i] for i in chosen])
     return training_set_of_labels(
-        np.array([[number[word] for word in texts[i]] for i in chosen]),
-        np.array([labels[i] for i in chosen]),
-        n_classes=max(labels) + 1,
-        n_vocab=len(number),
-        read=d["read"],
+        ids, chosen_labels, n_classes=max(labels) + 1, n_vocab=n_vocab, read=d["read"]
     )
 
 
+@_source("file", path=None, n_samples=0, tokenizer="word", read="last")
 def _file(d: Description) -> TrainingSet:
-    """A labelled data file of any kind that `byheart compile` reads, one answer per sequence."""
+    """Samples (0: all) of a data file of any kind that `byheart compile` reads, one answer per sequence."""
     from byheart.data.dataset import Dataset
     from byheart.data.sequences import TokenSequences
 
@@ -153,67 +179,7 @@ def _file(d: Description) -> TrainingSet:
     )
 
 
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        Source(
-            "associations",
-            {"n_vocab": 50, "seq_len": 2},
-            "every sequence of tokens with a random next token (DPC24)",
-            _associations,
-        ),
-        Source(
-            "facts",
-            {"n_samples": None, "n_vocab": None, "n_classes": None},
-            "single tokens with random labels",
-            _facts,
-        ),
-        Source(
-            "random-tokens",
-            {"n_samples": None, "n_vocab": 1000, "seq_len": 8, "n_classes": 16, "read": "last"},
-            "uniform token sequences with random labels",
-            _random_tokens,
-        ),
-        Source(
-            "rademacher-vectors",
-            {"n_samples": 500, "seq_len": 10, "dim": 6, "read": "last"},
-            "uniform vectors with labels ±1 (KS25's study of the sequence length)",
-            _rademacher,
-        ),
-        Source(
-            "documents",
-            {"path": None, "n_documents": None, "n_tokens": 10, "field": "text"},
-            "next tokens of documents cut short, collapsed to distinct contexts (MFT24)",
-            _documents,
-        ),
-        Source(
-            "sentences",
-            {
-                "path": None,
-                "n_samples": None,
-                "seq_len": 8,
-                "field": "text",
-                "label": "label",
-                "read": "first",
-                "ordered": False,
-            },
-            "labelled texts cut short (KS25)",
-            _sentences,
-        ),
-        Source(
-            "file",
-            {"path": None, "n_samples": 0, "tokenizer": "word", "read": "last"},
-            "samples of a data file as `byheart compile` reads it (0: all of them)",
-            _file,
-        ),
-        Source(
-            "prepared",
-            {"path": None, "collection": None, "n_samples": None},
-            "texts of the papers, cut and numbered beforehand",
-            training_set_of_sample,
-        ),
-    )
-}
+_source("prepared", path=None, collection=None, n_samples=None)(training_set_of_sample)
 
 
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:

@@ -87,6 +87,12 @@ def first_words(text: str, n_tokens: int) -> list[str]:
     return [match.group() for _, match in zip(range(n_tokens), WORDS.finditer(text), strict=False)]
 
 
+def number_words(texts: Sequence[Sequence[str]]) -> tuple[np.ndarray, int]:
+    """Texts of one length as ids, their words numbered in alphabetical order, and how many words there are."""
+    number = {word: i for i, word in enumerate(sorted({word for text in texts for word in text}))}
+    return np.array([[number[word] for word in text] for text in texts], dtype=np.int64), len(number)
+
+
 def visible_text(words: Sequence[str], place: int, *, ordered: bool = False) -> tuple[str, ...]:
     """What a model can see of a text: all of it, or the token read at `place` and the multiset of the rest."""
     return tuple(words) if ordered else (words[place], *sorted([*words[:place], *words[place + 1 :]]))

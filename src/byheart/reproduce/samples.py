@@ -15,6 +15,7 @@ from byheart.measure.text_samples import (
     Collection,
     distinct_texts,
     first_words,
+    number_words,
     visible_text,
 )
 
@@ -72,9 +73,12 @@ def sample_texts(
         order, n_conflicting, n_repeated = distinct.chosen, distinct.n_conflicting, distinct.n_repeated
     found = Prepared(collection.name, len(rows), len(kept), n_conflicting, n_repeated)
     order = order[: collection.most]
-    number = {word: n for n, word in enumerate(sorted({word for i in order for word in texts[i]}))}
-    ids = np.array([[number[word] for word in texts[i]] for i in order], dtype=np.int32)
-    return ids.reshape(-1, collection.n_tokens), np.array([labels[i] for i in order], dtype=np.int8), found
+    ids, _ = number_words([texts[i] for i in order])
+    return (
+        ids.astype(np.int32).reshape(-1, collection.n_tokens),
+        np.array([labels[i] for i in order], dtype=np.int8),
+        found,
+    )
 
 
 def prepare(texts: dict[str, Sequence[dict[str, Any]]], folder: Path) -> list[Prepared]:
