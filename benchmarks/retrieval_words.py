@@ -18,7 +18,10 @@ import numpy as np
 from byheart.construct.registry import get
 from byheart.data.generators import grid_vectors
 from byheart.network.size import size_of_network
-from byheart.report.word_length import Point, planned_parameters, write_points
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
+
+from word_length import Point, planned_parameters, write_points
 
 
 def measure(n_samples: int, word_bits: int | None, n_checked: int, seed: int) -> Point:

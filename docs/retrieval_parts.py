@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from word_length import draw_words, read_points
+
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
-from byheart.report.word_length import draw_words, read_points
 
 RESULTS = Path(__file__).with_name("retrieval-words.json")
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "records" / "retrieval_two_cores.json"

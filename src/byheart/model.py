@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors, offsets_of
+from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors
 from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import CorruptModel, UnknownToken, UsageError
 from byheart.network.memory import Memory
@@ -91,10 +90,10 @@ class Model:
             )
         tokenizer = self.memory.tokenizer
         if not isinstance(tokenizer, IdTokenizer):
-            return positions, _token_sequences([row.tolist() for row in tokens])
+            return positions, TokenSequences.of([row.tolist() for row in tokens])
         numbered = {at: tokenizer.positions_of(row).tolist() for at, row in enumerate(tokens)}
         known = {at: row for at, row in numbered.items() if min(row, default=0) >= 0}
-        return list(known), _token_sequences(list(known.values()), len(tokenizer.words))
+        return list(known), TokenSequences.of(list(known.values()), len(tokenizer.words))
 
     def _texts(self, texts: Sequence[str] | np.ndarray) -> tuple[list[int], TokenSequences]:
         tokenizer = self.memory.tokenizer
@@ -106,7 +105,7 @@ class Model:
                 rows[position] = tokenizer.encode(text)
             except UnknownToken:
                 continue
-        return list(rows), _token_sequences(list(rows.values()), len(tokenizer.vocabulary))
+        return list(rows), TokenSequences.of(list(rows.values()), len(tokenizer.vocabulary))
 
     @property
     def _takes(self) -> str:
@@ -202,9 +201,3 @@ def _as_array(inputs: Sequence[Any] | np.ndarray) -> np.ndarray | None:
         return np.array(inputs)
     except ValueError:
         return None
-
-
-def _token_sequences(rows: list[list[int]], n_vocab: int | None = None) -> TokenSequences:
-    offsets = offsets_of(np.array([len(row) for row in rows], dtype=np.int64))
-    ids = np.array(list(chain.from_iterable(rows)), dtype=np.int64)
-    return TokenSequences(ids, offsets, int(ids.max(initial=0)) + 1 if n_vocab is None else n_vocab)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from byheart.data.dataset import Dataset
-from byheart.data.sequences import TokenSequences, offsets_of
+from byheart.data.sequences import TokenSequences
 from byheart.data.tokenizers import WordTokenizer
 from byheart.errors import DataError
 
@@ -35,6 +35,5 @@ def story_openings(texts: Sequence[str], n_documents: int, *, seed: int = 0, n_t
         )
     tokenizer = WordTokenizer(tuple(sorted({token for tokens in chosen for token in tokens})))
     number = {word: i for i, word in enumerate(tokenizer.words)}
-    ids = np.array([number[token] for tokens in chosen for token in tokens], dtype=np.int64)
-    lengths = np.full(n_documents, n_tokens)
-    return Dataset.from_token_documents(TokenSequences(ids, offsets_of(lengths), len(number)), tokenizer)
+    documents = TokenSequences.of([[number[token] for token in tokens] for tokens in chosen], len(number))
+    return Dataset.from_token_documents(documents, tokenizer)

@@ -80,8 +80,7 @@ def associations(n_vocab: int = 50, seq_len: int = 2, *, seed: int) -> Dataset:
     """Every sequence of `seq_len` tokens with one uniformly random next token (DPC24 section 4.2)."""
     rng = np.random.default_rng(seed)
     grid = np.indices((n_vocab,) * seq_len).reshape(seq_len, -1).T
-    offsets = np.arange(len(grid) + 1) * seq_len
-    return random_labels(TokenSequences(grid.reshape(-1), offsets, n_vocab), n_vocab, rng, "next-token", True)
+    return random_labels(TokenSequences.of(grid, n_vocab), n_vocab, rng, "next-token", True)
 
 
 def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, seed: int) -> Dataset:
@@ -98,8 +97,7 @@ def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, 
     ids[:, 0] = ranks[:, 0]
     for t in range(1, n_tokens):
         ids[:, t] = (ranks[:, t] + shifts[ids[:, t - 1]]) % n_vocab
-    offsets = np.arange(n_documents + 1) * n_tokens
-    return Dataset.from_token_documents(TokenSequences(ids.reshape(-1), offsets, n_vocab))
+    return Dataset.from_token_documents(TokenSequences.of(ids, n_vocab))
 
 
 def random_labels(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -63,6 +65,20 @@ class TokenSequences:
                 token=int(self.ids[at]),
                 n_vocab=self.n_vocab,
             )
+
+    @classmethod
+    def of(
+        cls, rows: Sequence[Sequence[int] | np.ndarray] | np.ndarray, n_vocab: int | None = None
+    ) -> TokenSequences:
+        """Sequences given one by one, or as a table; without `n_vocab` it is the largest id plus one."""
+        offsets = offsets_of(np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)))
+        is_table = isinstance(rows, np.ndarray)
+        ids = (
+            rows.reshape(-1)
+            if is_table
+            else np.fromiter(chain.from_iterable(rows), np.int64, int(offsets[-1]))
+        )
+        return cls(ids, offsets, int(ids.max(initial=0)) + 1 if n_vocab is None else n_vocab)
 
     def __len__(self) -> int:
         return self.offsets.size - 1

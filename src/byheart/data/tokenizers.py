@@ -51,7 +51,8 @@ class Tokenizer(ABC):
 
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
         """Encode many texts. An UnknownToken names the row (from 1) as well."""
-        return self._gather([self._encode_row(row, text) for row, text in enumerate(texts, start=1)])
+        rows = [self._encode_row(row, text) for row, text in enumerate(texts, start=1)]
+        return TokenSequences.of(rows, len(self.vocabulary))
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Tokenizer:
@@ -80,12 +81,6 @@ class Tokenizer(ABC):
             return self.encode(text)
         except UnknownToken as error:
             raise UnknownToken(f"row {row}: {error}", **error.facts, row=row) from None
-
-    def _gather(self, rows: list[list[int]]) -> TokenSequences:
-        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        offsets = offsets_of(lengths)
-        ids = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(offsets[-1]))
-        return TokenSequences(ids, offsets, len(self.vocabulary))
 
 
 @dataclass(frozen=True)
@@ -314,7 +309,7 @@ class FileTokenizer(Tokenizer):
             except RefusedText as error:
                 row = start + error.row + 1
                 raise UnknownToken(f"row {row}: {_unknown_token(asked[error.row], error)}", row=row) from None
-        return self._gather(rows)
+        return TokenSequences.of(rows, len(self.vocabulary))
 
     def decode(self, ids: Iterable[int]) -> str:
         try:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from byheart.errors import UsageError
-from byheart.report import word_length
-from byheart.report.word_length import (
-    Point,
-    draw_words,
-    growth,
-    planned_parameters,
-    read_points,
-    write_points,
-)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
+
+import word_length
+from word_length import Point, draw_words, growth, planned_parameters, read_points, write_points
 
 POINT = Point(1000, 53, 4000, 4000.0, 52, 1000, 0)
 
