@@ -20,7 +20,6 @@ from byheart.errors import ByheartError, ExitStatus
 if TYPE_CHECKING:
     from byheart.measure.forecast import Forecast
     from byheart.measure.measurement import Measurement
-    from byheart.measure.records import Record
     from byheart.measure.specification import Specification
 
 MOST_ROWS = 60
@@ -117,6 +116,7 @@ def _gib(n_bytes: int) -> str:
 
 
 def _show(specification: Specification, measurement: Measurement, as_json: bool) -> None:
+    from byheart.measure.records import finite
     from byheart.measure.tabulate import labels, row_of
 
     if as_json:
@@ -124,7 +124,10 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
             {
                 "name": measurement.name,
                 "rule": measurement.rule,
-                "records": [_as_json(record) for record in measurement.records],
+                "records": [
+                    finite({name: value for name, value in vars(record).items() if "curve" not in name})
+                    for record in measurement.records
+                ],
                 "capacities": [
                     {"point": found.point, **asdict(found.capacity)} for found in measurement.capacities
                 ],
@@ -188,8 +191,3 @@ def _show_capacities(specification: Specification, measurement: Measurement) -> 
         rows,
         numbers=(1, 2, 3, 4),
     )
-
-
-def _as_json(record: Record) -> dict[str, Any]:
-    shown = {name: value for name, value in vars(record).items() if name not in ("curve", "curve_steps")}
-    return {**shown, "measured": {k: v if v == v else None for k, v in record.measured.items()}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +35,12 @@ def command() -> None:
 @output_options
 def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
     """List runs. Columns for --where are those of `byheart runs export`, such as sizes.n_heads."""
+    from byheart.measure.records import finite
     from byheart.measure.tabulate import labels
 
     rows = _rows(path, where)
     if as_json:
-        echo_json({"store": str(path), "runs": [_plain(row) for row in rows]})
+        echo_json({"store": str(path), "runs": finite(rows)})
         return
     shared, own = labels(rows)
     click.echo(f"{count(len(rows))} runs{': ' if shared else ''}{shared}\n")
@@ -173,8 +173,3 @@ def _rows(path: Path, where: tuple[str, ...]) -> list[dict[str, Any]]:
     with Store(path, create=False) as store:
         rows = [row_of(record) for record in store.records()]
     return filter_rows(rows, where)
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}

@@ -157,8 +157,11 @@ class Dataset(Content):
     @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names."""
-        words = None if self.tokenizer is None else self.tokenizer.vocabulary
-        return digest_of(self.inputs, self.labels, self.task, self.ordered, words, self.label_names)
+        words, inputs = None if self.tokenizer is None else self.tokenizer.vocabulary, self.inputs
+        arrays = [inputs.offsets, inputs.ids] if isinstance(inputs, TokenSequences) else [inputs.values]
+        shape = (len(inputs),) if isinstance(inputs, TokenSequences) else inputs.values.shape
+        parts = [(array.size, [array]) for array in (*arrays, self.labels)]
+        return digest_of(self.task, self.ordered, shape, self.vocab, words, self.label_names, parts)
 
     # Contexts and conflicts
 
@@ -358,7 +361,7 @@ class Dataset(Content):
     ) -> Dataset:
         """Read documents (task `distribution`): a list of texts, a .txt (one a line) or a column `text`."""
         content = read_documents(
-            source, tokenizer=tokenizer, column=input, delimiter=delimiter, encoding=encoding
+            source, tokenizer=tokenizer, input=input, delimiter=delimiter, encoding=encoding
         )
         if not isinstance(source, (str, Path)):
             return cls._of(content)

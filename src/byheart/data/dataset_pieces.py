@@ -7,9 +7,8 @@ after piece, the data set that `Dataset.read` makes of the whole file, with the 
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -21,9 +20,10 @@ from jaxtyping import Int
 
 from byheart.data.assemble import Content
 from byheart.data.dataset import Dataset
-from byheart.data.digest import VERSION_LINE, digest_header
+from byheart.data.digest import digest_of
 from byheart.data.options import TableOptions, Task
 from byheart.data.piece_reader import read_pieces
+from byheart.data.readers import describe_source
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
 from byheart.data.source import DataSource
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
@@ -83,30 +83,24 @@ class DatasetPieces:
     @cached_property
     def digest(self) -> str:
         """The digest of the whole, as `Dataset.digest`."""
-        sha = hashlib.sha256(VERSION_LINE)
         words = None if self.tokenizer is None else self.tokenizer.vocabulary
         shape = [self.n_samples] if self.dim is None else [self.n_samples, self.seq_len, self.dim]
-        header = digest_header(self.task, self.ordered, shape, self.vocab, words, self.label_names)
-        sha.update(len(header).to_bytes(8, "little") + header)
+        inputs = (piece.inputs for piece in self.pieces())
+        numbers = (each.ids if isinstance(each, TokenSequences) else each.values for each in inputs)
+        parts: list[tuple[int, Iterable[np.ndarray]]] = [(math.prod(shape), numbers)]
         if self.dim is None:
             n_tokens = sum(int(piece.lengths.sum()) for piece in self.pieces())
-            sha.update((8 * (self.n_samples + 1)).to_bytes(8, "little") + bytes(8))
-            last = 0
-            for piece in self.pieces():
-                offsets = last + np.cumsum(piece.lengths)
-                last = int(offsets[-1])
-                sha.update(offsets.astype("<i8").data)
-            sha.update((8 * n_tokens).to_bytes(8, "little"))
-        else:
-            sha.update((8 * math.prod(shape)).to_bytes(8, "little"))
+            parts = [(self.n_samples + 1, self._offsets()), (n_tokens, numbers)]
+        parts.append((self.n_labels, (piece.labels for piece in self.pieces())))
+        return digest_of(self.task, self.ordered, shape, self.vocab, words, self.label_names, parts)
+
+    def _offsets(self) -> Iterator[np.ndarray]:
+        """Where sequences begin and end in the whole."""
+        last = np.zeros(1, dtype=np.int64)
+        yield last
         for piece in self.pieces():
-            inputs = piece.inputs
-            numbers = inputs.ids.astype("<i8") if isinstance(inputs, TokenSequences) else inputs.values
-            sha.update(np.ascontiguousarray(numbers).data)
-        sha.update((8 * self.n_labels).to_bytes(8, "little"))
-        for piece in self.pieces():
-            sha.update(piece.labels.astype("<i8").data)
-        return sha.hexdigest()
+            last = last[-1] + np.cumsum(piece.lengths)
+            yield last
 
     def pieces(self) -> Iterator[Dataset]:
         """The pieces in order, one in memory at a time."""
@@ -167,15 +161,7 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
         known = {"n_pieces": n_pieces}
         write_json(folder / "merged.json", known)
     given = options.get("tokenizer")
-    source = DataSource(
-        file=path.name,
-        input=options.get("input"),
-        label=options.get("label"),
-        tokenizer=_about(folder, 0)["tokenizer"],
-        empty_labels=options.get("empty_labels", "error"),
-        delimiter=options.get("delimiter"),
-        encoding=options.get("encoding"),
-    )
+    source = describe_source(path, options, _about(folder, 0)["tokenizer"])
     return _merge(folder, known["n_pieces"], source, given if isinstance(given, Tokenizer) else None)
 
 

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Int
-
-from byheart.data.sequences import Sequences, VectorSequences
 
 VERSION_LINE = b"byheart data set, version 1\n"
 
 
-def digest_header(
+def digest_of(
     task: str,
     ordered: bool,
     shape: Sequence[int],
     n_vocab: int | None,
     vocabulary: Sequence[str] | None,
     label_names: Sequence[str],
-) -> bytes:
-    """The first part of what is digested; vectors have no `n_vocab`."""
+    parts: Iterable[tuple[int, Iterable[np.ndarray]]],
+) -> str:
+    """Return the SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names; vectors have no `n_vocab`.
+
+    The spelling: a JSON header, then the parts (offsets and ids, or vectors; then labels) as little-endian 64-bit numbers, each
+    with its length in bytes before it, so that no two contents are spelled alike. A part is how many numbers it has, and the
+    arrays that hold them one after the other.
+    """
     header = {
         "task": task,
         "ordered": ordered,
@@ -32,33 +35,10 @@ def digest_header(
         "vocabulary": None if vocabulary is None else list(vocabulary),
         "label_names": list(label_names),
     }
-    return json.dumps(header, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
-
-
-def digest_of(
-    inputs: Sequences,
-    labels: Int[np.ndarray, " n_labels"],
-    task: str,
-    ordered: bool,
-    vocabulary: Sequence[str] | None,
-    label_names: Sequence[str],
-) -> str:
-    """Return the SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names.
-
-    The spelling: a JSON header, then the arrays as little-endian 64-bit numbers, each part with its length in
-    bytes before it, so that no two contents are spelled alike.
-    """
-    shape = list(inputs.values.shape) if isinstance(inputs, VectorSequences) else [len(inputs)]
-    n_vocab = None if isinstance(inputs, VectorSequences) else inputs.n_vocab
-    header = digest_header(task, ordered, shape, n_vocab, vocabulary, label_names)
-    parts = [np.frombuffer(header, dtype=np.uint8)]
-    if isinstance(inputs, VectorSequences):
-        parts.append(inputs.values.astype("<f8", copy=False))
-    else:
-        parts += [array.astype("<i8", copy=False) for array in (inputs.offsets, inputs.ids)]
-    parts.append(labels.astype("<i8", copy=False))
-    sha = hashlib.sha256(VERSION_LINE)
-    for part in parts:
-        sha.update(part.nbytes.to_bytes(8, "little"))
-        sha.update(np.ascontiguousarray(part).data)
+    spelled = json.dumps(header, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
+    sha = hashlib.sha256(VERSION_LINE + len(spelled).to_bytes(8, "little") + spelled)
+    for n_numbers, arrays in parts:
+        sha.update((8 * n_numbers).to_bytes(8, "little"))
+        for array in arrays:
+            sha.update(np.ascontiguousarray(array, dtype="<f8" if array.dtype.kind == "f" else "<i8").data)
     return sha.hexdigest()

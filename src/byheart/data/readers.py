@@ -23,57 +23,49 @@ from byheart.data.options import TableOptions
 from byheart.data.source import DataSource
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_file
-from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError, MalformedFile, UsageError, amount
 
+TOLD = ("input", "label", "on_conflict", "empty_labels", "delimiter", "encoding")
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
 
 
 def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) -> Content:
     """Read a data file of the given kind, or of the kind its suffix says; see `Dataset.read`."""
     require_file(path)
-    kind = kind or kind_of(path)
-    task, column, label = options.get("task"), options.get("input"), options.get("label")
-    delimiter, encoding = options.get("delimiter"), options.get("encoding")
-    written = text_format(path, kind, delimiter, encoding)
-    if task == "distribution" or (task is None and _holds_documents(path, kind, column, label, written)):
-        tokenizer = options.get("tokenizer", "word")
-        return read_documents(
-            path, tokenizer=tokenizer, column=column, kind=kind, delimiter=delimiter, encoding=encoding
-        )
+    kind, task = kind or kind_of(path), options.get("task")
+    written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
+    if task == "distribution" or (task is None and _holds_documents(path, kind, written, options)):
+        return read_documents(path, kind, **options)
     if kind == "txt":
         raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
     if kind == "npz":
         arrays = read_npz(path, ("inputs", "labels"))
         content = array_content(path, arrays["inputs"], arrays["labels"], options)
     else:
-        content = _read_table(path, kind, written, options)
-    source = DataSource(
-        file=path.name,
-        input=column,
-        label=label,
-        on_conflict=options.get("on_conflict", "error"),
-        tokenizer=None if content.tokenizer is None else content.tokenizer.name,
-        empty_labels=options.get("empty_labels", "error"),
-        delimiter=delimiter,
-        encoding=encoding,
-    )
-    return replace(content, source=source)
+        names = table_columns(options)
+        columns = READERS[kind](path, names, written)
+        _require_rows(path, columns[names[0]])
+        content = table_content(path, columns[names[0]], columns[names[1]], options)
+    tokenizer = None if content.tokenizer is None else content.tokenizer.name
+    return replace(content, source=describe_source(path, options, tokenizer))
+
+
+def describe_source(
+    path: Path, options: TableOptions, tokenizer: str | None, told: Sequence[str] = TOLD
+) -> DataSource:
+    """How a file was read, as far as the options called `told` and the name of the tokenizer say."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if name in told}
+    return DataSource(path.name, tokenizer=tokenizer, **given)
 
 
 def read_documents(
-    source: str | Path | Sequence[str],
-    *,
-    tokenizer: str | Path | Tokenizer = "word",
-    column: str | None = None,
-    kind: str | None = None,
-    delimiter: str | None = None,
-    encoding: str | None = None,
+    source: str | Path | Sequence[str], kind: str | None = None, **options: Unpack[TableOptions]
 ) -> Content:
     """Read documents: a list of texts, or a file (.txt, one a line; or a table with a column `text`).
 
     Blank lines of a .txt are skipped.
     """
+    tokenizer = options.get("tokenizer", "word")
     if not isinstance(source, (str, Path)):
         return content_of_texts(list(source), tokenizer)
     path = Path(source)
@@ -81,21 +73,19 @@ def read_documents(
     kind = kind or kind_of(path)
     if kind == "npz":
         raise UsageError(f"{path}: documents are text, not arrays; give a .txt or a table.", path=str(path))
-    written = text_format(path, kind, delimiter, encoding)
+    written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
     if kind == "txt":
         lines = read_text(path, written).split("\n")
         texts: list[Any] = [line.removesuffix("\r") for line in lines if line.strip()]
     else:
-        name = column or "text"
+        name = options.get("input") or "text"
         texts = READERS[kind](path, (name,), written)[name]
     _require_rows(path, texts)
     with naming(path, DataError):
         content = content_of_texts(texts, tokenizer)
     assert content.tokenizer is not None
-    source_read = DataSource(
-        path.name, column, tokenizer=content.tokenizer.name, delimiter=delimiter, encoding=encoding
-    )
-    return replace(content, source=source_read)
+    told = ("input", "delimiter", "encoding")
+    return replace(content, source=describe_source(path, options, content.tokenizer.name, told))
 
 
 def kind_of(path: Path) -> str:
@@ -126,13 +116,6 @@ def array_content(path: Path, inputs: np.ndarray, labels: np.ndarray, options: T
     number = number_names(options.get("label_names") or (), content.label_names)
     renumbered = np.array([number[name] for name in content.label_names], dtype=np.int64)
     return replace(content, labels=renumbered[content.labels], label_names=tuple(number))
-
-
-def _read_table(path: Path, kind: str, written: TextFormat, options: TableOptions) -> Content:
-    names = table_columns(options)
-    columns = READERS[kind](path, names, written)
-    _require_rows(path, columns[names[0]])
-    return table_content(path, columns[names[0]], columns[names[1]], options)
 
 
 def table_columns(options: TableOptions) -> tuple[str, str]:
@@ -168,10 +151,8 @@ def table_content(path: Path, inputs: Sequence[Any], labels: Sequence[Any], opti
         )
 
 
-def _holds_documents(
-    path: Path, kind: str, column: str | None, label: str | None, written: TextFormat
-) -> bool:
-    if kind == "jsonl" and column is None and label is None:
+def _holds_documents(path: Path, kind: str, written: TextFormat, options: TableOptions) -> bool:
+    if kind == "jsonl" and options.get("input") is None and options.get("label") is None:
         row = next((row for _, row in json_rows(path, written)), {})
         return "text" in row and "key" not in row
     return kind == "txt"

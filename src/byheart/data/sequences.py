@@ -72,12 +72,10 @@ class TokenSequences:
     ) -> TokenSequences:
         """Sequences given one by one, or as a table; without `n_vocab` it is the largest id plus one."""
         offsets = offsets_of(np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)))
-        is_table = isinstance(rows, np.ndarray)
-        ids = (
-            rows.reshape(-1)
-            if is_table
-            else np.fromiter(chain.from_iterable(rows), np.int64, int(offsets[-1]))
-        )
+        if isinstance(rows, np.ndarray):
+            ids = rows.reshape(-1)
+        else:
+            ids = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(offsets[-1]))
         return cls(ids, offsets, int(ids.max(initial=0)) + 1 if n_vocab is None else n_vocab)
 
     def __len__(self) -> int:

@@ -93,16 +93,17 @@ def versions() -> dict[str, str]:
 
 def canonical(value: object) -> str:
     """JSON with sorted keys and no spaces; numbers that JSON lacks become null."""
-    return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _finite(value: object) -> object:
+def finite(value: Any) -> Any:
+    """A value as JSON has it: numbers that are not finite become null, tuples lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(name): _finite(item) for name, item in value.items()}
+        return {str(name): finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 

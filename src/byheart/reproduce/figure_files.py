@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from byheart.errors import DataError, MalformedFile
-from byheart.measure.records import Record
+from byheart.measure.records import Record, finite
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Facts, FigureRecord, Scale
@@ -38,7 +38,7 @@ def make_record(name: str, scale: Scale, samples: Samples | None, store: Store) 
     keeps = figure.curves or (lambda one: False)
     # in the order in which they are stored, so that what is drawn at random is drawn the same from the file
     kept = from_groups(to_groups(one if keeps(one) else without_curve(one) for one in observations))
-    facts = _plain(figure.facts(scale, kept, samples)) if figure.facts is not None else {}
+    facts = finite(figure.facts(scale, kept, samples)) if figure.facts is not None else {}
     return assemble(name, scale, kept, facts, _runs(records))
 
 
@@ -125,8 +125,8 @@ def _is_number(value: object) -> bool:
 
 
 def _document(record: FigureRecord) -> dict[str, Any]:
-    plain = _plain(asdict(replace(record, observations=())))
-    return {"schema": SCHEMA, **plain, "observations": _plain(to_groups(record.observations))}
+    plain = finite(asdict(replace(record, observations=())))
+    return {"schema": SCHEMA, **plain, "observations": finite(to_groups(record.observations))}
 
 
 def to_json(record: FigureRecord) -> str:
@@ -146,16 +146,6 @@ def _text(value: Any, indent: str) -> str:
         inner = ",\n".join(f"{indent} {_text(item, indent + ' ')}" for item in value)
         return f"[\n{inner}\n{indent}]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
 
 
 def read_record(path: Path) -> FigureRecord:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
 
 from byheart.bounds import SizePlan, curves, plan
 from byheart.construct.estimates import estimates_for_shape
+from byheart.measure.records import finite
 from byheart.measure.store import Store
 from byheart.measure.tabulate import filter_rows, row_of
 from byheart.web.context import Context, Document
@@ -39,8 +38,7 @@ def list_runs(context: Context, store: str, where: list[str], most: int) -> Docu
     with Store(store, create=False) as opened:
         rows = [row_of(record) for record in opened.records()]
     kept = filter_rows(rows, where)
-    newest = [{name: _finite(value) for name, value in row.items()} for row in kept[-most:][::-1]]
-    return {"schema": 1, "n_runs": len(rows), "n_kept": len(kept), "runs": newest}
+    return {"schema": 1, "n_runs": len(rows), "n_kept": len(kept), "runs": finite(kept[-most:][::-1])}
 
 
 def show_curves(context: Context, store: str, keys: list[str]) -> Document:
@@ -49,11 +47,6 @@ def show_curves(context: Context, store: str, keys: list[str]) -> Document:
         records = opened.records(keys)
     found = []
     for record in records:
-        values = {name: [_finite(v) for v in numbers.tolist()] for name, numbers in record.curve.items()}
+        values = finite({name: numbers.tolist() for name, numbers in record.curve.items()})
         found.append({"key": record.key, "steps": record.curve_steps.tolist(), "values": values})
     return {"schema": 1, "curves": found}
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
