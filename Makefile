@@ -10,6 +10,9 @@ DATA   := examples/capitals.csv
 SECONDS ?= 60
 SEED   ?= 0
 
+# Many processes import the same packages: they are compiled to bytecode once, whatever the shell says about it.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .PHONY: help setup lock run test test-all check format format-check lint types bench fuzz mutants kills docs pictures clean
 
@@ -59,10 +62,10 @@ lint: $(STAMP) ## ruff, and vulture for code that nothing reaches
 types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
 
-test: lint types ## lint, types and the fast tests
+test: lint ## lint, types (as a test among the others) and the fast tests
 	$(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
 
-test-all: lint types ## the same with the slow tests, more examples, and what needs a GPU where there is one
+test-all: lint ## the same with the slow tests, more examples, and what needs a GPU where there is one
 	BYHEART_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
 
 check: format-check test ## format, lint, types and tests: what continuous integration runs

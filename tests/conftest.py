@@ -1,4 +1,4 @@
-"""What every test shares: shape checks, hypothesis settings and the way to the real data.
+"""What every test shares: shape checks, hypothesis settings, the order of the files and the way to the real data.
 
 The import hook must be in place before byheart is first imported, so this file imports nothing of it.
 """
@@ -9,6 +9,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,8 +50,38 @@ settings.register_profile("ci", deadline=None, derandomize=True, database=None, 
 settings.load_profile("ci" if os.environ.get("CI") else "laptop")
 
 
+# The files that take longest, longest first: started first, they leave short ones to the end, and both workers end together.
+LONGEST = (
+    "tests/web/test_page.py",
+    "tests/web/test_server.py",
+    "tests/test_types.py",
+    "tests/construct/test_contract.py",
+)
+SAME_SERVER = LONGEST[:2]  # in one worker, and in this order: the server is started once
+
+
+def _place(item: pytest.Item) -> int:
+    file = item.nodeid.partition("::")[0]
+    return LONGEST.index(file) if file in LONGEST else len(LONGEST)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Give each worker a whole file at a time, in the order of collection; those of one server go together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class WholeFiles(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return SAME_SERVER[0] if file in SAME_SERVER else file
+
+    config.option.loadscopereorder = False  # that is: by the number of tests, which says little about time
+    return WholeFiles(config, log) if config.option.dist == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests of a device or a cluster where there is none, and say so."""
+    """Begin with the longest files. Skip the tests of a device or a cluster where there is none, and say so."""
+    items.sort(key=_place)
     for item in items:
         if item.get_closest_marker("gpu") and not _has_gpu():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device; runs where torch finds one"))
