@@ -10,7 +10,7 @@ from closed_forms_shared import Row, bigrams_of, timed
 from byheart.construct.dana_2024.compact import fit_compact
 from byheart.construct.dana_2024.encoders import association_encoder, best_encoder, rank_lower_bound
 from byheart.construct.dana_2024.head_solver import interpolate
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnlySpec
 
 Case = tuple[int, int, int, int]
 """(tokens, length of a sequence, d, d_h)"""

@@ -32,7 +32,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.sequences import TokenSequences
 from byheart.errors import AssumptionViolated
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnlySpec
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.module import DecoderModule
 from byheart.program.targets import NextTokenTargets

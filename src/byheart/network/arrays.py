@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,17 +14,22 @@ from byheart.network.protocol import (
     MAX_ENTRIES,
     MAX_ROWS,
     MAX_SEQ_LEN,
+    Network,
     NetworkSpec,
 )
-from byheart.network.transformer.architecture import ShapeMismatch
+from byheart.network.transformer.architecture import ShapeMismatch, expect_shape
 
+Spec = TypeVar("Spec", bound=NetworkSpec)
 FLOATS = ("float64", "float32")
 MOST = {"n_tokens": MAX_ROWS, "seq_len": MAX_SEQ_LEN}
 
 
-def expect_one_float_type(parameters: Iterator[tuple[str, np.ndarray]]) -> None:
-    """Raise `ShapeMismatch` unless all weights are float64, or all are float32."""
-    kinds = {str(weights.dtype) for _, weights in parameters}
+def expect_arrays(network: Network) -> None:
+    """Raise `ShapeMismatch` unless every weight has the shape of its spec, and all are float64, or all are float32."""
+    weights = dict(network.parameters())
+    for name, shape in network.spec.shapes():
+        expect_shape(name, weights[name], shape)
+    kinds = {str(np.asarray(array).dtype) for array in weights.values()}
     if len(kinds) != 1 or not kinds <= set(FLOATS):
         raise ShapeMismatch(f"the weights of one network must be of one float type, not {sorted(kinds)}.")
 
@@ -80,7 +86,8 @@ def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, .
     }
 
 
-def refuse_impossible(spec: NetworkSpec, fields: Fields) -> None:
-    """Refuse a shape with more entries than any file has."""
+def require_possible(spec: Spec, fields: Fields) -> Spec:
+    """The shape itself; refused if it has more entries than any file has."""
     if spec.parameters_dense > MAX_ENTRIES:
         raise corrupt(fields.where, "the sizes of the architecture are impossible")
+    return spec

@@ -29,9 +29,9 @@ class NetworkFamily:
 TRANSFORMER = "transformer"
 FAMILIES = {
     TRANSFORMER: NetworkFamily("byheart.network.transformer.spec:TransformerSpec"),
-    "decoder": NetworkFamily("byheart.network.decoder.spec:DecoderSpec"),
-    "averaging-decoder": NetworkFamily("byheart.network.decoder.spec:DecoderSpec"),
-    "attention-only": NetworkFamily("byheart.network.attention_only.spec:AttentionOnlySpec"),
+    "decoder": NetworkFamily("byheart.network.decoder.architecture:DecoderSpec"),
+    "averaging-decoder": NetworkFamily("byheart.network.decoder.architecture:DecoderSpec"),
+    "attention-only": NetworkFamily("byheart.network.attention_only.architecture:AttentionOnlySpec"),
     "llama": NetworkFamily(
         "byheart.network.llama.spec:LlamaSpec",
         ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "README.md"),

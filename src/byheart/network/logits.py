@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from byheart.network.arrays import expect_arrays
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec, Progress
 
 
@@ -31,9 +33,21 @@ class AnswersWithLogits(Network):
     backend: Backend = "module"  # as PyTorch runs it
     second_backend: Backend = "equations"  # NumPy, with a bound on rounding
 
+    def __post_init__(self) -> None:
+        expect_arrays(self)
+
     @property
     def n_outputs(self) -> int:
         return self.spec.n_outputs
+
+    @property
+    def pad(self) -> int | None:
+        return self.spec.pad
+
+    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Each array of the spec, which is a field of that name, or a field of a field."""
+        for name, _ in self.spec.shapes():
+            yield name, attrgetter(name)(self)
 
     @property
     @abstractmethod

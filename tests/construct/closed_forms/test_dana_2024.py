@@ -27,7 +27,7 @@ from byheart.construct.dana_2024.size import heads_needed
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnlySpec
 from byheart.network.size import size_of_network
 from byheart.theorems import checks
 from byheart.verify.digest import weights_digest

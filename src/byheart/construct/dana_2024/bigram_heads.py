@@ -14,8 +14,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Int
 
-from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.transformer.floats import DTYPES
 
 SHARPNESS = 60.0

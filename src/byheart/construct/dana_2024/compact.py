@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.descent import Descent, with_gradient
 

@@ -12,8 +12,7 @@ from byheart.construct.dana_2024.bigram_heads import SHARPNESS, bigram_heads
 from byheart.construct.dana_2024.encoders import SequenceEncoder
 from byheart.construct.dana_2024.heads import attention_features, draw_heads, select_heads, take_heads
 from byheart.construct.dana_2024.size import heads_needed
-from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.protocol import Precision
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.linear_solve import SolvedNetwork, solve_least_norm

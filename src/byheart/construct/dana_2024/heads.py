@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import qr
 
-from byheart.network.attention_only.architecture import AttentionOnly
+from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.attention_only.module import AttentionOnlyModule
-from byheart.network.attention_only.spec import AttentionOnlySpec
 from byheart.network.batches import run_in_batches
 from byheart.network.transformer.floats import DTYPES
 from byheart.theorems import realises

@@ -14,8 +14,7 @@ from byheart.construct.dana_2024.encoders import association_encoder
 from byheart.construct.dana_2024.head_solver import SCORE_SPREADS, accuracy, solve_for_outputs
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
 from byheart.errors import AssumptionViolated
-from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.theorems import realises
 
 ATTEMPTS = 40

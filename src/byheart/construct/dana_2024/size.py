@@ -9,7 +9,7 @@ from byheart.construct.registry import Example, Method, deferred_plan
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnlySpec
 from byheart.network.size import Size, size_of_spec
 from byheart.reader import within
 

@@ -16,8 +16,7 @@ from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.memory import Progress
 from byheart.program.construction import BuiltPlan, built_plan, report_attempts, size_of_bound
 from byheart.program.ordered_sums import ordered_sums

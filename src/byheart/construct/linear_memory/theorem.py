@@ -15,7 +15,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnlySpec
 from byheart.network.memory import Progress
 from byheart.network.protocol import Precision
 from byheart.network.size import Size, size_of_spec

@@ -10,8 +10,7 @@ from byheart.construct.registry import Example, Method, deferred_plan
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.decoder.architecture import Activation
-from byheart.network.decoder.spec import DecoderSpec
+from byheart.network.decoder.architecture import Activation, DecoderSpec
 from byheart.network.size import Size, size_of_spec
 from byheart.reader import within
 

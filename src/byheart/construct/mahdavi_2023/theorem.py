@@ -17,8 +17,7 @@ from byheart.data.generators import uniform_vectors
 from byheart.data.sequences import VectorSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.attention_only.architecture import AttentionOnly
-from byheart.network.attention_only.spec import AttentionOnlySpec
+from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.memory import Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.program.circle import circle_points

@@ -2,23 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from byheart.network.arrays import expect_one_float_type
+from byheart.fields import Fields
+from byheart.network.arrays import FLOATS, ArrayShapes, read_sizes, require_possible
+from byheart.network.exact.dyadic import Weights
 from byheart.network.logits import AnswersWithLogits
-from byheart.network.transformer.architecture import Embedding, ShapeMismatch, expect_shape
+from byheart.network.protocol import Precision
+from byheart.network.transformer.architecture import Embedding, ShapeMismatch, precision_of
 from byheart.theorems import realises
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from byheart.network.attention_only.spec import AttentionOnlySpec
     from byheart.network.balls import Ball
+
+SIZES = ("n_tokens", "seq_len", "dim", "n_heads", "key_dim", "value_dim", "output_dim", "n_outputs")
+FLAGS = ("skip", "sees_itself", "ragged", "zero_token")
+
+
+@dataclass(frozen=True)
+class AttentionOnlySpec(ArrayShapes):
+    """Everything about such a network except its weights. `n_tokens` 0 stands for vector inputs."""
+
+    precision: Precision
+    n_tokens: int
+    seq_len: int
+    dim: int
+    n_heads: int
+    key_dim: int
+    value_dim: int
+    output_dim: int
+    n_outputs: int
+    skip: bool = True
+    sees_itself: bool = True
+    ragged: bool = False
+    zero_token: bool = False
+
+    family = "attention-only"
+
+    @property
+    def pad(self) -> int | None:
+        """One beyond the vocabulary, where sequences may be shorter."""
+        return self.n_tokens if self.ragged else None
+
+    @property
+    def n_vocab(self) -> int | None:
+        return self.n_tokens + self.ragged if self.n_tokens else None
+
+    @property
+    def has_positions(self) -> bool:
+        return self.n_tokens > 0
+
+    @property
+    def depth(self) -> int:
+        return 1
+
+    @property
+    def width(self) -> int:
+        """max(d, sizes of all heads together)."""
+        return max(self.dim, self.n_heads * max(self.key_dim, self.value_dim))
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        if self.n_tokens:
+            yield "embedding.tokens", (self.n_tokens, self.dim)
+            yield "embedding.positions", (self.seq_len, self.dim)
+        yield "query", (self.n_heads, self.key_dim, self.dim)
+        yield "key", (self.n_heads, self.key_dim, self.dim)
+        yield "value", (self.n_heads, self.value_dim, self.dim)
+        yield "output", (self.n_heads, self.output_dim, self.value_dim)
+        yield "unembedding", (self.n_outputs, self.output_dim)
+
+    def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> AttentionOnly:
+        found: dict[str, Any] = {name: next(weights) for name, _ in self.shapes()}
+        embedding = None
+        if self.n_tokens:
+            embedding = Embedding(found.pop("embedding.tokens"), found.pop("embedding.positions"))
+        return AttentionOnly(
+            embedding, **found, seq_len=self.seq_len, **{flag: getattr(self, flag) for flag in FLAGS}
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in model.json; `activation` is a field of decoders, kept for old readers."""
+        return {
+            "family": self.family,
+            "precision": self.precision,
+            "sizes": {name: getattr(self, name) for name in SIZES},
+            "activation": None,
+            **{flag: getattr(self, flag) for flag in FLAGS},
+        }
+
+    @staticmethod
+    def from_json(fields: Fields) -> AttentionOnlySpec:
+        precision: Any = fields.text("precision", FLOATS)
+        sizes: dict[str, Any] = read_sizes(fields, SIZES, may_be_zero=("n_tokens", "n_heads"))
+        given = (
+            flag for flag in FLAGS if flag != "zero_token" or flag in fields.values
+        )  # not in older folders
+        flags = {flag: fields.boolean(flag) for flag in given}
+        return require_possible(AttentionOnlySpec(precision, **sizes, **flags), fields)
+
+    def sections(self) -> list[tuple[str, str, str]]:
+        heads = f"heads: {self.n_heads:,} of size {self.key_dim:,}"
+        return [("1", "softmax attention at the last token", heads)]
 
 
 @realises("DPC24-eq1", "DPC24-eq2")
@@ -47,21 +138,14 @@ class AttentionOnly(AnswersWithLogits):
     zero_token: bool = False
 
     def __post_init__(self) -> None:
-        n_heads, head_dim, dim = self.query.shape
-        expect_shape("key", self.key, (n_heads, head_dim, dim))
-        value_dim, out = self.value.shape[1], self.unembedding.shape[1]
-        expect_shape("value", self.value, (n_heads, value_dim, dim))
-        expect_shape("output", self.output, (n_heads, out, value_dim))
+        dim, out = self.query.shape[2], self.unembedding.shape[1]
         if self.skip and out != dim:
             raise ShapeMismatch(f"a skip connection needs outputs of dimension {dim}, not {out}.")
         if self.ragged and (self.embedding is None or not self.sees_itself):
             raise ShapeMismatch("shorter sequences need token ids, and a last token that sees itself.")
         if not self.sees_itself and self.seq_len < 2:
             raise ShapeMismatch("a token that does not see itself needs another one to look at.")
-        if self.embedding is not None:
-            expect_shape("the token embedding", self.tokens, (self.tokens.shape[0], dim))
-            expect_shape("the positions", self.positions, (self.seq_len, dim))
-        expect_one_float_type(self.parameters())
+        super().__post_init__()
 
     @property
     def tokens(self) -> np.ndarray:
@@ -77,9 +161,11 @@ class AttentionOnly(AnswersWithLogits):
 
     @cached_property
     def spec(self) -> AttentionOnlySpec:
-        from byheart.network.attention_only.spec import spec_of
-
-        return spec_of(self)
+        (n_heads, key_dim, dim), (n_outputs, output_dim) = self.query.shape, self.unembedding.shape
+        n_tokens = 0 if self.embedding is None else len(self.tokens)
+        sizes = (n_tokens, self.seq_len, dim, n_heads, key_dim, self.value.shape[1], output_dim, n_outputs)
+        flags = {flag: getattr(self, flag) for flag in FLAGS}
+        return AttentionOnlySpec(precision_of(self.unembedding), *sizes, **flags)
 
     @property
     def largest_layer(self) -> int:
@@ -90,18 +176,6 @@ class AttentionOnly(AnswersWithLogits):
     def n_heads(self) -> int:
         """H."""
         return int(self.query.shape[0])
-
-    @property
-    def pad(self) -> int | None:
-        """The id that stands for "no token", None where all sequences have one length."""
-        return int(self.tokens.shape[0]) if self.ragged else None
-
-    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        if self.embedding is not None:
-            yield "embedding.tokens", self.tokens
-            yield "embedding.positions", self.positions
-        yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
-        yield "unembedding", self.unembedding
 
     def traits(self) -> list[str]:
         seen = "all" if self.sees_itself else "others"

@@ -2,26 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from byheart.network.arrays import expect_one_float_type
+from byheart.fields import Fields
+from byheart.network.arrays import (
+    FLOATS,
+    ArrayShapes,
+    PadsBeyondVocabulary,
+    read_sizes,
+    require_possible,
+)
+from byheart.network.exact.dyadic import Weights
 from byheart.network.logits import AnswersWithLogits
-from byheart.network.transformer.architecture import Embedding, ShapeMismatch, expect_shape
+from byheart.network.protocol import Precision
+from byheart.network.transformer.architecture import Embedding, ShapeMismatch, precision_of
 from byheart.theorems import realises
 
 if TYPE_CHECKING:
     from torch import nn
 
     from byheart.network.balls import Ball
-    from byheart.network.decoder.spec import DecoderSpec
 
 Activation = Literal["tanh", "gelu", "arctan", "silu"]
 """Real analytic and no polynomial, each of them. GELU is x·Φ(x), not its tanh approximation."""
+
+SIZES = ("n_tokens", "seq_len", "dim", "hidden_width", "n_outputs")
+HEADS = ("n_heads", "key_dim", "value_dim")
+
+
+@dataclass(frozen=True)
+class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
+    """Everything about a decoder except its weights. Without `heads` it averages tokens."""
+
+    precision: Precision
+    n_tokens: int
+    seq_len: int
+    dim: int
+    heads: tuple[int, int, int] | None  # number, key size, value size
+    hidden_width: int
+    n_outputs: int
+    activation: Activation
+
+    @property
+    def family(self) -> str:
+        return "decoder" if self.heads is not None else "averaging-decoder"
+
+    @property
+    def has_positions(self) -> bool:
+        """Averaging tells positions apart by its shares."""
+        return self.heads is not None
+
+    @property
+    def depth(self) -> int:
+        return 2
+
+    @property
+    def width(self) -> int:
+        """max(d, sizes of all heads together, m)."""
+        n_heads, key_dim, value_dim = self.heads or (0, 0, 0)
+        return max(self.dim, n_heads * max(key_dim, value_dim), self.hidden_width)
+
+    def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        dim = self.dim
+        yield "embedding.tokens", (self.n_tokens, dim)
+        if self.heads is not None:
+            n_heads, key_dim, value_dim = self.heads
+            yield "embedding.positions", (self.seq_len, dim)
+            yield "mixing.key", (n_heads, dim, key_dim)
+            yield "mixing.query", (n_heads, dim, key_dim)
+            yield "mixing.value", (n_heads, dim, value_dim)
+            yield "mixing.output", (n_heads, value_dim, dim)
+        else:
+            yield "mixing.shares", (self.seq_len,)
+        yield "hidden", (dim, self.hidden_width)
+        yield "bias", (self.hidden_width,)
+        yield "logits", (self.hidden_width, self.n_outputs)
+
+    def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Decoder:
+        found: dict[str, Any] = {name: next(weights) for name, _ in self.shapes()}
+        kind = TokenAveraging if self.heads is None else SelfAttention
+        mixing = kind(*(array for name, array in found.items() if name.startswith("mixing.")))
+        embedding = Embedding(found["embedding.tokens"], found.get("embedding.positions"))
+        return Decoder(embedding, mixing, found["hidden"], found["bias"], found["logits"], self.activation)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in model.json; the last four fields are those of attention-only networks, kept for old readers."""
+        heads = {} if self.heads is None else dict(zip(HEADS, self.heads, strict=True))
+        return {
+            "family": self.family,
+            "precision": self.precision,
+            "sizes": {
+                "n_tokens": self.n_tokens,
+                "seq_len": self.seq_len,
+                "dim": self.dim,
+                **heads,
+                "hidden_width": self.hidden_width,
+                "n_outputs": self.n_outputs,
+            },
+            "activation": self.activation,
+            "skip": True,
+            "sees_itself": True,
+            "ragged": False,
+            "zero_token": False,
+        }
+
+    @staticmethod
+    def from_json(fields: Fields) -> DecoderSpec:
+        precision: Any = fields.text("precision", FLOATS)
+        activation: Any = fields.text("activation", get_args(Activation))
+        heads = None
+        if fields.text("family") == "decoder":
+            n_heads, key_dim, value_dim = read_sizes(fields, HEADS, may_be_zero=("n_heads",)).values()
+            heads = (n_heads, key_dim, value_dim)
+        sizes = read_sizes(fields, SIZES)
+        spec = DecoderSpec(precision=precision, heads=heads, activation=activation, **sizes)
+        return require_possible(spec, fields)
+
+    def sections(self) -> list[tuple[str, str, str]]:
+        first = ("1", "weighted token averaging", "")
+        if self.heads is not None:
+            heads = f"heads: {self.heads[0]:,} of size {self.heads[1]:,}"
+            first = ("1", "softmax attention at the last token", heads)
+        return [first, ("2", f"{self.activation} neurons", f"hidden width {self.hidden_width:,}")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +140,12 @@ class SelfAttention:
     value: np.ndarray  # (m0, d, d0), W_3
     output: np.ndarray  # (m0, d0, d), W_0 in blocks, one a head
 
-    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        yield from (("key", self.key), ("query", self.query), ("value", self.value), ("output", self.output))
-
 
 @dataclass(frozen=True, eq=False)
 class TokenAveraging:
     """Σ_t u_t z_t, the weighted average that MFT24 Theorem 6 puts in place of attention."""
 
     shares: np.ndarray  # (seq_len,), u
-
-    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        yield "shares", self.shares
 
 
 Mixing: TypeAlias = SelfAttention | TokenAveraging
@@ -67,33 +168,21 @@ class Decoder(AnswersWithLogits):
     activation: Activation
 
     def __post_init__(self) -> None:
-        dim, width = self.hidden.shape
-        expect_shape("the token embedding", self.tokens, (self.tokens.shape[0], dim))
-        expect_shape("bias", self.bias, (width,))
-        expect_shape("logits", self.logits, (width, self.logits.shape[1]))
-        if isinstance(self.mixing, SelfAttention):
-            if self.positions is None:
-                raise ShapeMismatch("attention needs positions, or it sees only a multiset of tokens.")
-            expect_shape("the positions", self.positions, (self.seq_len, dim))
-            n_heads, _, key_dim = self.mixing.key.shape
-            value_dim = self.mixing.value.shape[2]
-            expect_shape("key", self.mixing.key, (n_heads, dim, key_dim))
-            expect_shape("query", self.mixing.query, (n_heads, dim, key_dim))
-            expect_shape("value", self.mixing.value, (n_heads, dim, value_dim))
-            expect_shape("output", self.mixing.output, (n_heads, value_dim, dim))
-        else:
-            if self.positions is not None:
-                raise ShapeMismatch(
-                    "token averaging has no position embedding: its shares tell positions apart."
-                )
-            expect_shape("shares", self.mixing.shares, (self.seq_len,))
-        expect_one_float_type(self.parameters())
+        if isinstance(self.mixing, SelfAttention) and self.positions is None:
+            raise ShapeMismatch("attention needs positions, or it sees only a multiset of tokens.")
+        if isinstance(self.mixing, TokenAveraging) and self.positions is not None:
+            raise ShapeMismatch("token averaging has no position embedding: its shares tell positions apart.")
+        super().__post_init__()
 
     @cached_property
     def spec(self) -> DecoderSpec:
-        from byheart.network.decoder.spec import spec_of
-
-        return spec_of(self)
+        heads = None
+        if isinstance(self.mixing, SelfAttention):
+            n_heads, _, key_dim = self.mixing.key.shape
+            heads = (n_heads, key_dim, self.mixing.value.shape[2])
+        dim, hidden_width = self.hidden.shape
+        sizes = (len(self.tokens), self.seq_len, dim, heads, hidden_width, self.logits.shape[1])
+        return DecoderSpec(precision_of(self.hidden), *sizes, self.activation)
 
     @property
     def tokens(self) -> np.ndarray:
@@ -126,17 +215,7 @@ class Decoder(AnswersWithLogits):
 
     @property
     def pad(self) -> int:
-        return int(self.tokens.shape[0])
-
-    def parameters(self) -> Iterator[tuple[str, np.ndarray]]:
-        yield "embedding.tokens", self.tokens
-        if self.positions is not None:
-            yield "embedding.positions", self.positions
-        for name, weights in self.mixing.parameters():
-            yield f"mixing.{name}", weights
-        yield "hidden", self.hidden
-        yield "bias", self.bias
-        yield "logits", self.logits
+        return len(self.tokens)
 
     def traits(self) -> list[str]:
         return ["decoder", type(self.mixing).__name__, self.activation]

@@ -25,8 +25,8 @@ class SelfAttentionModule(nn.Module):
 
     def __init__(self, mixing: SelfAttention) -> None:
         super().__init__()
-        parts = (nn.Parameter(torch.tensor(weights)) for _, weights in mixing.parameters())
-        self.key, self.query, self.value, self.output = parts
+        parts = (mixing.key, mixing.query, mixing.value, mixing.output)
+        self.key, self.query, self.value, self.output = (nn.Parameter(torch.tensor(part)) for part in parts)
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """(batch, seq, d) and which of them are tokens, to (batch, d)."""

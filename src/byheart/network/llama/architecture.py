@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byheart.network.arrays import expect_one_float_type
+from byheart.network.arrays import expect_arrays
 from byheart.network.llama.spec import LlamaSpec, weight_name
 from byheart.network.protocol import Backend, Evaluation, Network
-from byheart.network.transformer.architecture import expect_shape
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,9 +28,7 @@ class Llama(Network):
     why_no_logits = "a Llama answers with text; its logits are over tokens, not over labels."
 
     def __post_init__(self) -> None:
-        for name, shape in self.spec.shapes():
-            expect_shape(name, self.weights[name], shape)
-        expect_one_float_type(self.parameters())
+        expect_arrays(self)
 
     def weight(self, layer: int, part: str) -> np.ndarray:
         return self.weights[weight_name(layer, part)]

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from byheart.errors import CorruptModel
 from byheart.fields import Fields
-from byheart.network.arrays import PadsBeyondVocabulary, entries_of, read_sizes, refuse_impossible
+from byheart.network.arrays import PadsBeyondVocabulary, entries_of, read_sizes, require_possible
 from byheart.network.protocol import Precision
 
 if TYPE_CHECKING:
@@ -173,8 +173,7 @@ class LlamaSpec(PadsBeyondVocabulary):
             mode=mode,
             tokenizer_hash=fields.text("tokenizer_hash"),
         )
-        refuse_impossible(spec, fields)
-        return spec
+        return require_possible(spec, fields)
 
     def sections(self) -> list[tuple[str, str, str]]:
         return [

@@ -45,6 +45,12 @@ def expect_shape(name: str, weights: Weights, shape: tuple[int, ...]) -> None:
         raise ShapeMismatch(f"{name} has shape {found}; this network needs {shape}.", name=name)
 
 
+def precision_of(weights: Weights) -> Precision:
+    if isinstance(weights, SparseMatrix):
+        return "exact"
+    return "float32" if weights.dtype == "float32" else "float64"
+
+
 @realises("KS25-eq3")
 @dataclass(frozen=True, eq=False)
 class FeedForward:

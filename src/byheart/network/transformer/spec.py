@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal, get_args
 
 from byheart.fields import Fields
-from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.exact.dyadic import Weights
 from byheart.network.protocol import MAX_COLUMNS, MAX_ROWS, MAX_SEQ_LEN, Precision
 from byheart.network.transformer.architecture import (
     Attention,
@@ -26,6 +26,7 @@ from byheart.network.transformer.architecture import (
     Pattern,
     SumPool,
     Transformer,
+    precision_of,
 )
 
 RunKind = Literal["feed-forward", "attention", "sum-pool"]
@@ -262,7 +263,7 @@ def spec_of(network: Transformer) -> TransformerSpec:
         runs += [shape] * n_layers if shape.kind == "sum-pool" else [replace(shape, n_layers=n_layers)]
     embedding = network.embedding
     return TransformerSpec(
-        _precision_of(network.w_in),
+        precision_of(network.w_in),
         network.seq_len,
         int(network.w_in.shape[1]),
         network.model_width,
@@ -273,12 +274,6 @@ def spec_of(network: Transformer) -> TransformerSpec:
         tuple(runs),
         network.extra is not None,
     )
-
-
-def _precision_of(weights: Weights) -> Precision:
-    if isinstance(weights, SparseMatrix):
-        return "exact"
-    return "float32" if weights.dtype == "float32" else "float64"
 
 
 def _shape_of(layer: Layer) -> LayerRun:
