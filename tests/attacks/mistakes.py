@@ -247,8 +247,8 @@ MUTANTS = (
     Mutant(
         "C2",
         "program/count.py",
-        "weights += WeightCount(1, 1, 1)  # E_out copies one register",
-        "pass",
+        "Size(_entries_outside(program), 1, 0, program.model_width, 1, 1)",
+        "Size(_entries_outside(program), 0, 0, program.model_width, 0, 0)",
         COUNT,
     ),
     Mutant(
@@ -260,9 +260,9 @@ MUTANTS = (
     ),
     Mutant(
         "C4",
-        "program/count.py",
-        "max(self.longest, other.longest)",
-        "min(self.longest, other.longest)",
+        "network/size.py",
+        "max(self.weight_bits, other.weight_bits)",
+        "min(self.weight_bits, other.weight_bits)",
         COUNT,
     ),
     Mutant(

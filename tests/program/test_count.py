@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from byheart.errors import InexactWeights
 from byheart.network import SumPool, size_of_network
 from byheart.network.exact.dyadic import Dyadic
+from byheart.network.size import NOTHING, Size
 from byheart.network.transformer.architecture import FeedForward, Precision
 from byheart.program.blocks import (
     Block,
@@ -30,7 +31,7 @@ from byheart.program.blocks import (
     typical,
     typical_fraction,
 )
-from byheart.program.count import WeightCount, count, count_numbers, count_progression
+from byheart.program.count import count, count_numbers, count_progression
 from byheart.program.emit import emit, emit_layers
 from tests.examples import examples
 
@@ -38,6 +39,10 @@ REGISTERS = ("a", "b", "c")
 numbers = st.one_of(st.integers(-40, 40), st.integers(-99, 99).map(lambda k: Fraction(k, 32)))
 forms = st.dictionaries(st.sampled_from(REGISTERS), numbers, max_size=3)
 units = st.builds(Unit, forms, numbers, forms)
+
+
+def weights(n_nonzero: int, bits: int, longest: int) -> Size:
+    return Size(0, n_nonzero, 0, 0, longest, bits)
 
 
 @st.composite
@@ -137,17 +142,17 @@ def test_heads_with_keys_are_counted() -> None:
 
 
 def test_numbers_that_stand_for_others() -> None:
-    assert count_numbers([typical(7)]) == WeightCount(1, 7, 7)
-    assert count_numbers([typical_fraction(7)]) == WeightCount(1, 7, 7)
-    assert count_numbers(Repeated(typical(7), 3, 10)) == WeightCount(3, 21, 7)
+    assert count_numbers([typical(7)]) == weights(1, 7, 7)
+    assert count_numbers([typical_fraction(7)]) == weights(1, 7, 7)
+    assert count_numbers(Repeated(typical(7), 3, 10)) == weights(3, 21, 7)
     with pytest.raises(AssertionError, match="only counted"):
         emit(Program(REGISTERS, {"a": Repeated(1, 1, 2)}, [], "b", 1))
 
 
 def test_weights_are_counted_without_zeros() -> None:
-    assert count_numbers([0, 1, -6, 0.375]) == WeightCount(3, 1 + 3 + 3, 3)
-    assert count_numbers([2, 3]).times(2) + count_numbers([16]) == WeightCount(5, 8 + 5, 5)
-    assert count_numbers([7]).times(0) == WeightCount()
+    assert count_numbers([0, 1, -6, 0.375]) == weights(3, 1 + 3 + 3, 3)
+    assert count_numbers([2, 3]).times(2) + count_numbers([16]) == weights(5, 8 + 5, 5)
+    assert count_numbers([7]).times(0) == NOTHING
 
 
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 60))

@@ -52,10 +52,11 @@ def test_a_plan_counts_its_blocks(n_points: int, key_bits: int, label_bits: int,
     plan = LookupPlan(n_points, key_bits, label_bits, min(group_size, n_points))
     blocks = memorise_points({Fraction(2 * i + 2): 1 for i in range(n_points)}, plan)
     built, outline = count_steps(blocks, WIDTH), count_steps(plan.outline(), WIDTH)
-    assert (built.dense, built.depth, built.width) == (outline.dense, outline.depth, outline.width)
+    assert built.parameters_dense == outline.parameters_dense
+    assert (built.depth, built.width) == (outline.depth, outline.width)
     assert len(blocks) == plan.n_groups + plan.group_size * (max(key_bits, label_bits) + 2) + 1
-    assert built.weights.longest <= outline.weights.longest
-    assert built.weights.count <= outline.weights.count <= 1.2 * built.weights.count
+    assert built.weight_bits <= outline.weight_bits
+    assert built.parameters_nonzero <= outline.parameters_nonzero <= 1.2 * built.parameters_nonzero
 
 
 @pytest.mark.parametrize("n_points", [1, 2, 3, 7, 50, 99, 1000, 4321])

@@ -30,7 +30,25 @@ class Size:
     weight_bits: int
     total_bits: int
 
+    def __add__(self, other: Size) -> Size:
+        """Of two parts of one network, one after the other."""
+        return Size(
+            self.parameters_dense + other.parameters_dense,
+            self.parameters_nonzero + other.parameters_nonzero,
+            self.depth + other.depth,
+            max(self.width, other.width),
+            max(self.weight_bits, other.weight_bits),
+            self.total_bits + other.total_bits,
+        )
 
+    def times(self, n_copies: int) -> Size:
+        """Of so many equal parts."""
+        sums = (n_copies * part for part in (self.parameters_dense, self.parameters_nonzero, self.depth))
+        widest = (self.width, self.weight_bits) if n_copies else (0, 0)
+        return Size(*sums, *widest, n_copies * self.total_bits)
+
+
+NOTHING = Size(0, 0, 0, 0, 0, 0)
 FLOAT_BITS = {"float64": 64, "float32": 32}
 
 

@@ -65,7 +65,7 @@ def _costs(key_bits: int, label_bits: int, model_width: int) -> tuple[int, int, 
     """Dense parameters of a group, of an entry of the extraction, and of its opening."""
     single = LookupPlan(1, key_bits, label_bits, 1)
     parts = (single.outline()[:1], single.extraction().entry(0), single.extraction().opening())
-    group, entry, opening = (count_steps(steps, model_width).dense for steps in parts)
+    group, entry, opening = (count_steps(steps, model_width).parameters_dense for steps in parts)
     return group, entry, opening
 
 

@@ -131,7 +131,8 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 def costs_of(field_bits: int) -> tuple[int, int]:
     """Dense parameters of a block that moves points, and of a field with all its bits."""
     move, field = [Block(at_least(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
-    return count_steps(move, len(REGISTERS)).dense, count_steps(field, len(REGISTERS)).dense
+    move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))
+    return move_size.parameters_dense, field_size.parameters_dense
 
 
 @dataclass(frozen=True)
