@@ -21,12 +21,13 @@ from byheart.construct.madden_2024.context_vectors import (
     with_outputs,
 )
 from byheart.construct.madden_2024.convex import regress, smallest_width
-from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
+from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.madden_2024.step_solution import Steps, solve_by_steps
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import DecoderModule
+from byheart.program.fewest import find_fewest
 from byheart.program.targets import NextTokenTargets
 
 PAPER_STEPS = 50_000
@@ -113,17 +114,20 @@ def fewest(long: bool) -> Iterator[Row]:
             front, encoded = _front(targets, vocab, rng)
             return fit_shaped(front, encoded, targets, n_neurons, rng, goal_nats=goal)
 
-        found, seconds = timed(lambda: fewest_shaped(fit, high, low, most=512))
+        found, seconds = timed(lambda: find_fewest(fit, lambda each: each.fit.reached, high, low, most=512))
         assert found is not None
         _, encoded = _front(targets, vocab, np.random.default_rng(0))
-        shaped = found.found
+        shaped = found.fit
         native = targets.gap_nats(targets.divergences(shaped.decoder.compute_logits(encoded)))
         yield {
             "neurons": "shaped",
             "goal_share": share,
-            "fewest": found.n_neurons,
+            "fewest": found.size,
             "gap_share_native": native / entropy,
-            "tried": [(width, round(gap / entropy, 6), reached) for width, gap, reached in found.tried],
+            "tried": [
+                (width, round(each.fit.gap_nats / entropy, 6), each.fit.reached)
+                for width, each in found.tried.items()
+            ],
             "seconds": round(seconds, 1),
         }
     if long:
@@ -142,7 +146,7 @@ def _fewest_random(targets: NextTokenTargets, vocab: int, share: float) -> Row:
     return {
         "neurons": "random",
         "goal_share": share,
-        "fewest": found.n_neurons,
+        "fewest": found.size,
         "gap_share": found.fit.gap_nats / targets.entropy_nats,
         "narrower_gap_share": None if narrower is None else narrower.gap_nats / targets.entropy_nats,
         "narrower_excluded_norm": None if narrower is None else narrower.excluded_norm,

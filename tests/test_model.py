@@ -28,7 +28,6 @@ from byheart.model import Model
 from byheart.network import SparseMatrix, Transformer
 from byheart.network.memory import Memory
 from byheart.pipeline import compile, load, read_like
-from byheart.program.construction import BuiltPlan
 
 from .verify.lookup import CAPITALS, capitals, lookup
 
@@ -97,7 +96,7 @@ def test_a_model_that_does_not_verify_is_never_returned(
             made = method.plan(*parts).emit()
             silent = SparseMatrix.of(made.memory.network.w_out.shape, {})
             network = replace(made.memory.network, w_out=silent)
-            return BuiltPlan(replace(made, memory=replace(made.memory, network=network)))
+            return replace(made, memory=replace(made.memory, network=network))
 
         return (replace(method, plan=plan),)
 
@@ -119,7 +118,7 @@ def test_the_record_is_plain_json(data: Dataset, monkeypatch: pytest.MonkeyPatch
 
         def plan(*parts: Any) -> Any:
             odd = {"n": np.int64(7), "where": Path("x"), "pair": (1, 2)}
-            return BuiltPlan(replace(method.plan(*parts).emit(), notes=odd))
+            return replace(method.plan(*parts).emit(), notes=odd)
 
         return (replace(method, plan=plan),)
 

@@ -17,7 +17,7 @@ from byheart.errors import AssumptionViolated
 from byheart.network import Embedding, SparseMatrix, Transformer
 from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size
-from byheart.program.construction import BuiltPlan, Construction, Plan
+from byheart.program.construction import Construction
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ def size_of(shape: DataShape, options: Options) -> Size:
     return Size(shape.vocab + 3, shape.context_count + 2, 0, 1, bits, bits * shape.context_count + 2)
 
 
-def plan(data: Dataset, options: Options, rng: np.random.Generator, progress: Progress | None) -> Plan:
+def plan(
+    data: Dataset, options: Options, rng: np.random.Generator, progress: Progress | None
+) -> Construction:
     """Deciding is the whole work: the plan holds the network already."""
     size_of(DataShape.of(data), options)  # refuses what is not taken
     data.require_consistent()
@@ -49,7 +51,7 @@ def plan(data: Dataset, options: Options, rng: np.random.Generator, progress: Pr
     embedding = Embedding(SparseMatrix.of((data.vocab + 1, 1), table))
     network = Transformer(one, (), one, 1, embedding, pad=data.vocab)
     memory = Memory(network, data.task, data.label_names, data.tokenizer, data.ordered)
-    return BuiltPlan(Construction(memory, METHOD.name, "a table of labels", (), None))
+    return Construction(memory, METHOD.name, "a table of labels", ())
 
 
 def example() -> Example:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import isqrt
 
 from byheart.bounds.enclosures import floor_log2
+from byheart.bounds.vc_dimension import smallest
 from byheart.theorems import realises
 
 
@@ -58,11 +59,7 @@ def park_2021(n_samples: int, radius: Fraction | int, separation: Fraction | int
 
 def _cube_root(value: int) -> int:
     """The largest integer whose cube is at most `value`."""
-    low, high = 0, 1 << (value.bit_length() // 3 + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if middle**3 <= value else (low, middle)
-    return low
+    return smallest(lambda root: (root + 1) ** 3 > value, start=0)
 
 
 def fixed_precision(n_samples: int) -> tuple[Order, Order]:

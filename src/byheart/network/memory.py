@@ -33,9 +33,10 @@ class Memory:
     ordered: bool
 
     @staticmethod
-    def of(network: Network, data: Dataset, *, ordered: bool = True) -> Memory:
-        """`network` with the vocabulary and the label names of the data it was built for."""
-        return Memory(network, data.task, data.label_names, data.tokenizer, ordered)
+    def of(network: Network, data: Dataset, *, ordered: bool | None = None) -> Memory:
+        """`network` with the vocabulary and the label names of the data it was built for; `ordered` as they are unless given."""
+        is_ordered = data.ordered if ordered is None else ordered
+        return Memory(network, data.task, data.label_names, data.tokenizer, is_ordered)
 
     @property
     def answers_last_token_only(self) -> bool:

@@ -11,22 +11,8 @@ from itertools import count
 from byheart.assumption import Assumption
 from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.data.dataset import Dataset
 from byheart.network.memory import Memory, Progress
-from byheart.network.protocol import Network
 from byheart.network.size import Size, size_of_network
-
-
-@dataclass(frozen=True, eq=False)
-class Construction:
-    """Data compiled to weights, with what was assumed and what was chosen on the way."""
-
-    memory: Memory
-    method: str
-    theorem: str
-    assumptions: tuple[Assumption, ...]
-    theorem_size: TheoremSize | None
-    notes: Mapping[str, object] = field(default_factory=dict)
 
 
 class Plan(ABC):
@@ -47,34 +33,27 @@ class Plan(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class BuiltPlan(Plan):
-    """The plan of a construction for which deciding is the whole work: it holds the network already."""
+class Construction(Plan):
+    """Data compiled to weights, with what was assumed and what was chosen on the way.
 
-    construction: Construction
+    Where deciding is the whole work it is the plan too: the network is there already.
+    """
+
+    memory: Memory
+    method: str
+    theorem: str
+    assumptions: tuple[Assumption, ...]
+    theorem_size: TheoremSize | None = None
+    notes: Mapping[str, object] = field(default_factory=dict)
 
     @cached_property
     def size(self) -> Size:
-        return size_of_network(self.construction.memory.network)
+        return size_of_network(self.memory.network)
 
     def emit(self, progress: Progress | None = None) -> Construction:
         if progress is not None:
             progress(1, 1)
-        return self.construction
-
-
-def built_plan(
-    network: Network,
-    data: Dataset,
-    method: str,
-    theorem: str,
-    *,
-    assumptions: tuple[Assumption, ...],
-    theorem_size: TheoremSize,
-    notes: Mapping[str, object],
-) -> BuiltPlan:
-    """The plan of a network that was built for `data` by a theorem on sequences."""
-    memory = Memory.of(network, data)
-    return BuiltPlan(Construction(memory, method, theorem, assumptions, theorem_size, notes))
+        return self
 
 
 def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:

@@ -48,7 +48,7 @@ class ProgramPlan(Plan):
         if progress is not None:
             progress(1, 1)
         return Construction(
-            memory=memory_of(network, self.data),
+            memory=Memory.of(network, self.data),
             method=self.method,
             theorem=self.theorem,
             assumptions=self.assumptions,
@@ -63,7 +63,7 @@ class ProgramPlan(Plan):
         """
         try:
             network = emit(self.program, precision)
-            encoded = memory_of(network, self.data).encode(self.data.inputs)
+            encoded = Memory.of(network, self.data).encode(self.data.inputs)
             found = float_exactness(network, encoded[:_FIRST_LOOK])  # what does not fit mostly fails here
             found = float_exactness(network, encoded) if found.holds else found
             reason = f"{found.where} needs {found.bits_needed:.0f} bits of mantissa, and it has {found.bits_available}"
@@ -79,8 +79,3 @@ class ProgramPlan(Plan):
             )
         notes = {**self.notes, "mantissa_bits_needed": found.bits_needed}
         return replace(self, precision=precision, network=network, notes=notes)
-
-
-def memory_of(network: Transformer, data: Dataset) -> Memory:
-    """The network with what turns the inputs of `data` into numbers, and numbers into labels."""
-    return Memory.of(network, data, ordered=data.ordered)

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import byheart as bh
 from byheart.bounds.dana_2024 import AttentionOnlyShape
-from byheart.construct.dana_2024.compact import fewest_heads, fit_compact
+from byheart.construct.dana_2024.compact import fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, best_encoder
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
@@ -29,6 +29,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import UsageError
 from byheart.network.attention_only.architecture import AttentionOnlySpec
 from byheart.network.size import size_of_network
+from byheart.program.fewest import find_fewest
 from byheart.theorems import checks
 from byheart.verify.digest import weights_digest
 from tests.examples import examples
@@ -196,14 +197,13 @@ def test_the_compact_mode_needs_far_fewer_heads_than_the_theorem(n: int, high: i
         spec = AttentionOnlySpec("float32", n, 2, 5, n_heads, 5, 5, 5, n)
         return fit_compact(ids, labels, spec, rng, max_evaluations=10 * n * n)
 
-    best, tried = fewest_heads(fit, 0, high)
-    assert best is not None
-    assert best.accuracy == 1
+    found = find_fewest(fit, lambda each: each.accuracy == 1, high, most=high)
+    assert found is not None
+    best = found.fit
     assert best.network.n_heads < heads_needed(n * n, 5, 5) == needed
     assert (best.network.compute_logits(ids).argmax(axis=1) == labels).all()
-    assert best.network.n_heads == 1 or (best.network.n_heads - 1) in [
-        n for n, accuracy in tried if accuracy < 1
-    ]
+    assert best.network.n_heads == found.size
+    assert found.size == 1 or (found.narrower is not None and found.narrower.accuracy < 1)
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])

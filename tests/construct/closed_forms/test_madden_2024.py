@@ -12,8 +12,8 @@ import pytest
 import byheart as bh
 from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_outputs
-from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
-from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped, is_hopeless
+from byheart.construct.madden_2024.convex import regress, smallest_width
+from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped, is_hopeless
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.registry import get
 from byheart.data.adversarial import ADVERSARIAL
@@ -22,6 +22,7 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.size import size_of_network
+from byheart.program.fewest import find_fewest
 from byheart.program.targets import targets_of
 from byheart.theorems import checks
 
@@ -73,16 +74,16 @@ def test_regression_comes_to_the_entropy_with_fewer_neurons_than_contexts() -> N
     goal = 0.01 * targets.entropy_nats
     found = smallest_width(features, targets, goal, max_evaluations=800)
     assert found is not None
-    assert found.n_neurons < len(targets) / 2
-    divergence = targets.divergences(features[:, : found.n_neurons] @ found.fit.coefficients)
+    assert found.size < len(targets) / 2
+    divergence = targets.divergences(features[:, : found.size] @ found.fit.coefficients)
     assert 0 <= targets.gap_nats(divergence) == pytest.approx(found.fit.gap_nats, rel=1e-6)
     assert found.fit.gap_nats <= goal
-    assert (found.n_neurons - 1, False) in [(width, reached) for width, _, reached in found.tried]
     # too few neurons are found to be too few, and convexity says so of all output matrices up to twice the size
     few = regress(features[:, :4], targets, goal_nats=goal, max_evaluations=200)
     assert not few.reached
     assert few.excluded_norm > 2 * few.norm
     assert found.narrower is not None
+    assert not found.narrower.reached
     assert found.narrower.gap_nats > goal
     # what is excluded is excluded: no output matrix of that size, drawn at random or fitted, has a smaller gap
     other = regress(features[:, :4], targets, goal_nats=0.0, max_evaluations=400)
@@ -195,36 +196,16 @@ def test_few_shaped_neurons_do_what_many_random_ones_do() -> None:
             max_evaluations=600,
         )
 
-    found = fewest_shaped(fit, 8, 4, most=32)
+    found = find_fewest(fit, lambda each: each.fit.reached, 8, 4, most=32)
     assert found is not None
-    assert (found.n_neurons - 1, False) in [(width, reached) for width, _, reached in found.tried]
-    shaped = found.found
+    assert found.narrower is not None
+    assert not found.narrower.fit.reached
+    shaped = found.fit
     gap = targets.gap_nats(targets.divergences(shaped.decoder.compute_logits(encoded)))
     assert 0 < gap <= goal * (1 + 1e-6)
-    neurons = draw_neurons(front, mixed_contexts(front, encoded), found.n_neurons, np.random.default_rng(1))
+    neurons = draw_neurons(front, mixed_contexts(front, encoded), found.size, np.random.default_rng(1))
     random = features_of(neurons, encoded)
     assert regress(random, targets, goal_nats=goal, max_evaluations=300).gap_nats > 5 * goal
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "most"), [(0, 1, 64), (3, 5, 64), (20, 40, 64), (30, 31, 64), (5, 13, 13)]
-)
-@pytest.mark.parametrize("least", [1, 4, 13, 33])
-def test_a_search_ends_where_one_fewer_fails(low: int, high: int, most: int, least: int) -> None:
-    none, decoder = np.zeros((0, 0)), draw_mixing("attention", 2, 2, 1, 2, np.random.default_rng(0))
-
-    def fit(width: int) -> ShapedFit:
-        return ShapedFit(decoder, Regression(none, none, 1.0 / width, 1, width >= least, 0.0, 0.0), 1)
-
-    found = fewest_shaped(fit, high, low, most=most)
-    if least > most:
-        assert found is None
-        return
-    assert found is not None
-    assert found.n_neurons == least
-    fitted = {width for width, _, _ in found.tried}
-    assert least in fitted
-    assert least - 1 in fitted or least == 1
 
 
 def test_a_loss_that_falls_fast_enough_is_not_given_up() -> None:

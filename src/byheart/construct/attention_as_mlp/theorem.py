@@ -19,11 +19,11 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memory import Progress
+from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
-from byheart.program.construction import BuiltPlan, built_plan
+from byheart.program.construction import Construction
 from byheart.program.single_samples import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 
@@ -40,7 +40,7 @@ SLOPE = 40.0
 
 def plan(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
-) -> BuiltPlan:
+) -> Construction:
     """Compile associations of single tokens into one layer of attention, one head a token.
 
     Source:     Huben & Morris (2023): a head of size 1 that sees its own token and a zero vector computes
@@ -64,9 +64,8 @@ def plan(
             "the rounding of so long a sum.\n  Choose madden-2024, whose steps do not add up.",
             wrong=n_wrong,
         )
-    return built_plan(
-        network,
-        data,
+    return Construction(
+        Memory.of(network, data, ordered=True),
         NAME,
         "Huben & Morris 2023",
         assumptions=(Assumption("one token a sample", True, f"{n_items} tokens"),),

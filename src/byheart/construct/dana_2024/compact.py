@@ -1,9 +1,8 @@
-"""Beyond the bound of DPC24: the whole attention-only model fitted by a second-order method, and the fewest heads."""
+"""Beyond the bound of DPC24: the whole attention-only model fitted by a second-order method."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,26 +113,3 @@ def _logits(weights: dict[str, torch.Tensor], ids: torch.Tensor) -> torch.Tensor
     mixed = (shares @ x).flatten(1)
     moved = (weights["output"] @ weights["value"]).transpose(1, 2).flatten(0, 1)  # (H·d, d)
     return (x[:, -1] + mixed @ moved) @ weights["unembedding"].T
-
-
-def fewest_heads(
-    fit: Callable[[int], CompactFit], low: int, high: int
-) -> tuple[CompactFit | None, tuple[tuple[int, float], ...]]:
-    """The least H in (low, high] at which `fit(H)` is right on all, by bisection, and every (H, accuracy) tried.
-
-    None if `high` heads are not enough. `low` is taken not to be.
-    """
-    tried: list[tuple[int, float]] = []
-    best = fit(high)
-    tried.append((high, best.accuracy))
-    if best.accuracy < 1:
-        return None, tuple(tried)
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = fit(middle)
-        tried.append((middle, found.accuracy))
-        if found.accuracy == 1:
-            high, best = middle, found
-        else:
-            low = middle
-    return best, tuple(tried)

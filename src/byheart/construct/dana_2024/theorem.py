@@ -9,7 +9,7 @@ import numpy as np
 from byheart.assumption import Assumption
 from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_1_parameters, theorem_1_parameters
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
-from byheart.construct.dana_2024.compact import CompactFit, fewest_heads, fit_compact
+from byheart.construct.dana_2024.compact import CompactFit, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, encoder_of_logits
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed
@@ -17,8 +17,9 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memory import Progress
-from byheart.program.construction import BuiltPlan, built_plan, report_attempts, size_of_bound
+from byheart.network.memory import Memory, Progress
+from byheart.program.construction import Construction, report_attempts, size_of_bound
+from byheart.program.fewest import find_fewest
 from byheart.program.ordered_sums import ordered_sums
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 
@@ -28,7 +29,7 @@ ATTEMPTS = 4
 @ordered_sums()
 def plan(
     data: Dataset, options: DanaOptions, rng: np.random.Generator, progress: Progress | None = None
-) -> BuiltPlan:
+) -> Construction:
     """Compile sequences and what follows them into one layer of attention alone.
 
     Source:     DPC24 Theorem 1 with ε = 0, Corollary 1 (d = 2, associations) and Proposition 2 (d = N - 1, distributions).
@@ -54,9 +55,8 @@ def plan(
     shape = AttentionOnlyShape(
         network.n_outputs, network.seq_len, network.dim, int(network.value.shape[1]), network.n_heads
     )
-    return built_plan(
-        network,
-        data,
+    return Construction(
+        Memory.of(network, data, ordered=True),
         NAME,
         "DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1",
         assumptions=(
@@ -142,11 +142,14 @@ def _compact(
         spec = AttentionOnlySpec(options.precision, *sizes, targets.n_outputs)
         return fit_compact(encoded, targets.next_tokens, spec, np.random.default_rng(seed))
 
+    tried: tuple[tuple[int, float], ...] = ()
     if options.n_heads is not None:
         found: CompactFit | None = fit(options.n_heads)
-        tried: tuple[tuple[int, float], ...] = ()
     else:
-        found, tried = fewest_heads(fit, 0, max(1, heads_needed(len(targets), dim, head_dim)))
+        most = max(1, heads_needed(len(targets), dim, head_dim))
+        search = find_fewest(fit, lambda each: each.accuracy == 1, most, most=most)
+        found = None if search is None else search.fit
+        tried = () if search is None else tuple((n, each.accuracy) for n, each in search.tried.items())
     if found is None or found.accuracy < 1:
         reached = 0.0 if found is None else found.accuracy
         raise AssumptionViolated(

@@ -28,13 +28,13 @@ from byheart.data.generators import random_tokens
 from byheart.data.row_groups import representatives
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memory import Progress
+from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size
 from byheart.program.blocks import Program
 from byheart.program.count import count
 from byheart.program.distinct_tokens import assume_contexts, distinct_tokens, labelled_tokens
 from byheart.program.emit import emit
-from byheart.program.program_plan import ProgramPlan, memory_of
+from byheart.program.program_plan import ProgramPlan
 
 NAME = "kajitsuka-sato-2023"
 _LEAST_GAP_IN_ERRORS = 8.0
@@ -171,7 +171,7 @@ def _measure_error(
 
     n_rounding = 2 * data.n_classes.bit_length()
     unrounded = emit(replace(program, steps=program.steps[:-n_rounding], answer=VALUE), "float64")
-    outputs = run_module(unrounded, memory_of(unrounded, data).encode(data.inputs))
+    outputs = run_module(unrounded, Memory.of(unrounded, data).encode(data.inputs))
     return float(np.abs(outputs[samples, columns] - labels).max())
 
 

@@ -16,11 +16,11 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnlySpec
-from byheart.network.memory import Progress
+from byheart.network.memory import Memory, Progress
 from byheart.network.protocol import Precision
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.floats import DTYPES
-from byheart.program.construction import BuiltPlan, built_plan
+from byheart.program.construction import Construction
 from byheart.program.ordered_sums import ordered_sums
 from byheart.program.single_samples import count_wrong, require_one_token
 from byheart.program.targets import targets_of
@@ -45,7 +45,7 @@ class LinearMemoryOptions:
 @ordered_sums()
 def plan(
     data: Dataset, options: LinearMemoryOptions, rng: np.random.Generator, progress: Progress | None = None
-) -> BuiltPlan:
+) -> Construction:
     """Compile associations of single tokens into one matrix between random embeddings.
 
     Source:     Cabannes, Dohmatob & Bietti (2024), f(x) = argmax_y u_y·W e_x; N <= d by the pseudo-inverse W = U E⁺.
@@ -78,9 +78,8 @@ def plan(
             f"  Give dim={n_items}, where the pseudo-inverse is exact, or rule=regression.",
             wrong=n_wrong,
         )
-    return built_plan(
-        network,
-        data,
+    return Construction(
+        Memory.of(network, data, ordered=True),
         NAME,
         "Cabannes et al. 2024",
         assumptions=(

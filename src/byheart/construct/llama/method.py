@@ -23,7 +23,7 @@ from byheart.network.llama.evaluator import NoRounding, evaluate
 from byheart.network.llama.spec import Mode
 from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_spec
-from byheart.program.construction import BuiltPlan, Construction, Plan
+from byheart.program.construction import Construction
 
 NAME = "llama"
 TOKENS_CHECKED = 60_000
@@ -54,7 +54,9 @@ class LlamaOptions:
     first_draw: int = 0
 
 
-def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progress: Progress | None) -> Plan:
+def plan(
+    data: Dataset, options: LlamaOptions, rng: np.random.Generator, progress: Progress | None
+) -> Construction:
     """Compile `data` into a stock Llama.
 
     Source:     byheart: a static function (three words of a table add up to the label) behind a hash of the window.
@@ -113,16 +115,12 @@ def plan(data: Dataset, options: LlamaOptions, rng: np.random.Generator, progres
     )
     llama = Llama(spec, compiled.llama.weights, vocabulary.document)
     conditions = check_conditions(llama, texts)
-    memory = Memory.of(llama, data, ordered=data.ordered)
-    return BuiltPlan(
-        Construction(
-            memory,
-            NAME,
-            "none: a static function in a stock Llama (see docs)",
-            _assumptions(compiled, texts, conditions),
-            None,
-            _notes(compiled, window),
-        )
+    return Construction(
+        Memory.of(llama, data),
+        NAME,
+        "none: a static function in a stock Llama (see docs)",
+        _assumptions(compiled, texts, conditions),
+        notes=_notes(compiled, window),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,10 @@ import torch
 from jaxtyping import Float
 
 from byheart.network.batches import single_thread
+from byheart.network.protocol import Progress
+from byheart.program.construction import report_attempts
 from byheart.program.descent import Descent
+from byheart.program.fewest import FewestFound, find_fewest
 from byheart.program.targets import NextTokenTargets
 from byheart.theorems import realises
 
@@ -187,57 +190,29 @@ def _descend(
         last = value
 
 
-@dataclass(frozen=True, eq=False)
-class SmallestWidth:
-    """The result of a bisection: `fit` has `n_neurons`; `narrower` has one fewer and misses the goal (None for 0)."""
-
-    n_neurons: int
-    fit: Regression
-    narrower: Regression | None
-    tried: tuple[tuple[int, float, bool], ...]  # (neurons, gap in nats, reached)
-
-
 def smallest_width(
     features: Float[np.ndarray, "n_contexts n_neurons"],
     targets: NextTokenTargets,
     goal_nats: float,
     *,
     max_evaluations: int = DEFAULT_EVALUATIONS,
-    device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
-) -> SmallestWidth | None:
+    progress: Progress | None = None,
+) -> FewestFound[Regression] | None:
     """The fewest of the first features that reach the goal, by bisection; None if all of them do not.
 
     More features never hurt, so bisection is right up to what `max_evaluations` can reach: a width counts as too small
     when the goal is excluded (`Regression.excluded_norm`) or the fit runs out of evaluations. A wider fit starts from
     the best narrower one.
     """
-    low, high = 0, features.shape[1]
-    best: Regression | None = None
-    failed: Regression | None = None
     start: np.ndarray | None = None
-    tried: list[tuple[int, float, bool]] = []
-    width = high
-    while True:
-        fit = regress(
-            features[:, :width],
-            targets,
-            goal_nats=goal_nats,
-            max_evaluations=max_evaluations,
-            start=start,
-            device=device,
-        )
-        tried.append((width, fit.gap_nats, fit.reached))
-        if fit.reached:
-            high, best = width, fit
-        elif width == features.shape[1]:
-            return None
-        else:
-            low, start, failed = width, fit.whitened, fit
-        if progress is not None:
-            progress(len(tried), len(tried) + max(high - low, 1).bit_length())
-        if high - low <= 1:
-            break
-        width = (low + high) // 2
-    assert best is not None
-    return SmallestWidth(high, best, failed, tuple(tried))
+    begin = report_attempts(progress)
+
+    def fit(width: int) -> Regression:
+        nonlocal start
+        begin()
+        some = features[:, :width]
+        found = regress(some, targets, goal_nats=goal_nats, max_evaluations=max_evaluations, start=start)
+        start = start if found.reached or width == features.shape[1] else found.whitened
+        return found
+
+    return find_fewest(fit, lambda found: found.reached, features.shape[1], most=features.shape[1])

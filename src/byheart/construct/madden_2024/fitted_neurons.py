@@ -7,7 +7,6 @@ the output matrix. Where the neurons bend is worth more than how many there are,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,40 +136,3 @@ def is_hopeless(values: list[float], goal: float, rounds_left: float) -> bool:
     if not factor < 1:
         return True
     return float(values[-1] * factor ** (rounds_left / WINDOW)) > goal
-
-
-@dataclass(frozen=True, eq=False)
-class FewestNeurons:
-    """The result of a search: `found` reaches the goal, and with one neuron fewer the same procedure did not."""
-
-    n_neurons: int
-    found: ShapedFit
-    tried: tuple[tuple[int, float, bool], ...]  # (neurons, gap in nats, reached)
-
-
-def fewest_shaped(
-    fit: Callable[[int], ShapedFit], high: int, low: int = 0, *, most: int
-) -> FewestNeurons | None:
-    """The least width in (low, most] at which `fit` reaches its goal and one fewer does not.
-
-    A guess (low, high] is widened where it is wrong, then halved. Neither end is taken on trust: both were fitted. None if
-    `most` neurons do not do.
-    """
-    tried: dict[int, ShapedFit] = {}
-
-    def reaches(width: int) -> bool:
-        if width and width not in tried:
-            tried[width] = fit(width)
-        return width > 0 and tried[width].fit.reached
-
-    while not reaches(high):
-        if high >= most:
-            return None
-        low, high = high, min(2 * high, most)
-    while reaches(low):
-        low, high = low // 2, low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reaches(middle) else (middle, high)
-    rows = tuple((width, each.fit.gap_nats, each.fit.reached) for width, each in tried.items())
-    return FewestNeurons(high, tried[high], rows)

@@ -12,7 +12,7 @@ from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameter
 from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_outputs
 from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
-from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fewest_shaped, fit_shaped
+from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped
 from byheart.construct.madden_2024.random_features import (
     draw_neurons,
     features_of,
@@ -23,8 +23,9 @@ from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.memory import Progress
-from byheart.program.construction import BuiltPlan, built_plan, report_attempts, size_of_bound
+from byheart.network.memory import Memory, Progress
+from byheart.program.construction import Construction, report_attempts, size_of_bound
+from byheart.program.fewest import find_fewest
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 from byheart.theorems import realises
 
@@ -39,7 +40,7 @@ def plan(
     progress: Progress | None = None,
     *,
     kind: Kind,
-) -> BuiltPlan:
+) -> Construction:
     """Compile contexts and what follows them into one decoder layer.
 
     Source:     MFT24 Theorem 5 (`kind` attention) and Theorem 7 (averaging); the proofs' algorithm, as repaired in
@@ -62,9 +63,8 @@ def plan(
     if data.task == "distribution":
         allowed = None if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
         notes |= {"allowed_divergence": allowed, "allowed_gap": options.gap}
-    return built_plan(
-        decoder,
-        data,
+    return Construction(
+        Memory.of(decoder, data, ordered=True),
         name,
         {"attention": "MFT24 Theorem 5", "averaging": "MFT24 Theorem 7"}[kind],
         assumptions=(
@@ -234,14 +234,17 @@ def _with_shaped_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
     if hidden_width is not None:
         found = fit(hidden_width)
     else:
-        search = fewest_shaped(fit, min(FIRST_WIDTH, len(targets)), most=2 * len(targets) + 2)
+        most = 2 * len(targets) + 2
+        search = find_fewest(fit, lambda each: each.fit.reached, min(FIRST_WIDTH, len(targets)), most=most)
         if search is None:
             raise AssumptionViolated(
-                f"{2 * len(targets) + 2} neurons do not reach a gap of {goal:.4g} nats.\n  Give a larger gap, or another solver."
+                f"{most} neurons do not reach a gap of {goal:.4g} nats.\n  Give a larger gap, or another solver."
             )
-        found = search.found
+        found = search.fit
         # each width with the gap it left: the one below the least misses the goal for this seed and this solver
-        notes["tried"] = [[width, gap, reached] for width, gap, reached in search.tried]
+        notes["tried"] = [
+            [width, each.fit.gap_nats, each.fit.reached] for width, each in search.tried.items()
+        ]
     return found.decoder, found.fit, {**notes, "evaluations": found.evaluations}
 
 
@@ -259,7 +262,7 @@ def _with_random_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
         found = smallest_width(features, targets, goal, progress=problem.progress)
         if found is not None:
             fit = found.fit
-            notes["tried"] = [list(row) for row in found.tried]
+            notes["tried"] = [[width, each.gap_nats, each.reached] for width, each in found.tried.items()]
             # no output matrix with logits below a size reaches the goal with a neuron fewer
             if found.narrower is not None:
                 notes["narrower_gap_nats"] = found.narrower.gap_nats

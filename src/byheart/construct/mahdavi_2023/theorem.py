@@ -18,10 +18,10 @@ from byheart.data.sequences import VectorSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memory import Progress
+from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.program.circle import circle_points
-from byheart.program.construction import BuiltPlan, built_plan
+from byheart.program.construction import Construction
 from byheart.program.ordered_sums import ordered_sums
 from byheart.reader import within
 
@@ -86,7 +86,7 @@ def head_features(
 @ordered_sums()
 def plan(
     data: Dataset, options: MahdaviOptions, rng: np.random.Generator, progress: Progress | None = None
-) -> BuiltPlan:
+) -> Construction:
     """Compile examples (context vectors and, last, a query vector) into one layer of attention without skip connection.
 
     Source:     Mahdavi et al. (2023), Theorem 1, as restated by DPC24 section 6: T <= H(r - 1) + 1 with r = min(n, d_h).
@@ -128,9 +128,8 @@ def plan(
     maps = np.linalg.lstsq(found.values, circle_points(data.n_classes)[data.labels], rcond=None)[0]
     value = maps.reshape(n_heads, dim, LABEL_DIM).transpose(0, 2, 1)
     network = replace(network, value=np.ascontiguousarray(value))
-    return built_plan(
-        network,
-        data,
+    return Construction(
+        Memory.of(network, data, ordered=True),
         NAME,
         "MLT23 Theorem 1",
         assumptions=(
