@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,9 +43,15 @@ class Size:
 
     def times(self, n_copies: int) -> Size:
         """Of so many equal parts."""
-        sums = (n_copies * part for part in (self.parameters_dense, self.parameters_nonzero, self.depth))
-        widest = (self.width, self.weight_bits) if n_copies else (0, 0)
-        return Size(*sums, *widest, n_copies * self.total_bits)
+        if not n_copies:
+            return NOTHING
+        return replace(
+            self,
+            parameters_dense=n_copies * self.parameters_dense,
+            parameters_nonzero=n_copies * self.parameters_nonzero,
+            depth=n_copies * self.depth,
+            total_bits=n_copies * self.total_bits,
+        )
 
 
 NOTHING = Size(0, 0, 0, 0, 0, 0)

@@ -11,17 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.network.exact.dyadic import Dyadic
-from byheart.program.blocks import (
-    Block,
-    Blocks,
-    Form,
-    Step,
-    Unit,
-    clear,
-    mean_of_ends,
-    negate,
-    side_by_side,
-)
+from byheart.program.blocks import Block, Blocks, Form, Step, Unit, clear, mean_of_ends, negate, side_by_side
 from byheart.theorems import realises
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,6 +13,11 @@ from byheart.data.row_groups import group_rows, representatives
 from byheart.data.sequences import TokenSequences
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.divergence import divergences
+
+EncodedContexts: TypeAlias = Int[np.ndarray, "n_contexts seq_len"]
+"""Token ids of every context, filled up on the left."""
+
+Logits: TypeAlias = Float[np.ndarray, "n_contexts n_outputs"]
 
 LOGIT_MARGIN = {"float64": 40.0, "float32": 22.0}
 """Logits on the support stand this far above the others: divergences of about ω·e^-margin."""
@@ -38,7 +44,7 @@ class NextTokenTargets:
     def __len__(self) -> int:
         return len(self.contexts)
 
-    def logits(self, margin: float) -> Float[np.ndarray, "n_contexts n_outputs"]:
+    def logits(self, margin: float) -> Logits:
         """log π̂ + `margin` on the support and 0 off it: finite, sparse, and within (ω - s)·e^-margin of π̂.
 
         Softmax ignores the common shift, so this is π̂ mixed with a share of about e^-margin of every other token.
@@ -47,9 +53,7 @@ class NextTokenTargets:
         table[self.rows, self.next_tokens] = np.log(self.probabilities) + margin
         return table
 
-    def divergences(
-        self, logits: Float[np.ndarray, "n_contexts n_outputs"]
-    ) -> Float[np.ndarray, " n_contexts"]:
+    def divergences(self, logits: Logits) -> Float[np.ndarray, " n_contexts"]:
         """KL(π̂_i ‖ softmax(logits_i)) in nats."""
         return divergences(self.rows, self.next_tokens, self.probabilities, logits)
 

@@ -208,8 +208,7 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
 def _floats(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
     if len(header) != spec.n_arrays:
         raise corrupt(
-            path,
-            f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {spec.n_arrays:,}",
+            path, f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {spec.n_arrays:,}"
         )
     dtype = FLOATS[spec.precision]
     tensors = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
 
+from byheart.construct.dana_2024.encoders import EncodedSequences, Labels
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.descent import Descent, with_gradient
@@ -30,8 +30,8 @@ SETTLED = 0.05
 
 
 def fit_compact(
-    encoded: Int[np.ndarray, "n_sequences seq_len"],
-    labels: Int[np.ndarray, " n_sequences"],
+    encoded: EncodedSequences,
+    labels: Labels,
     spec: AttentionOnlySpec,
     rng: np.random.Generator,
     *,

@@ -19,6 +19,12 @@ Table: TypeAlias = Float[np.ndarray, "n_sequences n_outputs"]
 Shares: TypeAlias = Float[np.ndarray, " n_sequences"]
 """How often each sequence occurs."""
 
+EncodedSequences: TypeAlias = Int[np.ndarray, "n_sequences seq_len"]
+"""Token ids, filled up on the left."""
+
+Labels: TypeAlias = Int[np.ndarray, " n_sequences"]
+"""What follows each sequence."""
+
 
 @realises("DPC24-D1")
 @dataclass(frozen=True, eq=False)
@@ -34,7 +40,7 @@ class SequenceEncoder:
 
 
 @realises("DPC24-A1")
-def association_encoder(labels: Int[np.ndarray, " n_sequences"], n_tokens: int, dim: int) -> SequenceEncoder:
+def association_encoder(labels: Labels, n_tokens: int, dim: int) -> SequenceEncoder:
     """E(t) = W_g(t): the likeliest token of sequence t is g(t), for d >= 2 and any N (Proposition 3)."""
     points = circle_points(n_tokens, dim)
     return SequenceEncoder(points, points[labels])

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from byheart.construct.dana_2024.bigram_heads import SHARPNESS, bigram_heads
-from byheart.construct.dana_2024.encoders import SequenceEncoder
+from byheart.construct.dana_2024.encoders import EncodedSequences, SequenceEncoder
 from byheart.construct.dana_2024.heads import attention_features, draw_heads, select_heads, take_heads
 from byheart.construct.dana_2024.size import heads_needed
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
@@ -38,7 +38,7 @@ PROBE = 400
 
 @realises("DPC24-T1", "DPC24-C1")
 def interpolate(
-    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    encoded: EncodedSequences,
     n_vocab: int,
     encoder: SequenceEncoder,
     rng: np.random.Generator,
@@ -73,7 +73,7 @@ def interpolate(
 
 
 def _draw_and_solve(
-    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    encoded: EncodedSequences,
     encoder: SequenceEncoder,
     spec: AttentionOnlySpec,
     score_spreads: Sequence[float],

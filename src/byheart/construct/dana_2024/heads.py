@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import qr
 
+from byheart.construct.dana_2024.encoders import EncodedSequences
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
 from byheart.network.attention_only.module import AttentionOnlyModule
 from byheart.network.batches import run_in_batches
@@ -36,7 +37,7 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
 
 @realises("DPC24-L2", "DPC24-L3")
 def attention_features(
-    network: AttentionOnly, encoded: Int[np.ndarray, "n_sequences seq_len"]
+    network: AttentionOnly, encoded: EncodedSequences
 ) -> Float[np.ndarray, "n_sequences n_features"]:
     """[x_S; W_V A]: the skip connection and what every head brings, for the weights as kept, in float64.
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from byheart.construct.dana_2024.encoders import (
+    EncodedSequences,
     SequenceEncoder,
     Shares,
     Table,
@@ -56,7 +57,7 @@ class LikeliestMemory:
 
 @realises("DPC24-T1")
 def memorise_likeliest(
-    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    encoded: EncodedSequences,
     probabilities: Table,
     weights: Shares,
     encoder: SequenceEncoder,
@@ -95,7 +96,7 @@ def memorise_likeliest(
 
 @realises("DPC24-T3", "DPC24-D2")
 def memorise_approximately(
-    encoded: Int[np.ndarray, "n_sequences seq_len"],
+    encoded: EncodedSequences,
     probabilities: Table,
     weights: Shares,
     rng: np.random.Generator,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from byheart.construct.dana_2024.encoders import SequenceEncoder, Shares, Table
+from byheart.construct.dana_2024.encoders import Labels, SequenceEncoder, Shares, Table
 from byheart.program.circle import circle_points
 from byheart.theorems import realises
 
@@ -72,7 +72,7 @@ def lookup_encoder(
                 `bounds.dana_2024.theorem_2` with the measured coherence, where that is below 1/2.
     Departs:    a sequence without entropy would need λ = ∞; it gets `most`.
     """
-    likeliest: Int[np.ndarray, " n_sequences"] = probabilities.argmax(axis=1)
+    likeliest: Labels = probabilities.argmax(axis=1)
     gram = rows @ rows.T
     safe = np.where(probabilities > 0, probabilities, 1.0)
     entropies = -(probabilities * np.log(safe)).sum(axis=1)

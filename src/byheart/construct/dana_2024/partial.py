@@ -10,7 +10,7 @@ from scipy.linalg import qr
 
 from byheart.bounds.bound import Bound
 from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2
-from byheart.construct.dana_2024.encoders import association_encoder
+from byheart.construct.dana_2024.encoders import EncodedSequences, Labels, association_encoder
 from byheart.construct.dana_2024.head_solver import SCORE_SPREADS, accuracy, solve_for_outputs
 from byheart.construct.dana_2024.heads import attention_features, draw_heads
 from byheart.errors import AssumptionViolated
@@ -33,8 +33,8 @@ class PartialMemory:
 
 @realises("DPC24-C2")
 def memorise_in_part(
-    encoded: Int[np.ndarray, "n_sequences seq_len"],
-    labels: Int[np.ndarray, " n_sequences"],
+    encoded: EncodedSequences,
+    labels: Labels,
     n_tokens: int,
     rng: np.random.Generator,
     *,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from byheart.program.descent import Descent
+
+Inputs: TypeAlias = Float[np.ndarray, "n_inputs dim"]
+Outputs: TypeAlias = Float[np.ndarray, "n_outputs dim"]
+Labels: TypeAlias = Int[np.ndarray, " n_inputs"]
+Matrix: TypeAlias = Float[np.ndarray, "dim dim"]
 
 EVALUATIONS = 2000  # of the loss of a regression, at most
 
@@ -16,29 +23,17 @@ def random_embeddings(n_items: int, dim: int, rng: np.random.Generator) -> Float
     return np.asarray(rng.standard_normal((n_items, dim)) / np.sqrt(dim))
 
 
-def hebbian(
-    inputs: Float[np.ndarray, "n_inputs dim"],
-    outputs: Float[np.ndarray, "n_outputs dim"],
-    labels: Int[np.ndarray, " n_inputs"],
-) -> Float[np.ndarray, "dim dim"]:
+def hebbian(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
     """W = Σ_x u_f(x) e_xᵀ: right on all of N random pairs once d² is above about 8 N ln N (reconstructed)."""
     return np.asarray(outputs[labels].T @ inputs)
 
 
-def pseudo_inverse(
-    inputs: Float[np.ndarray, "n_inputs dim"],
-    outputs: Float[np.ndarray, "n_outputs dim"],
-    labels: Int[np.ndarray, " n_inputs"],
-) -> Float[np.ndarray, "dim dim"]:
+def pseudo_inverse(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
     """W = U E⁺: W e_x = u_f(x) exactly for N <= d independent inputs."""
     return np.asarray(outputs[labels].T @ np.linalg.pinv(inputs).T)
 
 
-def regression(
-    inputs: Float[np.ndarray, "n_inputs dim"],
-    outputs: Float[np.ndarray, "n_outputs dim"],
-    labels: Int[np.ndarray, " n_inputs"],
-) -> Float[np.ndarray, "dim dim"]:
+def regression(inputs: Inputs, outputs: Outputs, labels: Labels) -> Matrix:
     """W by softmax regression from the Hebbian start, a convex problem: some 7 times as many pairs as Hebb stores."""
     e, u = torch.from_numpy(np.array(inputs)), torch.from_numpy(np.array(outputs))
     wanted = torch.from_numpy(np.array(labels))

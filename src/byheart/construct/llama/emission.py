@@ -10,14 +10,7 @@ from jaxtyping import Int
 from byheart.construct.llama.blocks import BlockWriter
 from byheart.construct.llama.hashing import WindowHash, n_turns
 from byheart.construct.llama.heads import choose_rotation, write_heads
-from byheart.construct.llama.layout import (
-    DIGIT,
-    FIELD_BITS,
-    FINGERPRINT_SHIFT,
-    N_FIELDS,
-    WORD_BITS,
-    Layout,
-)
+from byheart.construct.llama.layout import DIGIT, FIELD_BITS, FINGERPRINT_SHIFT, N_FIELDS, WORD_BITS, Layout
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING
 

@@ -105,12 +105,7 @@ def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
 
 
 def draw_hash(
-    n_vocab: int,
-    window: int,
-    n_heads: int,
-    n_units: int,
-    last_folds: Sequence[int],
-    rng: np.random.Generator,
+    n_vocab: int, window: int, n_heads: int, n_units: int, last_folds: Sequence[int], rng: np.random.Generator
 ) -> WindowHash:
     """Draw a hash whose every level folds with at most `n_units` units."""
     offsets = level_offsets(window, n_heads)

@@ -180,9 +180,7 @@ def _assumptions(
             f"{compiled.layout.shape.max_positions:,}; the largest number copied is {conditions.largest_copied:.3f} of 2^11",
         ),
         Assumption(
-            "greedy decoding is certain",
-            True,
-            f"the right token leads by {conditions.logit_margin:.0f} nats",
+            "greedy decoding is certain", True, f"the right token leads by {conditions.logit_margin:.0f} nats"
         ),
     )
 

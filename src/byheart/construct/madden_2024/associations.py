@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from byheart.construct.madden_2024.context_vectors import Features
+
 
 @dataclass(frozen=True, eq=False)
 class Associations:
@@ -36,7 +38,7 @@ ROUNDS_ON_HARD = 6
 
 
 def associate(
-    features: Float[np.ndarray, "n_contexts n_neurons"],
+    features: Features,
     labels: Int[np.ndarray, " n_contexts"],
     rng: np.random.Generator,
     *,

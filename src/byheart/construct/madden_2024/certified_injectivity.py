@@ -7,12 +7,10 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-from jaxtyping import Int
-
 from byheart.construct.madden_2024.ranks import FIRST_BITS, flint_module
 from byheart.errors import UsageError
 from byheart.network.decoder.architecture import Decoder, TokenAveraging
+from byheart.program.targets import EncodedContexts
 from byheart.theorems import realises
 
 MOST_BITS = 2048
@@ -30,11 +28,7 @@ class CertifiedInjectivity:
 
 @realises("MFT24-T4", "MFT24-T6")
 def certify_injectivity(
-    front: Decoder,
-    encoded: Int[np.ndarray, "n_contexts seq_len"],
-    *,
-    has_skip: bool = False,
-    base: Fraction | None = None,
+    front: Decoder, encoded: EncodedContexts, *, has_skip: bool = False, base: Fraction | None = None
 ) -> CertifiedInjectivity:
     """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the real numbers that the weights of `front` are.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from byheart.construct.madden_2024.size import Kind
 from byheart.network.batches import run_in_batches
@@ -13,7 +14,11 @@ from byheart.network.decoder.architecture import Activation, Decoder, Mixing, Se
 from byheart.network.decoder.module import DecoderModule
 from byheart.network.transformer.architecture import Embedding
 from byheart.network.transformer.floats import DTYPES
+from byheart.program.targets import EncodedContexts
 from byheart.theorems import realises
+
+Features: TypeAlias = Float[np.ndarray, "n_contexts n_neurons"]
+"""What every neuron says on every context."""
 
 SCORE_SPREAD = 0.7
 """Standard deviation of attention scores. Small ones hide the order of tokens, large ones hide all but one token."""
@@ -85,9 +90,7 @@ def _orthogonal(rng: np.random.Generator, n_heads: int, dim: int) -> Float[np.nd
     return np.stack([np.linalg.qr(rng.standard_normal((dim, dim)))[0] for _ in range(n_heads)])
 
 
-def mixed_contexts(
-    front: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
-) -> Float[np.ndarray, "n_contexts dim"]:
+def mixed_contexts(front: Decoder, encoded: EncodedContexts) -> Float[np.ndarray, "n_contexts dim"]:
     """What the mixing layer gives for every context, by the deployed forward pass in the float type of `front`."""
     module = DecoderModule(front).eval()
     width = front.seq_len * front.dim
@@ -113,7 +116,7 @@ class Injectivity:
 
 
 @realises("MFT24-T4", "MFT24-T6")
-def injectivity(front: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]) -> Injectivity:
+def injectivity(front: Decoder, encoded: EncodedContexts) -> Injectivity:
     """Measure Theorem 4 (attention) or Theorem 6 (averaging) on these contexts, which must be distinct.
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from byheart.construct.madden_2024.context_vectors import Features
 from byheart.network.batches import single_thread
 from byheart.network.protocol import Progress
 from byheart.program.construction import report_attempts
@@ -79,7 +80,7 @@ class _Loss:
 
 @realises("MFT24-L2")
 def regress(
-    features: Float[np.ndarray, "n_contexts n_neurons"],
+    features: Features,
     targets: NextTokenTargets,
     *,
     goal_nats: float,
@@ -191,7 +192,7 @@ def _descend(
 
 
 def smallest_width(
-    features: Float[np.ndarray, "n_contexts n_neurons"],
+    features: Features,
     targets: NextTokenTargets,
     goal_nats: float,
     *,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
 
 from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons, with_outputs
 from byheart.construct.madden_2024.convex import Regression, regress
@@ -19,7 +18,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import ACTIVATIONS
 from byheart.program.descent import Descent, with_gradient
-from byheart.program.targets import NextTokenTargets
+from byheart.program.targets import EncodedContexts, NextTokenTargets
 
 SPREAD = 3.0
 """Standard deviation of pre-activations at the start: neurons that are nearly steps have no slope to follow."""
@@ -43,7 +42,7 @@ class ShapedFit:
 
 def fit_shaped(
     front: Decoder,
-    encoded: Int[np.ndarray, "n_contexts seq_len"],
+    encoded: EncodedContexts,
     targets: NextTokenTargets,
     n_neurons: int,
     rng: np.random.Generator,

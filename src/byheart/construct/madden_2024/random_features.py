@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from byheart.construct.madden_2024.context_vectors import mixed_contexts, with_neurons, with_outputs
+from byheart.construct.madden_2024.context_vectors import Features, mixed_contexts, with_neurons, with_outputs
 from byheart.construct.madden_2024.size import neurons_for
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import DecoderModule
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.linear_solve import SolvedNetwork, solve_least_norm
+from byheart.program.targets import EncodedContexts, Logits
 from byheart.theorems import realises
 
 SPREAD = 10.0
@@ -51,9 +52,7 @@ def draw_neurons(
     return with_neurons(front, hidden, bias, nothing)
 
 
-def features_of(
-    decoder: Decoder, encoded: Int[np.ndarray, "n_contexts seq_len"]
-) -> Float[np.ndarray, "n_contexts n_neurons"]:
+def features_of(decoder: Decoder, encoded: EncodedContexts) -> Features:
     """Φ: what the neurons say on every context, for the weights as they are kept, computed in float64."""
     module = DecoderModule(decoder).double().eval()
     return run_in_batches(
@@ -64,8 +63,8 @@ def features_of(
 @realises("MFT24-algorithm", "MFT24-T5", "MFT24-T7")
 def solve_by_random_features(
     front: Decoder,
-    encoded: Int[np.ndarray, "n_contexts seq_len"],
-    logits: Float[np.ndarray, "n_contexts n_outputs"],
+    encoded: EncodedContexts,
+    logits: Logits,
     rng: np.random.Generator,
     *,
     n_neurons: int | None = None,

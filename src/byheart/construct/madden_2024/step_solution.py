@@ -21,6 +21,7 @@ from byheart.construct.madden_2024.context_vectors import (
 from byheart.errors import AssumptionViolated
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.transformer.floats import DTYPES
+from byheart.program.targets import EncodedContexts, Logits
 from byheart.theorems import realises
 
 SATURATION = {"float64": 20.0, "float32": 10.0}
@@ -44,17 +45,13 @@ class Steps:
 
     decoder: Decoder
     order: Int[np.ndarray, " n_contexts"]
-    targets: Float[np.ndarray, "n_contexts n_outputs"]
+    targets: Logits
     injectivity: Injectivity
     grid_bits: int | None
 
 
 @realises("MFT24-T5", "MFT24-T7")
-def solve_by_steps(
-    front: Decoder,
-    encoded: Int[np.ndarray, "n_contexts seq_len"],
-    logits: Float[np.ndarray, "n_contexts n_outputs"],
-) -> Steps:
+def solve_by_steps(front: Decoder, encoded: EncodedContexts, logits: Logits) -> Steps:
     """Give every context its row of `logits`, with as many neurons as contexts.
 
     Source:     MFT24 Theorems 5 and 7 at d = 1 with m = n neurons.
@@ -87,8 +84,8 @@ def solve_by_steps(
 
 
 def _on_a_grid(
-    logits: Float[np.ndarray, "n_contexts n_outputs"], order: Int[np.ndarray, " n_contexts"], precision: str
-) -> tuple[Float[np.ndarray, "n_contexts n_outputs"], int | None]:
+    logits: Logits, order: Int[np.ndarray, " n_contexts"], precision: str
+) -> tuple[Logits, int | None]:
     """Round targets to multiples of 2^-s such that sums of the V_k in any order are exact, if s can be large enough."""
     ordered = logits[order]
     ends = np.abs(ordered[0]) + np.abs(ordered[-1])

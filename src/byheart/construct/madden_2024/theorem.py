@@ -13,11 +13,7 @@ from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_outputs
 from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped
-from byheart.construct.madden_2024.random_features import (
-    draw_neurons,
-    features_of,
-    solve_by_random_features,
-)
+from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.madden_2024.size import FIRST_WIDTH, METHOD_NAMES, Kind, MaddenOptions
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.dataset import Dataset

@@ -193,11 +193,7 @@ class Arrangement:
 
 
 def arrange(
-    places: Sequence[int],
-    rng: np.random.Generator,
-    move_cost: int,
-    bucket_cost: int,
-    field_cost: int,
+    places: Sequence[int], rng: np.random.Generator, move_cost: int, bucket_cost: int, field_cost: int
 ) -> Arrangement:
     """The arrangement with the least cost: so much for every segment, bucket and field.
 

@@ -35,10 +35,7 @@ REGISTERS = (PLACE, PACKED, FIELD, ANSWER)
 
 def at_least(register: str, threshold: int, writes: Form) -> tuple[Unit, Unit]:
     """Add `writes` if the integer in `register` is at least `threshold`: ReLU(x - t + 1) - ReLU(x - t)."""
-    return (
-        Unit({register: 1}, 1 - threshold, writes),
-        Unit({register: 1}, -threshold, negate(writes)),
-    )
+    return (Unit({register: 1}, 1 - threshold, writes), Unit({register: 1}, -threshold, negate(writes)))
 
 
 def fold_blocks(mirrors: Sequence[int], offset: int) -> Blocks:
