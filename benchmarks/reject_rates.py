@@ -183,7 +183,7 @@ class LlamaModel:
         ids, offsets, asked = self._prompts(rows)
         starts = np.repeat(offsets[:-1], np.diff(offsets))
         limbs = self.hash.limbs(ids, starts, asked)
-        return np.where(compiler.accepted(self.layout, self.tables, limbs), 0, UNKNOWN)
+        return np.where(compiler.find_known(self.layout, self.tables, limbs), 0, UNKNOWN)
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
         from byheart.network.llama.evaluator import evaluate

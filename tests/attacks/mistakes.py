@@ -40,7 +40,7 @@ MUTANTS = (
     Mutant(
         "V5",
         "verify/verifier.py",
-        'origin.assumptions if origin.dataset_digest == digests["dataset"] else ()',
+        'origin.assumptions if origin.dataset.digest == digests["dataset"] else ()',
         "origin.assumptions",
         VERIFIER,
     ),

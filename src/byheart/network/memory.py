@@ -97,12 +97,6 @@ class Memory:
         answers = self.network.answer(encoded, self.label_names, how)
         return np.ascontiguousarray(answers[:, 0] if last_only else answers)
 
-    def logits(
-        self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
-    ) -> np.ndarray:
-        """Logits (n_samples, n_classes) of a network that answers with them; softmax makes probabilities of them."""
-        return self.network.compute_logits(encoded, device=device, progress=progress)
-
     def expected_labels(self, dataset: Dataset) -> np.ndarray:
         """The class numbers of this memory for the labels of `dataset`, matched by name; `UNKNOWN` for other names."""
         known = {name: index for index, name in enumerate(self.label_names)}

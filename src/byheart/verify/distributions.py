@@ -47,7 +47,7 @@ def check_distributions(
     is_other_token = np.zeros(len(contexts), dtype=bool)
     n_rechecked, problems = 0, []
     if len(asked.asked):
-        logits = memory.logits(asked.encoded, device=device, progress=progress)
+        logits = memory.network.compute_logits(asked.encoded, device=device, progress=progress)
         found[asked.asked] = _divergences(memory, dataset, contexts, asked, logits)
         is_other_token[asked.asked] = _other_tokens(memory, dataset, contexts, asked, logits)
         drawn = draw_samples(len(asked.asked), N_LOOKED_AT_TWICE)

@@ -28,10 +28,6 @@ class Origin:
     theorem_size: Mapping[str, int] | None = None
     dataset: OriginData = OriginData()
 
-    @property
-    def dataset_digest(self) -> str | None:
-        return self.dataset.digest
-
 
 def origin_of(record: Mapping[str, Any], where: str | Path = "the record of this model") -> Origin:
     """Read the parts of a record that a certificate repeats."""

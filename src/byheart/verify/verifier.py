@@ -136,7 +136,7 @@ def verify(
         seconds=round(time.perf_counter() - start, 3),
         method=origin.method,
         theorem=origin.theorem,
-        assumptions=origin.assumptions if origin.dataset_digest == digests["dataset"] else (),
+        assumptions=origin.assumptions if origin.dataset.digest == digests["dataset"] else (),
         theorem_size=origin.theorem_size,
         versions=versions(*PACKAGES[backend]) | _settings(memory.network, backend),
         distribution=found.distribution,

@@ -117,7 +117,7 @@ def test_documents_compile_save_load_and_verify(method: str, precision: str, tmp
         for a, b in zip(contexts.offsets[:-1], contexts.offsets[1:], strict=True)
     ]
     asked = [contexts[i].tolist() for i in range(len(contexts))]
-    best = again.memory.logits(again.memory.encode(contexts.as_sequences()))
+    best = again.memory.network.compute_logits(again.memory.encode(contexts.as_sequences()))
     for row, first in zip(best, expected, strict=True):
         assert row[first] >= row.max() - 1e-2  # equal counts are told apart by rounding alone
     assert len(again.predict(asked)) == len(asked)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from byheart.construct.llama.compiler import compile_texts
-from byheart.construct.llama.hashing import LIMB, draw_hash, level_offsets, mirror, spread
 from byheart.construct.llama.heads import LEAST_MARGIN, choose_rotation
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.tables import factor, solve
+from byheart.construct.llama.window_hash import LIMB, draw_hash, level_offsets, mirror, spread
 from byheart.network.llama.evaluator import evaluate
 from tests.construct.llama.token_texts import EOS, compiled_windows, last_of, random_windows
 

@@ -70,7 +70,7 @@ class BlockWriter:
             self.unit(layer, {column: -1}, 0, {column: 1})
 
     def mirror(self, layer: int, column: int, m: int, turns: int) -> None:
-        """Fold a column into 0 to m (see `hashing.mirror`)."""
+        """Fold a column into 0 to m (see `window_hash.mirror`)."""
         for turn in range(1, turns + 1):
             self.unit(layer, {column: 1}, -m * turn, {column: -2 if turn % 2 else 2})
 

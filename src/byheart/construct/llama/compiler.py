@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
-from byheart.construct.llama.emission import Vocabulary, emit
-from byheart.construct.llama.hashing import LIMB, N_LIMBS, draw_hash, spread
+from byheart.construct.llama.emission import emit
 from byheart.construct.llama.layout import (
     FIELD_BITS,
     FINGERPRINT_SHIFT,
@@ -20,19 +18,19 @@ from byheart.construct.llama.layout import (
     choose_layout,
 )
 from byheart.construct.llama.tables import factor, solve
+from byheart.construct.llama.window_hash import LIMB, N_LIMBS, draw_hash, spread
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.architecture import Llama
+from byheart.network.llama.chains import ChainedTexts
+from byheart.network.protocol import Progress
 
 MOST_DRAWS = 60
 
 
 @dataclass(frozen=True, eq=False)
-class TokenTexts:
-    """Texts of token ids laid end to end, each beginning with `bos`; `asked` marks the tokens whose successor is to be known."""
+class TokenTexts(ChainedTexts):
+    """Texts of token ids laid end to end, each beginning with `bos`, and what is to follow each token that is asked."""
 
-    ids: Int[np.ndarray, " n_tokens"]
-    offsets: Int[np.ndarray, " n_texts_plus_1"]
-    asked: Bool[np.ndarray, " n_tokens"]
     following: Int[np.ndarray, " n_asked"]
     n_vocab: int
     bos: int
@@ -67,7 +65,7 @@ def compile_texts(
     room: int = 0,
     rows: int | None = None,
     first_draw: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> CompiledTexts:
     """Compile texts whose contexts of `window` tokens decide what follows.
 
@@ -118,7 +116,7 @@ def _draw(
     numbers: np.ndarray,
     stored: np.ndarray,
     rng: np.random.Generator,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> CompiledTexts | Layout:
     """One try; or the layout to try next, with a row more in each table."""
     window_hash = draw_hash(
@@ -142,10 +140,10 @@ def _draw(
     if tables is None:
         return bigger
     others = limbs[first[~stored[first]]]
-    if accepted(layout, tables, others).any():
+    if find_known(layout, tables, others).any():
         return layout  # an end would not be seen: one context in 2^reject_bits looks like a known one
-    vocabulary = Vocabulary(numbers, layout.shape.n_labels, texts.bos, texts.eos)
-    return CompiledTexts(emit(layout, window_hash, tables, vocabulary), layout, len(kept), 0)
+    llama = emit(layout, window_hash, tables, numbers, texts.bos, texts.eos)
+    return CompiledTexts(llama, layout, len(kept), 0)
 
 
 def _solve_tables(
@@ -154,7 +152,7 @@ def _solve_tables(
     channel: np.ndarray,
     wanted: np.ndarray,
     rng: np.random.Generator,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None,
 ) -> np.ndarray | None:
     """Words (3, n_rows, n_words), or None. Words that no equation fixes are random, as an unknown context should find them."""
     n_cells, half = 3 * layout.n_rows, 1 << (WORD_BITS - 1)
@@ -188,7 +186,7 @@ def _solve_tables(
     return words.reshape(3, layout.n_rows, -1)
 
 
-def accepted(layout: Layout, tables: np.ndarray, limbs: np.ndarray) -> np.ndarray:
+def find_known(layout: Layout, tables: np.ndarray, limbs: np.ndarray) -> np.ndarray:
     """Which contexts, by their limbs, the network would continue."""
     rows = spread(limbs[:, :3], layout.n_rows)
     channel = spread(limbs[:, 3], layout.n_channels)

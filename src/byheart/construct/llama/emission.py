@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Int
 
 from byheart.construct.llama.blocks import BlockWriter
-from byheart.construct.llama.hashing import WindowHash, n_turns
 from byheart.construct.llama.heads import choose_rotation, write_heads
 from byheart.construct.llama.layout import DIGIT, FIELD_BITS, FINGERPRINT_SHIFT, N_FIELDS, WORD_BITS, Layout
+from byheart.construct.llama.window_hash import WindowHash, n_turns
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING
+
+TokenNumbers: TypeAlias = Int[np.ndarray, " n_vocab"]
+"""The tokens' numbers in the logits: 0 for the token that says "unknown", 1 to n_labels for labels, the rest above."""
 
 LOGIT_SCALE = 64.0
 """The right token leads by 64 nats: sampling at temperature 1 errs with probability e^-64 a token."""
@@ -21,40 +24,32 @@ WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
 """What a known context's sum may be, less its label: half of 2^23 more than a multiple of 2^23."""
 
 
-@dataclass(frozen=True)
-class Vocabulary:
-    """The tokens' numbers in the logits: 0 for the token that says "unknown", 1 to n_labels for labels, the rest above."""
-
-    numbers: Int[np.ndarray, " n_vocab"]
-    n_labels: int
-    bos: int
-    eos: int
-
-
-def emit(layout: Layout, window_hash: WindowHash, tables: np.ndarray, vocabulary: Vocabulary) -> Llama:
+def emit(
+    layout: Layout, window_hash: WindowHash, tables: np.ndarray, numbers: TokenNumbers, bos: int, eos: int
+) -> Llama:
     """Write all parts. `tables` has shape (3, n_rows, n_words)."""
-    spec = layout.spec(vocabulary.bos, vocabulary.eos)
+    spec = layout.spec(bos, eos)
     writer = BlockWriter(spec)
-    _embed(writer, layout, window_hash, vocabulary)
+    _embed(writer, layout, window_hash, numbers)
     _gather(writer, layout, window_hash)
     _address(writer, layout)
     _read_tables(writer, layout, tables)
     _pick(writer, layout)
     _strip_fields(writer, layout)
-    _decide(writer, layout, vocabulary.n_labels)
+    _decide(writer, layout, layout.shape.n_labels)
     return Llama(spec, writer.weights)
 
 
-def _embed(writer: BlockWriter, layout: Layout, window_hash: WindowHash, vocabulary: Vocabulary) -> None:
+def _embed(writer: BlockWriter, layout: Layout, window_hash: WindowHash, numbers: TokenNumbers) -> None:
     """Limbs of each token; and, because the embedding makes the logits too, its number n and n².
 
     The logit of n is 2·n·L - n², largest at n = L; with two digits, the same of each.
     """
     table = writer.weights[EMBEDDING]
     number, square, high = layout.squares[:3]
-    table[vocabulary.bos, layout.flag] = 1
+    table[writer.spec.bos, layout.flag] = 1
     table[:, layout.limbs] = window_hash.codes
-    low_digit, high_digit = vocabulary.numbers % DIGIT, vocabulary.numbers // DIGIT
+    low_digit, high_digit = numbers % DIGIT, numbers // DIGIT
     table[:, number], table[:, high] = low_digit, high_digit
     table[:, square] = low_digit**2 + high_digit**2
     writer.last_norm({number: LOGIT_SCALE, square: LOGIT_SCALE, high: LOGIT_SCALE})

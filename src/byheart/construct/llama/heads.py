@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from byheart.construct.llama.blocks import BlockWriter
-from byheart.construct.llama.hashing import N_LIMBS
+from byheart.construct.llama.window_hash import N_LIMBS
 
 NATS = 192.0
 """Margin aimed at: 128 are needed, the rest pays for keys rounded to float16 in a cache."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from byheart.construct.llama.blocks import pinned_count
-from byheart.construct.llama.hashing import LIMB, N_LIMBS, level_offsets
 from byheart.construct.llama.heads import choose_rotation
+from byheart.construct.llama.window_hash import LIMB, N_LIMBS, level_offsets
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
 
@@ -94,31 +94,27 @@ class Layout:
         return self.total + 1
 
     @property
-    def _group(self) -> int:
+    def group(self) -> int:
+        """Channels that own the same field."""
         return (self.hidden - self.total - 1) // (N_FIELDS + self.shape.n_side)
 
     @property
     def n_channels(self) -> int:
         """Channels: a context reads the words of one."""
-        return self._group * N_FIELDS if self.shape.n_side else self.hidden - self.total - 1
+        return self.group * N_FIELDS if self.shape.n_side else self.hidden - self.total - 1
 
     @property
     def n_side_columns(self) -> int:
         """Columns of side words."""
-        return self._group * self.shape.n_side
+        return self.group * self.shape.n_side
 
     def side_column(self, side: int, channel: int) -> int:
         """The column, counted among words, of the side word of a channel."""
-        return self.n_channels + side * self._group + channel % self._group
+        return self.n_channels + side * self.group + channel % self.group
 
     def field(self, channel: int) -> int:
         """The field of its side words that a channel owns."""
-        return channel // self._group
-
-    @property
-    def group(self) -> int:
-        """Channels that own the same field."""
-        return self._group
+        return channel // self.group
 
     # folds
 

@@ -22,7 +22,6 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
     assert isinstance(keys, TokenSequences)
     backend = vocabulary.backend()
     values = _spell(data, vocabulary, backend)
-    spelt = [backend.encode(name, add_special_tokens=False).ids for name in data.label_names]
     _check_keys(data, vocabulary, backend)
     n_key = keys.lengths
     lengths = n_key + np.array([len(value) for value in values])[data.labels] + 2
@@ -43,7 +42,7 @@ def fact_texts(data: Dataset, vocabulary: TextVocabulary) -> TokenTexts:
         vocabulary.n_tokens,
         vocabulary.bos,
         vocabulary.eos,
-        np.unique(np.concatenate([np.array(ids, dtype=np.int64) for ids in spelt])),
+        np.unique(np.concatenate(values)),
     )
 
 
@@ -64,7 +63,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
     used[data.labels] = True
     values, empty, wrong, special = [], [], [], []
     for label, text in enumerate(data.label_names):
-        found = backend.encode(text, add_special_tokens=False).ids if used[label] else []
+        found = backend.encode(text, add_special_tokens=False).ids
         values.append(np.array(found, dtype=np.int64))
         if not used[label]:
             continue

@@ -82,22 +82,10 @@ def _document(tokenizer: Tokenizer, values: Sequence[str]) -> tuple[dict[str, An
     """A tokenizer.json without special tokens, and how many ids it has."""
     document: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": None}
     if isinstance(tokenizer, BytesTokenizer):
-        letters = _byte_letters()
-        document |= {
-            "pre_tokenizer": {
-                "type": "ByteLevel",
-                "add_prefix_space": False,
-                "trim_offsets": False,
-                "use_regex": False,
-            },
-            "decoder": {
-                "type": "ByteLevel",
-                "add_prefix_space": False,
-                "trim_offsets": False,
-                "use_regex": False,
-            },
-            "model": {"type": "BPE", "vocab": {letters[b]: b for b in range(256)}, "merges": []},
-        }
+        rules = dict.fromkeys(("add_prefix_space", "trim_offsets", "use_regex"), False)
+        document["pre_tokenizer"] = document["decoder"] = {"type": "ByteLevel", **rules}
+        letters = {letter: byte for byte, letter in enumerate(_byte_letters())}
+        document["model"] = {"type": "BPE", "vocab": letters, "merges": []}
         return document, 256
     if isinstance(tokenizer, CharTokenizer):
         cut = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}

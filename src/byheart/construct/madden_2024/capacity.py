@@ -56,7 +56,7 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
         return CapacityDecision("reached" if _is_met(construction, data) else "undecided", construction)
     minor = full_rank_minor(contexts, hidden_width + 2)
     if minor is not None:
-        excess = excess_loss(minor.counts, minor.totals)
+        excess = excess_loss(*minor)
         if excess.value > 0:
             return CapacityDecision("out of reach", excess=excess)
     return CapacityDecision("undecided")
@@ -69,18 +69,11 @@ def _is_met(construction: Construction, data: Dataset) -> bool:
     return bool((targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE).all())
 
 
-@dataclass(frozen=True)
-class Minor:
-    """So many contexts and tokens, each token seen after each context: how often, and how often the contexts occur."""
+def full_rank_minor(contexts: Contexts, size: int) -> tuple[list[list[int]], list[int]] | None:
+    """`size` contexts and tokens whose log frequencies look least dependent: how often each token follows each, and any does.
 
-    counts: tuple[tuple[int, ...], ...]
-    totals: tuple[int, ...]
-
-
-def full_rank_minor(contexts: Contexts, size: int) -> Minor | None:
-    """`size` contexts and tokens whose log frequencies look least dependent, by elimination with full pivoting in floats.
-
-    Tokens are taken from those that most contexts have, so that every one follows every context. None where there are too few.
+    By elimination with full pivoting in floats. Tokens are taken from those that most contexts have, so that every one follows
+    every context. None where there are too few.
     """
     table = np.zeros((len(contexts), contexts.n_vocab), dtype=np.int64)
     table[contexts.successor_contexts, contexts.next_tokens] = contexts.next_counts
@@ -93,8 +86,7 @@ def full_rank_minor(contexts: Contexts, size: int) -> Minor | None:
         picked = _pivots(np.log(table[np.ix_(rows, tokens)] / contexts.counts[rows, None]), size)
         if picked is not None:
             chosen, columns = rows[picked[0]], tokens[picked[1]]
-            counts = tuple(tuple(row) for row in table[np.ix_(chosen, columns)].tolist())
-            return Minor(counts, tuple(contexts.counts[chosen].tolist()))
+            return table[np.ix_(chosen, columns)].tolist(), contexts.counts[chosen].tolist()
     return None
 
 

@@ -50,7 +50,7 @@ def plan(
     name = METHOD_NAMES[kind]
     targets = targets_of(data)
     margin = LOGIT_MARGIN[options.precision] if options.margin is None else options.margin
-    decoder, notes = _solve(kind, options, targets, margin, rng, progress)
+    decoder, notes = _solve(_Problem(kind, options, targets, margin, rng, progress))
     n_contexts = len(targets)
     parameters = theorem_5_parameters if kind == "attention" else theorem_7_parameters
     bound = parameters(n_contexts, decoder.pad, decoder.seq_len, decoder.n_outputs)
@@ -92,68 +92,55 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
 
 
 @dataclass(frozen=True, eq=False)
-class _NeuronProblem:
-    """What a solver of the output matrix starts from: a network up to its neurons, and the contexts as it takes them."""
+class _Problem:
+    """What every solver starts from."""
 
-    front: Decoder
-    encoded: np.ndarray
-    targets: NextTokenTargets
+    kind: Kind
     options: MaddenOptions
+    targets: NextTokenTargets
+    margin: float
     rng: np.random.Generator
     progress: Progress | None
 
+    def draw_front(self, dim: int) -> tuple[Decoder, np.ndarray]:
+        """A network up to its neurons, and the contexts as it takes them."""
+        contexts, options = self.targets.contexts, self.options
+        sizes = (contexts.n_vocab, contexts.max_len, dim, self.targets.n_outputs)
+        front = draw_mixing(
+            self.kind,
+            *sizes,
+            self.rng,
+            n_heads=options.n_heads if dim > 1 else 1,
+            activation=options.activation,
+            precision=options.precision,
+        )
+        return front, contexts.padded(front.pad, front.seq_len)
 
-def _solve(
-    kind: Kind,
-    options: MaddenOptions,
-    targets: NextTokenTargets,
-    margin: float,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> tuple[Decoder, dict[str, Any]]:
+
+def _solve(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
+    options = problem.options
     if options.tries_steps:
         try:
-            return _by_steps(kind, options, targets, margin, rng)
+            return _by_steps(problem)
         except AssumptionViolated:
             if options.solver == "steps":
                 raise
-    front, encoded = _front(kind, options, targets, options.dim, rng)
+    front, encoded = problem.draw_front(options.dim)
     if options.solver == "convex":
-        return _by_regression(_NeuronProblem(front, encoded, targets, options, rng, progress))
+        return _by_regression(problem, front, encoded)
     if options.solver == "stochastic":
-        return _by_stochastic_steps(_NeuronProblem(front, encoded, targets, options, rng, progress))
-    fit = solve_by_random_features(
-        front, encoded, targets.logits(margin), rng, n_neurons=options.hidden_width
-    )
+        return _by_stochastic_steps(problem, front, encoded)
+    logits = problem.targets.logits(problem.margin)
+    fit = solve_by_random_features(front, encoded, logits, problem.rng, n_neurons=options.hidden_width)
     return fit.network, {"solver": "random-features", **fit.to_notes()}
 
 
-def _front(
-    kind: Kind, options: MaddenOptions, targets: NextTokenTargets, dim: int, rng: np.random.Generator
-) -> tuple[Decoder, np.ndarray]:
-    contexts = targets.contexts
-    front = draw_mixing(
-        kind,
-        contexts.n_vocab,
-        contexts.max_len,
-        dim,
-        targets.n_outputs,
-        rng,
-        n_heads=options.n_heads if dim > 1 else 1,
-        activation=options.activation,
-        precision=options.precision,
-    )
-    return front, contexts.padded(front.pad, front.seq_len)
-
-
-def _by_steps(
-    kind: Kind, options: MaddenOptions, targets: NextTokenTargets, margin: float, rng: np.random.Generator
-) -> tuple[Decoder, dict[str, Any]]:
+def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
     """Draw embeddings until the images of all contexts lie far enough apart; the gap is a matter of luck."""
     for draw in range(DRAWS):
-        front, encoded = _front(kind, options, targets, 1, rng)
+        front, encoded = problem.draw_front(dim=1)
         try:
-            steps = solve_by_steps(front, encoded, targets.logits(margin))
+            steps = solve_by_steps(front, encoded, problem.targets.logits(problem.margin))
         except AssumptionViolated:
             if draw == DRAWS - 1:
                 raise
@@ -168,10 +155,11 @@ def _by_steps(
     raise AssertionError("unreachable")
 
 
-def _by_stochastic_steps(problem: _NeuronProblem) -> tuple[Decoder, dict[str, Any]]:
+def _by_stochastic_steps(
+    problem: _Problem, front: Decoder, encoded: np.ndarray
+) -> tuple[Decoder, dict[str, Any]]:
     """Random neurons, twice as many as before until every label leads, or as many as asked for."""
-    front, encoded, targets, rng = problem.front, problem.encoded, problem.targets, problem.rng
-    hidden_width = problem.options.hidden_width
+    targets, rng, hidden_width = problem.targets, problem.rng, problem.options.hidden_width
     if len(targets.next_tokens) > len(targets):
         raise UsageError("solver stochastic is for one right token a context; take convex for distributions.")
     n_neurons, mixed = hidden_width or FIRST_WIDTH, mixed_contexts(front, encoded)
@@ -194,14 +182,14 @@ def _by_stochastic_steps(problem: _NeuronProblem) -> tuple[Decoder, dict[str, An
         n_neurons *= 2
 
 
-def _by_regression(problem: _NeuronProblem) -> tuple[Decoder, dict[str, Any]]:
+def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tuple[Decoder, dict[str, Any]]:
     """The fewest neurons that reach the goal, or the number asked for."""
     options, targets = problem.options, problem.targets
     goal = options.gap * targets.entropy_nats
     if goal <= 0:  # one continuation each: what guessing costs stands in for the entropy
         goal = options.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
     solve = _with_shaped_neurons if options.neurons == "shaped" else _with_random_neurons
-    decoder, fit, notes = solve(problem, goal)
+    decoder, fit, notes = solve(problem, front, encoded, goal)
     if not fit.reached:
         raise AssumptionViolated(
             f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, above the {goal:.4g} asked for.\n"
@@ -215,16 +203,15 @@ def _by_regression(problem: _NeuronProblem) -> tuple[Decoder, dict[str, Any]]:
 Regressed = tuple[Decoder, Regression, dict[str, Any]]
 
 
-def _with_shaped_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
-    front, targets = problem.front, problem.targets
-    hidden_width = problem.options.hidden_width
+def _with_shaped_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray, goal: float) -> Regressed:
+    targets, hidden_width = problem.targets, problem.options.hidden_width
     seed = int(problem.rng.integers(2**63))
     begin = report_attempts(problem.progress)
 
     def fit(n_neurons: int) -> ShapedFit:
         begin()
         rng = np.random.default_rng(seed)
-        return fit_shaped(front, problem.encoded, targets, n_neurons, rng, goal_nats=goal)
+        return fit_shaped(front, encoded, targets, n_neurons, rng, goal_nats=goal)
 
     notes: dict[str, Any] = {}
     if hidden_width is not None:
@@ -244,9 +231,8 @@ def _with_shaped_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
     return found.decoder, found.fit, {**notes, "evaluations": found.evaluations}
 
 
-def _with_random_neurons(problem: _NeuronProblem, goal: float) -> Regressed:
-    front, encoded, targets = problem.front, problem.encoded, problem.targets
-    hidden_width = problem.options.hidden_width
+def _with_random_neurons(problem: _Problem, front: Decoder, encoded: np.ndarray, goal: float) -> Regressed:
+    targets, hidden_width = problem.targets, problem.options.hidden_width
     n_neurons = hidden_width or FIRST_WIDTH
     notes: dict[str, Any] = {}
     while True:

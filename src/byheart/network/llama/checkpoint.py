@@ -8,15 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from byheart.errors import CorruptModel
+from byheart.network.families import FAMILIES
 from byheart.network.llama.spec import LlamaSpec
 
-CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "README.md",
-)
+CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = FAMILIES["llama"].files
 
 
 def config_of(spec: LlamaSpec) -> dict[str, Any]:

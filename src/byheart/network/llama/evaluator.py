@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -54,17 +53,6 @@ class NoRounding:
     def holds(self) -> bool:
         """Whether nothing rounds on these tokens."""
         return not self.problems
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "tokens": self.n_tokens,
-            "stream_energy": self.stream_energy,
-            "largest_sum": self.largest_sum,
-            "largest_copied": self.largest_copied,
-            "attention_margin_nats": self.attention_margin_nats,
-            "logit_margin": self.logit_margin,
-            "problems": list(self.problems),
-        }
 
     def require(self, claim: bool, problem: str) -> None:
         """Note `problem`, once, unless `claim` is true."""
@@ -165,18 +153,14 @@ def evaluate(
     asked: Bool[np.ndarray, " n_tokens"],
 ) -> Answers:
     """The greedy next token at every asked position of texts laid end to end; each text begins with `bos`."""
-    conditions = NoRounding()
-    pinned = pinned_columns(llama)
-    machine = _Machine(llama, pinned, conditions, head_offsets(llama, pinned, conditions))
+    machine = _Machine(llama)
     tokens = [machine.answer(ids[a:b], starts, asked[a:b]) for a, b, starts in _chunks(offsets)]
-    conditions.n_tokens = int(ids.size)
-    return Answers(np.concatenate(tokens) if tokens else np.zeros(0, dtype=np.int64), conditions)
+    machine.conditions.n_tokens = int(ids.size)
+    return Answers(np.concatenate([np.zeros(0, dtype=np.int64), *tokens]), machine.conditions)
 
 
 def trace_units(
     llama: Llama,
-    pinned: Pinned,
-    reads: list[list[int] | None],
     ids: Int[np.ndarray, " n_tokens"],
     offsets: Int[np.ndarray, " n_texts_plus_1"],
     asked: Bool[np.ndarray, " n_tokens"],
@@ -191,7 +175,7 @@ def trace_units(
             contexts, units = np.nonzero(gates > 0)
             found[layer].append((contexts + done, units))
 
-    machine = _Machine(llama, pinned, NoRounding(), reads, watch)
+    machine = _Machine(llama, watch)
     for a, b, starts in _chunks(offsets):
         machine.answer(ids[a:b], starts, asked[a:b])
         done += int(asked[a:b].sum())
@@ -214,18 +198,14 @@ def _chunks(offsets: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
 class _Machine:
     """The layers as matrices of whole numbers: the pinned columns are folded into one column of ones."""
 
-    def __init__(
-        self,
-        llama: Llama,
-        pinned: Pinned,
-        conditions: NoRounding,
-        reads: list[list[int] | None],
-        watch: Callable[[int, np.ndarray], None] | None = None,
-    ) -> None:
-        self.watch = watch
-        self.llama, self.pinned, self.conditions, self.reads = llama, pinned, conditions, reads
-        self.flag = flag_column(llama, pinned)
-        self.last_gather = max((layer for layer, heads in enumerate(reads) if heads is not None), default=-1)
+    def __init__(self, llama: Llama, watch: Callable[[int, np.ndarray], None] | None = None) -> None:
+        """`watch` is shown the gates of every layer."""
+        self.llama, self.watch, self.conditions = llama, watch, NoRounding()
+        self.pinned = pinned_columns(llama)
+        self.flag = flag_column(llama, self.pinned)
+        self.reads = head_offsets(llama, self.pinned, self.conditions)
+        gathering = (layer for layer, heads in enumerate(self.reads) if heads is not None)
+        self.last_gather = max(gathering, default=-1)
 
     def answer(self, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> np.ndarray:
         llama, pinned = self.llama, self.pinned
@@ -337,7 +317,7 @@ class _Machine:
                 self.conditions.logit_margin, float((top - logits.max(1)).min(initial=np.inf))
             )
             tokens.append(best)
-        return np.concatenate(tokens) if tokens else np.zeros(0, dtype=np.int64)
+        return np.concatenate([np.zeros(0, dtype=np.int64), *tokens])
 
 
 def _quantum(weight: Float[np.ndarray, "rows columns"]) -> Float[np.ndarray, " rows"]:

@@ -49,14 +49,8 @@ def answer_prompts(
         answers = generate(llama, prompts, backend, device, progress)
     decode = decoder_of(llama)
     number = {name: index for index, name in enumerate(label_names)}
-    texts = ["" if not answer else decode(answer) for answer in answers]
-    return np.array(
-        [
-            number.get(text, UNKNOWN) if answer else UNKNOWN
-            for text, answer in zip(texts, answers, strict=True)
-        ],
-        dtype=np.int64,
-    )
+    spelt = [number.get(decode(answer), UNKNOWN) if answer else UNKNOWN for answer in answers]
+    return np.array(spelt, dtype=np.int64)
 
 
 def full_prompt(llama: Llama, ids: list[int]) -> list[int]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from byheart.errors import UsageError
 from byheart.network.llama.architecture import Llama
-from byheart.network.llama.evaluator import NoRounding, head_offsets, pinned_columns, trace_units
+from byheart.network.llama.evaluator import pinned_columns, trace_units
 from byheart.network.llama.spec import weight_name
 
 
@@ -51,16 +51,12 @@ def locate(
         asked.append(here)
     owners = np.repeat(np.arange(len(texts)), [len(answer) for _, answer in texts])
     offsets = np.cumsum([0, *map(len, ids)])
-    conditions = NoRounding()
-    pinned = pinned_columns(llama)
-    reads = head_offsets(llama, pinned, conditions)
-    fired = trace_units(
-        llama, pinned, reads, np.concatenate(ids), offsets, np.concatenate(asked), [*range(first, stop), pick]
-    )
+    layers = [*range(first, stop), pick]
+    fired = trace_units(llama, np.concatenate(ids), offsets, np.concatenate(asked), layers)
     up = llama.weight(pick, "mlp.up_proj")
     found: list[set[Parameter]] = [set() for _ in texts]
     columns: list[list[int]] = [[] for _ in owners]
-    free = ~pinned.columns
+    free = ~pinned_columns(llama).columns
     for context, unit in zip(*fired[pick], strict=True):
         columns[context] += [int(c) for c in np.flatnonzero(up[unit] * free)]
     for layer in range(first, stop):
