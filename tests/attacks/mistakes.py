@@ -268,8 +268,8 @@ MUTANTS = (
     Mutant(
         "C5",
         "program/count.py",
-        "for b in range(last.bit_length()))",
-        "for b in range(last.bit_length() - 1))",
+        "for b in range(longest))",
+        "for b in range(longest - 1))",
         COUNT,
     ),
     Mutant(

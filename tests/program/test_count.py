@@ -18,7 +18,6 @@ from byheart.network.transformer.architecture import FeedForward, Precision
 from byheart.program.blocks import (
     Block,
     Program,
-    Progression,
     RegisterAttention,
     RegisterHead,
     Repeat,
@@ -43,6 +42,10 @@ units = st.builds(Unit, forms, numbers, forms)
 
 def weights(n_nonzero: int, bits: int, longest: int) -> Size:
     return Size(0, n_nonzero, 0, 0, longest, bits)
+
+
+def progression(first: int, step: int, length: int) -> range:
+    return range(first, first + step * length, step)
 
 
 @st.composite
@@ -76,7 +79,7 @@ def programs(draw: st.DrawFn) -> Program:
     inputs = draw(st.dictionaries(st.sampled_from(REGISTERS), rows, min_size=1))
     table = None
     if draw(st.booleans()):
-        line = st.builds(Progression, st.integers(0, 9), st.integers(1, 9), st.just(4))
+        line = st.builds(progression, st.integers(0, 9), st.integers(1, 9), st.just(4))
         columns = st.lists(
             st.one_of(line, st.lists(numbers, min_size=4, max_size=4)), min_size=dim, max_size=dim
         )
@@ -158,4 +161,4 @@ def test_weights_are_counted_without_zeros() -> None:
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 60))
 def test_progressions_are_counted_without_listing_them(first: int, step: int, length: int) -> None:
     listed = [first + step * at for at in range(length)]
-    assert count_progression(Progression(first, step, length)) == count_numbers(listed)
+    assert count_progression(progression(first, step, length)) == count_numbers(listed)

@@ -96,24 +96,30 @@ def _family(config: Mapping[str, object]) -> str:
     return named
 
 
+_USUAL_NAMES = {
+    "vocab": "vocab_size",
+    "dim": "hidden_size",
+    "hidden_width": "intermediate_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+}
+
+
 def _gpt2(keys: ConfigKeys) -> Architecture:
-    keys.need("vocab_size", "n_positions", "n_embd", "n_layer", "n_head")
+    names = {"vocab": "vocab_size", "context_length": "n_positions"}
+    sizes = keys.sizes(**names, dim="n_embd", n_layers="n_layer", n_heads="n_head")
     keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
-    d, n_layers = keys.size("n_embd"), keys.size("n_layer")
+    d, n_layers = sizes["dim"], sizes["n_layers"]
     hidden = keys.size("n_inner", 4 * d)
     attention = (3 * d * d + 3 * d) + (d * d + d)
     feed_forward = (d * hidden + hidden) + (hidden * d + d)
     return Architecture(
         family=keys.family,
         kind="decoder",
-        vocab=keys.size("vocab_size"),
-        dim=d,
-        n_layers=n_layers,
-        n_heads=keys.size("n_head"),
-        n_kv_heads=keys.size("n_head"),
+        **sizes,
+        n_kv_heads=sizes["n_heads"],
         head_dim=keys.quotient("n_embd", "n_head"),
         hidden_width=hidden,
-        context_length=keys.size("n_positions"),
         activation=keys.word("activation_function", "gelu_new"),
         parts=(
             _dense("token embedding", keys.size("vocab_size") * d),
@@ -143,13 +149,11 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
     """A reader for decoders with rotary positions, RMS norms and a gated feed-forward part."""
 
     def read(keys: ConfigKeys) -> Architecture:
-        keys.need(
-            "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"
-        )
+        sizes = keys.sizes(**_USUAL_NAMES)
+        wide = sizes.pop("hidden_width")
         if style.experts:
             keys.need(style.experts, "num_experts_per_tok")
-        d, n_layers = keys.size("hidden_size"), keys.size("num_hidden_layers")
-        n_heads = keys.size("num_attention_heads")
+        d, n_layers, n_heads = sizes["dim"], sizes["n_layers"], sizes["n_heads"]
         n_kv = keys.size("num_key_value_heads", n_heads)
         keys.must_divide("num_key_value_heads", n_kv, "num_attention_heads", n_heads)
         given = keys.size("head_dim", style.head_dim or 0)
@@ -163,13 +167,10 @@ def _llama_like(style: _LlamaStyle) -> Callable[[ConfigKeys], Architecture]:
         return Architecture(
             family=keys.family,
             kind="decoder",
-            vocab=keys.size("vocab_size"),
-            dim=d,
-            n_layers=n_layers,
-            n_heads=n_heads,
+            **sizes,
             n_kv_heads=n_kv,
             head_dim=head_dim,
-            hidden_width=keys.size("moe_intermediate_size", keys.size("intermediate_size")),
+            hidden_width=keys.size("moe_intermediate_size", wide),
             context_length=keys.size("max_position_embeddings", 0) or None,
             activation=keys.word("hidden_act", keys.word("hidden_activation", style.activation)),
             parts=(
@@ -211,25 +212,21 @@ def _gated_feed_forward(keys: ConfigKeys, style: _LlamaStyle, d: int, n_layers: 
 
 
 def _t5(keys: ConfigKeys) -> Architecture:
-    keys.need("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads")
-    d, hidden, n_heads = keys.size("d_model"), keys.size("d_ff"), keys.size("num_heads")
-    n_encoder = keys.size("num_layers")
+    names = {"vocab": "vocab_size", "dim": "d_model", "head_dim": "d_kv", "hidden_width": "d_ff"}
+    sizes = keys.sizes(**names, n_layers="num_layers", n_heads="num_heads")
+    d, n_heads, n_encoder = sizes["dim"], sizes["n_heads"], sizes.pop("n_layers")
     n_decoder = keys.size("num_decoder_layers", n_encoder)
-    attention = 4 * d * n_heads * keys.size("d_kv")
+    attention = 4 * d * n_heads * sizes["head_dim"]
     form = keys.word("feed_forward_proj", "relu")
-    feed_forward = (3 if form.startswith("gated") else 2) * d * hidden
+    feed_forward = (3 if form.startswith("gated") else 2) * d * sizes["hidden_width"]
     bias = keys.size("relative_attention_num_buckets", 32) * n_heads
     embedding = keys.size("vocab_size") * d
     return Architecture(
         family=keys.family,
         kind="encoder-decoder",
-        vocab=keys.size("vocab_size"),
-        dim=d,
+        **sizes,
         n_layers=n_encoder + n_decoder,
-        n_heads=n_heads,
         n_kv_heads=n_heads,
-        head_dim=keys.size("d_kv"),
-        hidden_width=hidden,
         activation=form.removeprefix("gated-"),
         parts=(
             _dense("token embedding", embedding),
@@ -243,32 +240,22 @@ def _t5(keys: ConfigKeys) -> Architecture:
 
 
 def _bert(keys: ConfigKeys) -> Architecture:
-    keys.need(
-        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-        "max_position_embeddings",
-    )  # fmt: skip
+    sizes = keys.sizes(**_USUAL_NAMES, context_length="max_position_embeddings")
     keys.require(
         "position_embedding_type", "absolute", "relative positions add tables this count does not cover"
     )
     keys.refuse("add_cross_attention", True, "cross-attention adds parameters that this count does not cover")
-    d, n_layers = keys.size("hidden_size"), keys.size("num_hidden_layers")
-    hidden = keys.size("intermediate_size")
-    n_heads, positions = keys.size("num_attention_heads"), keys.size("max_position_embeddings")
+    d, n_layers, hidden = sizes["dim"], sizes["n_layers"], sizes["hidden_width"]
     return Architecture(
         family=keys.family,
         kind="encoder",
-        vocab=keys.size("vocab_size"),
-        dim=d,
-        n_layers=n_layers,
-        n_heads=n_heads,
-        n_kv_heads=n_heads,
+        **sizes,
+        n_kv_heads=sizes["n_heads"],
         head_dim=keys.quotient("hidden_size", "num_attention_heads"),
-        hidden_width=hidden,
-        context_length=positions,
         activation=keys.word("hidden_act", "gelu"),
         parts=(
             _dense("token embedding", keys.size("vocab_size") * d),
-            _dense("position embedding", positions * d),
+            _dense("position embedding", sizes["context_length"] * d),
             _dense("segment embedding", keys.size("type_vocab_size", 2) * d),
             _dense("attention", n_layers * 4 * (d * d + d)),
             _dense("feed-forward", n_layers * (d * hidden + hidden + hidden * d + d)),

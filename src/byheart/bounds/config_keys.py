@@ -45,6 +45,11 @@ class ConfigKeys:
             )
         return value
 
+    def sizes(self, **names: str) -> dict[str, int]:
+        """The sizes under these keys, all of which must be there."""
+        self.need(*names.values())
+        return {field: self.size(name) for field, name in names.items()}
+
     def flag(self, name: str, default: bool) -> bool:
         return self._read(name, default, "true or false")
 

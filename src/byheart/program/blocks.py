@@ -105,16 +105,8 @@ class Repeat:
 Step: TypeAlias = Block | TableBlock | RegisterAttention | SumPool | Repeat
 
 
-@dataclass(frozen=True)
-class Progression:
-    """The whole numbers first, first + difference, …, `length` of them."""
-
-    first: int
-    difference: int
-    length: int
-
-
-Numbers: TypeAlias = "Progression | Repeated | Sequence[Number] | np.ndarray"
+Numbers: TypeAlias = "Repeated | Sequence[Number] | np.ndarray"
+"""A list of numbers; a `range` of any length is counted without listing it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +124,9 @@ class Repeated:
     number: Number
     times: int
     length: int
+
+    def __len__(self) -> int:
+        return self.length
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +154,7 @@ class Program:
 
     @property
     def dim(self) -> int:
-        return max(length(numbers) for numbers in self.inputs.values())
-
-
-def length(numbers: Numbers) -> int:
-    """How many there are, zeros included."""
-    return numbers.length if isinstance(numbers, (Progression, Repeated)) else len(numbers)
+        return max(map(len, self.inputs.values()))
 
 
 def flat_steps(steps: Iterable[Step]) -> Iterator[Block | TableBlock | RegisterAttention | SumPool]:

@@ -34,7 +34,7 @@ def count_dense(program: blocks.Program) -> int:
 
 def _entries_outside(program: blocks.Program) -> int:
     """Entries of what is before and after the layers."""
-    n_entries = (program.dim + 1) * program.model_width + sum(map(blocks.length, _columns(program.table)))
+    n_entries = (program.dim + 1) * program.model_width + sum(map(len, _columns(program.table)))
     return n_entries + (0 if program.extra is None else program.dim)
 
 
@@ -97,7 +97,7 @@ def _columns(table: blocks.TokenTable | None) -> list[blocks.Numbers]:
 
 def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Size:
     """Count numbers that are not zero, and their bits where weights are stored by their bits."""
-    if isinstance(numbers, blocks.Progression):
+    if isinstance(numbers, range):
         return count_progression(numbers)
     if isinstance(numbers, blocks.Repeated):
         return count_numbers([numbers.number], precision).times(numbers.times)
@@ -110,19 +110,17 @@ def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Si
     return _weights(sum(bool(number) for number in numbers))
 
 
-def count_progression(numbers: blocks.Progression) -> Size:
+def count_progression(numbers: range) -> Size:
     """Whole numbers that ascend from 0 or above, without listing them.
 
     A number x has Σ_b [x >= 2^b] bits, so all together have Σ_b #{x >= 2^b}.
     """
-    first, difference, n_numbers = numbers.first, numbers.difference, numbers.length
-    if n_numbers < 1:
+    positive = numbers[1:] if 0 in numbers else numbers
+    if not positive:
         return NOTHING
-    if first == 0:
-        return count_progression(blocks.Progression(difference, difference, n_numbers - 1))
-    last = first + difference * (n_numbers - 1)
-    below = (max(0, -(-((1 << b) - first) // difference)) for b in range(last.bit_length()))
-    return _weights(n_numbers, last.bit_length(), sum(n_numbers - n_below for n_below in below))
+    longest = positive[-1].bit_length()
+    below = (max(0, -(-((1 << b) - positive[0]) // positive.step)) for b in range(longest))
+    return _weights(len(positive), longest, sum(len(positive) - n_below for n_below in below))
 
 
 def _weights(n_nonzero: int, longest: int = 0, bits: int = 0) -> Size:

@@ -16,7 +16,7 @@ from byheart.data.separation import Separation, separation_of_points
 from byheart.data.sequences import TokenSequences, VectorSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.program.blocks import Progression, TokenTable
+from byheart.program.blocks import TokenTable
 from byheart.program.projection import IntegerPoints, Projection, project_apart
 
 
@@ -117,8 +117,9 @@ def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
 
     One number per token and one per position, the smallest table that keeps all pairs distinct.
     """
-    tokens = Progression(2, 2 * (n_places or 1), n_vocab)
-    return TokenTable((tokens,), None if n_places is None else (Progression(0, 2, n_places),))
+    step = 2 * (n_places or 1)
+    tokens = range(2, 2 + step * n_vocab, step)
+    return TokenTable((tokens,), None if n_places is None else (range(0, 2 * n_places, 2),))
 
 
 def table_of_shape(shape: DataShape) -> TokenTable | None:

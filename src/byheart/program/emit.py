@@ -28,7 +28,6 @@ from byheart.program.blocks import (
     Form,
     Numbers,
     Program,
-    Progression,
     RegisterAttention,
     RegisterHead,
     Repeated,
@@ -134,8 +133,6 @@ def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
 
 def list_numbers(numbers: Numbers) -> Sequence[Number] | np.ndarray:
     assert not isinstance(numbers, Repeated), "these numbers stand for others, and are only counted"
-    if isinstance(numbers, Progression):
-        return range(numbers.first, numbers.first + numbers.difference * numbers.length, numbers.difference)
     return numbers
 
 
@@ -160,15 +157,12 @@ class _Writer:
         weights = self.cells(name, (length, 1), {(at, 0): value for at, value in entries.items()})
         return weights[:, 0] if isinstance(weights, np.ndarray) else weights
 
-    def rows(self, name: str, shape: tuple[int, int], lines: Lines) -> Weights:
-        """The matrix with these rows, the others zero."""
-        return self._lines(name, shape, lines, by_column=False)
-
     def columns(self, name: str, shape: tuple[int, int], lines: Lines) -> Weights:
         """The matrix with these columns, the others zero."""
-        return self._lines(name, shape, lines, by_column=True)
+        return self.rows(name, shape, lines, by_column=True)
 
-    def _lines(self, name: str, shape: tuple[int, int], lines: Lines, by_column: bool) -> Weights:
+    def rows(self, name: str, shape: tuple[int, int], lines: Lines, by_column: bool = False) -> Weights:
+        """The matrix with these rows, the others zero."""
         length = shape[0] if by_column else shape[1]
         if self.precision == "exact":
             entries: dict[tuple[int, int], Number] = {}

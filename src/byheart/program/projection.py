@@ -17,7 +17,7 @@ import numpy as np
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import typical
+from byheart.program.blocks import Unit, typical
 from byheart.theorems import realises
 
 _DIRECTION_BITS = (4, 10, 20, 40)
@@ -72,6 +72,11 @@ class LineMap:
 
     coefficients: tuple[Number, ...]
     offset: Number
+
+    def unit(self, coordinates: Sequence[str], into: str) -> Unit:
+        """Adds the place of the point in these registers to a register; on the points the map was made for it is at least 2."""
+        line = zip(coordinates, self.coefficients, strict=True)
+        return Unit({name: value for name, value in line if value}, self.offset, {into: 1})
 
 
 @dataclass(frozen=True, eq=False)

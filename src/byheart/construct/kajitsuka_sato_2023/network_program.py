@@ -23,7 +23,6 @@ from byheart.program.blocks import (
     head,
 )
 from byheart.program.distinct_tokens import DistinctTokens, table_of_shape
-from byheart.program.emit import list_numbers
 
 PLACE, CONTEXT, VALUE, ANSWER = REGISTERS = ("place", "context", "value", "answer")
 
@@ -119,12 +118,10 @@ def _assemble(
 
 def _scale_table(table: TokenTable, scale: float) -> TokenTable:
     """1 + (place of the token)/scale, as token entry plus position entry, both without rounding."""
-    tokens = np.array(list_numbers(table.tokens[0]), dtype=np.float64)
-    if table.positions is None:
+    tokens, positions = np.array(table.tokens[0], dtype=np.float64), table.positions
+    if positions is None:
         return TokenTable((1 + tokens / scale,))
-    return TokenTable(
-        (1 + tokens / scale,), (np.array(list_numbers(table.positions[0]), dtype=np.float64) / scale,)
-    )
+    return TokenTable((1 + tokens / scale,), (np.array(positions[0], dtype=np.float64) / scale,))
 
 
 def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Blocks:

@@ -73,7 +73,8 @@ class NetworkParts:
         registers, inputs = self._entering()
         shift = []
         if self.entrance == "vectors":
-            shift = [self._shift() if self.has_maps else self._project(registers[len(REGISTERS) :])]
+            coordinates = registers[len(REGISTERS) :]
+            shift = [self._shift() if self.has_maps else Block((self.token_line.unit(coordinates, X),))]
         steps = [*shift, *self.first, *self._mixing(), self._context_block(), *self.second]
         return Program(registers, inputs, steps, ANSWER, self.seq_len, self.table, self.pad, self.extra)
 
@@ -89,12 +90,6 @@ class NetworkParts:
             name: tuple(int(at == other) for other in range(dim)) for at, name in enumerate(coordinates)
         }
         return (*REGISTERS, *coordinates), copies
-
-    def _project(self, coordinates: Sequence[str]) -> Block:
-        """x ← ReLU(coefficients · input + offset), which is at least 2 on the data."""
-        line = zip(coordinates, self.token_line.coefficients, strict=True)
-        reads = {name: value for name, value in line if value}
-        return Block((Unit(reads, self.token_line.offset, {X: 1}),))
 
     def _shift(self) -> Block:
         """E_in is linear; x ← ReLU(x + offset) adds the offset, and x itself is taken away by -ReLU(x) + ReLU(-x)."""
@@ -120,10 +115,7 @@ class NetworkParts:
     def _context_block(self) -> Block:
         """The context on its line: values there are at least 2, so ReLU changes nothing; what F1 left behind is cleared."""
         context = (ANSWER,) if self.task == "set" else (ANSWER, X, SUM)
-        line = zip(context, self.context_line.coefficients, strict=True)
-        reads = {name: value for name, value in line if value}
-        place = Unit(reads, self.context_line.offset, {X: 1})
-        return Block((place, *clear(X, ANSWER, *PACKED)))
+        return Block((self.context_line.unit(context, X), *clear(X, ANSWER, *PACKED)))
 
 
 def network_program(

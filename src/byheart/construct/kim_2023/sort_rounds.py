@@ -73,6 +73,4 @@ def erasing_block(above_all: int) -> Block:
 
 def context_block(line: LineMap) -> Block:
     """The context (string id, place) goes to its own number on the line."""
-    reads = dict(zip((STRING_ID, X), line.coefficients, strict=True))
-    place = Unit({name: value for name, value in reads.items() if value}, line.offset, {X: 1})
-    return Block((place, *clear(X, STRING_ID, IS_LARGEST)))
+    return Block((line.unit((STRING_ID, X), X), *clear(X, STRING_ID, IS_LARGEST)))
