@@ -186,10 +186,11 @@ class LlamaModel:
         return np.where(compiler.find_known(self.layout, self.tables, limbs), 0, UNKNOWN)
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
+        from byheart.network.llama.chains import ChainedTexts
         from byheart.network.llama.evaluator import evaluate
 
         ids, offsets, asked = self._prompts(rows)
-        said = evaluate(self.memory.network, ids, offsets, asked).tokens
+        said = evaluate(self.memory.network, ChainedTexts(ids, offsets, asked)).tokens
         return np.where(said != self.spec.eos, 0, UNKNOWN)
 
     def _prompts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -153,9 +153,8 @@ class Certificate:
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
     distribution: Distributional | None = None  # for the task `distribution`, whose samples are contexts
-    model_digest: str | None = (
-        None  # of labels, tokenizer, task, order and architecture; None in older certificates
-    )
+    # of labels, tokenizer, task, order and architecture; None in older certificates
+    model_digest: str | None = None
     rechecked_by: str | None = None  # the second evaluator; None if there was none
     sampled: int | None = None  # samples drawn to be checked; None where all were
 
@@ -186,9 +185,9 @@ class Certificate:
     @property
     def on_sample(self) -> str:
         """What is said after the verdict where not all samples were checked."""
-        return (
-            "" if self.sampled is None else f" on a sample of {self.sampled:,} of {self.dataset.n_samples:,}"
-        )
+        if self.sampled is None:
+            return ""
+        return f" on a sample of {self.sampled:,} of {self.dataset.n_samples:,}"
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from byheart.data.contexts import Contexts
 from byheart.data.dataset import Dataset
 from byheart.network.divergence import divergences
 from byheart.network.memory import UNKNOWN, Memory, Progress
 from byheart.verify.certificate import Distributional, DistributionRule, Findings, WrongSample
-from byheart.verify.encoded_inputs import EncodedInputs, draw_samples, encode_inputs
+from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
 
 ALLOWED_DIVERGENCE = 1e-3
 """Nats by which a context may diverge to be right."""
@@ -97,7 +97,7 @@ def _disagreements(
     contexts: Contexts,
     asked: EncodedInputs,
     logits: np.ndarray,
-    drawn: Int[np.ndarray, " n_drawn"],
+    drawn: Drawn,
 ) -> list[str]:
     """Logits of some contexts once more, from the equations: they may differ by rounding alone."""
     again = memory.network.bound_logits(asked.encoded[drawn])

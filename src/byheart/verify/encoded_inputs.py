@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Int
@@ -13,6 +14,7 @@ from byheart.errors import UsageError
 from byheart.network.memory import Memory
 
 UNKNOWN_TOKEN = -1
+Drawn: TypeAlias = Int[np.ndarray, " n_drawn"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class EncodedInputs:
     refused: dict[int, str]
 
 
-def draw_samples(n_asked: int, n_wanted: int) -> Int[np.ndarray, " n_drawn"]:
+def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
     """Positions of samples to ask again; the seed is fixed so that a certificate can be made again."""
     return np.sort(np.random.default_rng(0).permutation(n_asked)[:n_wanted])
 

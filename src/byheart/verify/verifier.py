@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -14,14 +14,17 @@ from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.errors import UsageError
 from byheart.network.memory import Memory
-from byheart.network.protocol import UNKNOWN, Backend, Network, Progress
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
 from byheart.network.size import size_of_network
 from byheart.verify.certificate import Certificate, DatasetNumbers, DistributionRule, Findings, WrongSample
 from byheart.verify.digest import model_digest, weights_digest
 from byheart.verify.distributions import ALLOWED_GAP, check_distributions
-from byheart.verify.encoded_inputs import EncodedInputs, draw_samples, encode_inputs
+from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
 from byheart.verify.origin import origin_of
 from byheart.verify.versions import versions
+
+ForEachSample: TypeAlias = Bool[np.ndarray, " n_samples"]
+ForEachLabel: TypeAlias = Int[np.ndarray, " n_labels"]
 
 MAX_WRONG_SHOWN = 5
 """Wrong samples a certificate shows in full; all are counted."""
@@ -89,6 +92,7 @@ def verify(
     start = time.perf_counter()
     backend = backend or memory.network.backend
     _check_device(backend, device)
+    how = Evaluation(backend, device=device, progress=progress)
     if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
         wanted = f"fewer than the {dataset.n_samples:,} samples there are, and at least 1"
         if dataset.task == "distribution":
@@ -99,7 +103,7 @@ def verify(
         is_drawn[:] = False
         is_drawn[draw_samples(dataset.n_samples, sample)] = True
     if isinstance(dataset, DatasetPieces):
-        found = _check_pieces(memory, dataset, backend, device, n_rechecked, is_drawn, progress)
+        found = _check_pieces(memory, dataset, how, n_rechecked, is_drawn)
     elif dataset.task == "distribution":
         found = check_distributions(
             memory,
@@ -111,7 +115,7 @@ def verify(
             progress=progress,
         )
     else:
-        found = _check_labels(memory, dataset, backend, device, n_rechecked, is_drawn, progress)
+        found = _check_labels(memory, dataset, how, n_rechecked, is_drawn)
     if found.wrong and dataset.task != "distribution":
         wrong = f"{found.wrong:,} of {found.checked:,} samples are answered wrongly."
         found = replace(found, problems=(*found.problems, wrong))
@@ -157,26 +161,17 @@ def _settings(network: Network, backend: Backend) -> dict[str, str]:
 
 
 def _check_labels(
-    memory: Memory,
-    dataset: Dataset,
-    backend: Backend,
-    device: str,
-    n_rechecked: int,
-    is_drawn: Bool[np.ndarray, " n_samples"],
-    progress: Progress | None,
+    memory: Memory, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
     """One label for each sample, or for each token, of the samples that were drawn."""
     asked = encode_inputs(memory, dataset.inputs, dataset.tokenizer)
     if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
-    answers = memory.answer(
-        asked.encoded, backend=backend, device=device, progress=_part(progress, 0.0, _ANSWERING)
-    )
+    first_part, rest = _part(how.progress, 0.0, _ANSWERING), _part(how.progress, _ANSWERING, 1.0)
+    answers = memory.answer(asked.encoded, backend=how.backend, device=how.device, progress=first_part)
     rechecked = draw_samples(len(asked.asked), _affordable(memory.network, n_rechecked, len(asked.asked)))
-    problems = _disagreements(
-        memory, dataset, asked, answers, rechecked, backend, _part(progress, _ANSWERING, 1.0)
-    )
+    problems = _disagreements(memory, dataset, asked, answers, rechecked, replace(how, progress=rest))
     got = _flat_answers(memory, dataset, asked, answers)
     expected = memory.expected_labels(dataset)
     owners = _owners(dataset)
@@ -190,22 +185,17 @@ def _check_labels(
 
 
 def _check_pieces(
-    memory: Memory,
-    dataset: DatasetPieces,
-    backend: Backend,
-    device: str,
-    n_rechecked: int,
-    is_drawn: Bool[np.ndarray, " n_samples"],
-    progress: Progress | None,
+    memory: Memory, dataset: DatasetPieces, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
     """Piece after piece; samples of the first are asked a second evaluator."""
     total = Findings(0, 0, (), (), 0)
     n_before = 0
     for number, piece in enumerate(dataset.pieces()):
         drawn = is_drawn[n_before : n_before + piece.n_samples]
-        part = _part(progress, n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
+        part = _part(how.progress, n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
         if drawn.any():
-            found = _check_labels(memory, piece, backend, device, 0 if number else n_rechecked, drawn, part)
+            own = replace(how, progress=part)
+            found = _check_labels(memory, piece, own, 0 if number else n_rechecked, drawn)
             total = Findings(
                 total.checked + found.checked,
                 total.wrong + found.wrong,
@@ -302,15 +292,14 @@ def _disagreements(
     dataset: Dataset,
     asked: EncodedInputs,
     answers: np.ndarray,
-    rechecked: Int[np.ndarray, " n_drawn"],
-    backend: Backend,
-    progress: Progress | None,
+    rechecked: Drawn,
+    how: Evaluation,
 ) -> list[str]:
     """Ask some samples again, by the second evaluator."""
     second = memory.network.second_backend
-    again = memory.answer(asked.encoded[rechecked], backend=second, progress=progress)
+    again = memory.answer(asked.encoded[rechecked], backend=second, progress=how.progress)
     return [
-        f"{WORDS[second]} and the {backend} evaluator disagree on sample {dataset.row(int(asked.asked[at]))}."
+        f"{WORDS[second]} and the {how.backend} evaluator disagree on sample {dataset.row(int(asked.asked[at]))}."
         for at, answer in zip(rechecked, again, strict=True)
         if second is not None and not np.array_equal(answer, answers[at])
     ]
@@ -318,7 +307,7 @@ def _disagreements(
 
 def _flat_answers(
     memory: Memory, dataset: Dataset, asked: EncodedInputs, answers: np.ndarray
-) -> Int[np.ndarray, " n_labels"]:
+) -> ForEachLabel:
     """The answered class of every label of `dataset`, `UNKNOWN` for samples that could not be asked."""
     if memory.answers_last_token_only:
         got = np.full(dataset.n_samples, UNKNOWN, dtype=np.int64)
@@ -336,7 +325,7 @@ def _flat_answers(
     return np.where(column >= 0, table[owners, np.maximum(column, 0)], UNKNOWN)
 
 
-def _owners(dataset: Dataset) -> Int[np.ndarray, " n_labels"]:
+def _owners(dataset: Dataset) -> ForEachLabel:
     """The sample each label belongs to."""
     if dataset.task == "seq-to-seq":
         return np.repeat(np.arange(dataset.n_samples), dataset.lengths)
@@ -344,12 +333,7 @@ def _owners(dataset: Dataset) -> Int[np.ndarray, " n_labels"]:
 
 
 def _wrong_sample(
-    memory: Memory,
-    dataset: Dataset,
-    asked: EncodedInputs,
-    label: int,
-    got: int,
-    owners: Int[np.ndarray, " n_labels"],
+    memory: Memory, dataset: Dataset, asked: EncodedInputs, label: int, got: int, owners: ForEachLabel
 ) -> WrongSample:
     sample = int(owners[label])
     shown = dataset.describe_input(sample)

@@ -12,6 +12,7 @@ from byheart.construct.llama.heads import LEAST_MARGIN, choose_rotation
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.tables import factor, solve
 from byheart.construct.llama.window_hash import LIMB, draw_hash, level_offsets, mirror, spread
+from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.evaluator import evaluate
 from tests.construct.llama.token_texts import EOS, compiled_windows, last_of, random_windows
 
@@ -58,7 +59,7 @@ def test_heads_single_out_one_distance(positions: int) -> None:
 
 def test_every_context_is_continued_and_nothing_rounds() -> None:
     texts, compiled = compiled_windows()
-    found = evaluate(compiled.llama, texts.ids, texts.offsets, texts.asked)
+    found = evaluate(compiled.llama, texts)
     assert np.array_equal(found.tokens, texts.following)
     assert found.conditions.holds
     assert found.conditions.logit_margin == 64
@@ -68,7 +69,7 @@ def test_more_reject_bits_take_side_words() -> None:
     texts = random_windows(300)
     plain, strict = (compile_texts(texts, window=7, max_positions=64, reject_bits=bits) for bits in (16, 24))
     assert (plain.layout.shape.n_side, strict.layout.shape.n_side) == (0, 2)
-    found = evaluate(strict.llama, texts.ids, texts.offsets, texts.asked)
+    found = evaluate(strict.llama, texts)
     assert np.array_equal(found.tokens, texts.following)
     assert found.conditions.holds
 
@@ -82,7 +83,7 @@ def test_near_misses_are_unknown() -> None:
     changed[:, 1] = changed[:, 1] % 48 + 2
     near = np.array([row for row in [*swapped.tolist(), *changed.tolist()] if tuple(row) not in known])
     asked = np.tile(np.arange(7) == 6, len(near))
-    found = evaluate(compiled.llama, near.ravel(), np.arange(len(near) + 1) * 7, asked)
+    found = evaluate(compiled.llama, ChainedTexts(near.ravel(), np.arange(len(near) + 1) * 7, asked))
     assert (found.tokens == EOS).all()  # false alarm: 600 · 2^-17, under one in 200
     assert found.conditions.holds
 
@@ -90,7 +91,7 @@ def test_near_misses_are_unknown() -> None:
 def test_a_vocabulary_of_two_digits() -> None:
     texts = random_windows(200, vocab=5000)
     compiled = compile_texts(texts, window=7, max_positions=64)
-    found = evaluate(compiled.llama, texts.ids, texts.offsets, texts.asked)
+    found = evaluate(compiled.llama, texts)
     assert np.array_equal(found.tokens, texts.following)
     assert found.conditions.holds
 

@@ -73,7 +73,7 @@ def test_a_changed_word_is_a_wrong_token() -> None:
     words = COMPILED.llama.weights[name].copy()
     words[layout.words] += 1
     broken = Llama(COMPILED.llama.spec, {**COMPILED.llama.weights, name: words})
-    found = evaluate(broken, TEXTS.ids, TEXTS.offsets, TEXTS.asked)
+    found = evaluate(broken, TEXTS)
     assert (found.tokens != TEXTS.following).any()
 
 
@@ -88,15 +88,15 @@ def test_a_changed_word_is_a_wrong_token() -> None:
     ],
 )
 def test_what_would_round_is_named(name: str, at: tuple[int, ...], value: float, problem: str) -> None:
-    found = evaluate(changed(name, at, value), TEXTS.ids, TEXTS.offsets, TEXTS.asked)
+    found = evaluate(changed(name, at, value), TEXTS)
     assert any(problem in each for each in found.conditions.problems), found.conditions.problems
 
 
 def test_norms_that_are_not_pinned_are_refused() -> None:
     with pytest.raises(DoesNotHold, match="not pinned"):
-        evaluate(changed(EMBEDDING, (3, 0), 1.0), TEXTS.ids, TEXTS.offsets, TEXTS.asked)
+        evaluate(changed(EMBEDDING, (3, 0), 1.0), TEXTS)
 
 
 def test_another_rope_theta_is_another_network() -> None:
     other = Llama(replace(COMPILED.llama.spec, rope_theta=10_000.0), COMPILED.llama.weights)
-    assert not evaluate(other, TEXTS.ids, TEXTS.offsets, TEXTS.asked).conditions.holds
+    assert not evaluate(other, TEXTS).conditions.holds

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import cos, log, pi, sin
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,11 +19,18 @@ from jaxtyping import Float, Int
 from byheart.data.dataset import Dataset, VectorSequences
 from byheart.program.distinct_tokens import DistinctTokens
 
+Indices: TypeAlias = Int[np.ndarray, " n_contexts"]
+"""Of each context, its sample or its column."""
+
+Numbers: TypeAlias = Float[np.ndarray, " n_contexts"]
+
 EPS = 2.0**-53
 """Half the distance of 1 to the next float64: the largest relative error of one rounding."""
 
 MIDDLE = 1.5
 """Projections of vectors lie between -1/2 and 1/2; this is added to them."""
+
+Places: TypeAlias = Float[np.ndarray, "n_samples seq_len"]
 
 _RANDOM_DIRECTIONS = 12
 _LEAST_BETA, _LARGEST_BETA = 0.05, 60.0
@@ -38,7 +46,7 @@ class TokenPlaces:
     direction  the projection that puts vectors there, before 3/2 is added; None if a table holds the places
     """
 
-    values: Float[np.ndarray, "n_samples seq_len"]
+    values: Places
     error: float
     direction: Float[np.ndarray, " dim"] | None
 
@@ -88,14 +96,12 @@ class SoftmaxIds:
     beta: float
     place_weight: float
     context_weight: float
-    ids: Float[np.ndarray, " n_contexts"]
+    ids: Numbers
     gap: float
     error: float
 
 
-def boltzmann(
-    places: Float[np.ndarray, "n_samples seq_len"], beta: float
-) -> Float[np.ndarray, "n_samples seq_len"]:
+def boltzmann(places: Places, beta: float) -> Places:
     """c_k = Σ_l softmax_l(β z_k z_l) z_l for every token of every sequence."""
     scores = beta * places[:, :, None] * places[:, None, :]
     scores -= scores.max(axis=2, keepdims=True)
@@ -111,25 +117,13 @@ def theorem_beta(places: TokenPlaces) -> float:
     return (2 * log(places.values.shape[1]) + 3) / (gap * float(distinct[0]))
 
 
-def ids_for(
-    places: TokenPlaces,
-    samples: Int[np.ndarray, " n_contexts"],
-    columns: Int[np.ndarray, " n_contexts"],
-    beta: float,
-    angle: float,
-) -> SoftmaxIds:
+def ids_for(places: TokenPlaces, samples: Indices, columns: Indices, beta: float, angle: float) -> SoftmaxIds:
     """The ids of the contexts at (samples, columns), one of each, for one sharpness and one mixture of place and context."""
     contexts = boltzmann(places.values, beta)[samples, columns]
     return _mix(places, places.values[samples, columns], contexts, beta, angle)
 
 
-def _mix(
-    places: TokenPlaces,
-    own: Float[np.ndarray, " n_contexts"],
-    contexts: Float[np.ndarray, " n_contexts"],
-    beta: float,
-    angle: float,
-) -> SoftmaxIds:
+def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angle: float) -> SoftmaxIds:
     spread = float(np.ptp(contexts)) or 1.0
     place_weight, context_weight = cos(angle) / (float(np.ptp(own)) or 1.0), sin(angle) / spread
     ids = place_weight * own + context_weight * contexts
@@ -147,10 +141,7 @@ def _mix(
 
 
 def find_sharpness(
-    candidates: list[TokenPlaces],
-    samples: Int[np.ndarray, " n_contexts"],
-    columns: Int[np.ndarray, " n_contexts"],
-    rng: np.random.Generator,
+    candidates: list[TokenPlaces], samples: Indices, columns: Indices, rng: np.random.Generator
 ) -> SoftmaxIds:
     """The best of many sharpnesses, mixtures and projections: the largest gap for its error."""
     work = candidates[0].values.size * candidates[0].values.shape[1]

@@ -137,17 +137,11 @@ def _context_ids(
     """The ids with the largest gap for their error, with the sharpness asked for or the best one."""
     if options.beta is None:
         return find_sharpness(candidates, samples, columns, rng)
-    tried = [
-        ids_for(
-            places,
-            samples,
-            columns,
-            theorem_beta(places) if options.beta == "theorem" else float(options.beta),
-            angle,
-        )
-        for places in candidates
-        for angle in rng.uniform(0, np.pi / 2, size=16)
-    ]
+    tried = []
+    for places in candidates:
+        beta = theorem_beta(places) if options.beta == "theorem" else float(options.beta)
+        angles = rng.uniform(0, np.pi / 2, size=16)
+        tried += [ids_for(places, samples, columns, beta, angle) for angle in angles]
     return max(tried, key=lambda found: found.gap / found.error)
 
 

@@ -18,6 +18,7 @@ from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.network.llama.architecture import Llama
+from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.checkpoint import hash_of
 from byheart.network.llama.evaluator import NoRounding, evaluate
 from byheart.network.llama.spec import Mode
@@ -150,7 +151,7 @@ def check_conditions(llama: Llama, texts: TokenTexts) -> NoRounding:
     following = np.zeros(len(texts.ids), dtype=np.int64)
     following[texts.asked] = texts.following
     offsets = np.concatenate([[0], np.cumsum(lengths[chosen])])
-    found = evaluate(llama, texts.ids[at], offsets, texts.asked[at])
+    found = evaluate(llama, ChainedTexts(texts.ids[at], offsets, texts.asked[at]))
     n_wrong = int((found.tokens != following[at][texts.asked[at]]).sum())
     if n_wrong or not found.conditions.holds:
         problem = found.conditions.problems[0] if found.conditions.problems else f"{n_wrong} tokens are wrong"

@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 
 from byheart.errors import DoesNotHold
 from byheart.network.llama.architecture import Llama
+from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 
 SILU_SLOPE = 128.0
@@ -146,25 +147,16 @@ def flag_column(llama: Llama, pinned: Pinned) -> int | None:
     return None
 
 
-def evaluate(
-    llama: Llama,
-    ids: Int[np.ndarray, " n_tokens"],
-    offsets: Int[np.ndarray, " n_texts_plus_1"],
-    asked: Bool[np.ndarray, " n_tokens"],
-) -> Answers:
-    """The greedy next token at every asked position of texts laid end to end; each text begins with `bos`."""
+def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
+    """The greedy next token at every asked position."""
     machine = _Machine(llama)
-    tokens = [machine.answer(ids[a:b], starts, asked[a:b]) for a, b, starts in _chunks(offsets)]
-    machine.conditions.n_tokens = int(ids.size)
+    tokens = [machine.answer(*chunk) for chunk in _chunks(texts)]
+    machine.conditions.n_tokens = int(texts.ids.size)
     return Answers(np.concatenate([np.zeros(0, dtype=np.int64), *tokens]), machine.conditions)
 
 
 def trace_units(
-    llama: Llama,
-    ids: Int[np.ndarray, " n_tokens"],
-    offsets: Int[np.ndarray, " n_texts_plus_1"],
-    asked: Bool[np.ndarray, " n_tokens"],
-    layers: Sequence[int],
+    llama: Llama, texts: ChainedTexts, layers: Sequence[int]
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """The asked positions (numbered in order) and units at which each of `layers` has a unit whose gate is open."""
     found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {layer: [] for layer in layers}
@@ -176,22 +168,22 @@ def trace_units(
             found[layer].append((contexts + done, units))
 
     machine = _Machine(llama, watch)
-    for a, b, starts in _chunks(offsets):
-        machine.answer(ids[a:b], starts, asked[a:b])
-        done += int(asked[a:b].sum())
+    for chunk in _chunks(texts):
+        done += len(machine.answer(*chunk))
     return {
         layer: (np.concatenate([c for c, _ in parts]), np.concatenate([u for _, u in parts]))
         for layer, parts in found.items()
     }
 
 
-def _chunks(offsets: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Runs of whole texts of about CHUNK tokens: their range, and where the text of each token begins in it."""
-    first = 0
+def _chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Runs of whole texts of about CHUNK tokens: ids, where the text of each token begins in the run, and which are asked."""
+    first, offsets = 0, texts.offsets
     while first < len(offsets) - 1:
         last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + CHUNK, side="right")) - 1)
         a, b = int(offsets[first]), int(offsets[last])
-        yield a, b, np.repeat(offsets[first:last] - a, np.diff(offsets[first : last + 1]))
+        starts = np.repeat(offsets[first:last] - a, np.diff(offsets[first : last + 1]))
+        yield texts.ids[a:b], starts, texts.asked[a:b]
         first = last
 
 

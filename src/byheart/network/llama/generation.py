@@ -184,7 +184,7 @@ def _exact_step(llama: Llama, texts: list[list[int]]) -> list[int]:
 
 
 def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
-    found = evaluate(llama, texts.ids, texts.offsets, texts.asked)
+    found = evaluate(llama, texts)
     if not found.conditions.holds:
         raise DoesNotHold(f"this Llama rounds: {found.conditions.problems[0]}.")
     return found.tokens

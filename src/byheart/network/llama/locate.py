@@ -14,6 +14,7 @@ import numpy as np
 
 from byheart.errors import UsageError
 from byheart.network.llama.architecture import Llama
+from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.evaluator import pinned_columns, trace_units
 from byheart.network.llama.spec import weight_name
 
@@ -52,7 +53,7 @@ def locate(
     owners = np.repeat(np.arange(len(texts)), [len(answer) for _, answer in texts])
     offsets = np.cumsum([0, *map(len, ids)])
     layers = [*range(first, stop), pick]
-    fired = trace_units(llama, np.concatenate(ids), offsets, np.concatenate(asked), layers)
+    fired = trace_units(llama, ChainedTexts(np.concatenate(ids), offsets, np.concatenate(asked)), layers)
     up = llama.weight(pick, "mlp.up_proj")
     found: list[set[Parameter]] = [set() for _ in texts]
     columns: list[list[int]] = [[] for _ in owners]

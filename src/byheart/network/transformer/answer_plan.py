@@ -70,13 +70,9 @@ class AnswerPlan:
     def _enter(self, inputs: torch.Tensor) -> torch.Tensor:
         """The residual stream (m, tokens, batch) of the tokens that are needed."""
         module = self._module
-        vectors = inputs if module.embedding is None else module.embedding(inputs)
-        if module.positions is not None:
-            vectors = vectors + module.positions
-        if module.extra is not None:
-            vectors = torch.cat([module.extra.expand(len(vectors), 1, -1), vectors], dim=1)
+        vectors = module.vectors(inputs)
         kept = positions_of(self._needed[0], vectors.shape[1])
-        entering = vectors[:, kept].to(module.w_in.dtype).permute(2, 1, 0).reshape(vectors.shape[2], -1)
+        entering = vectors[:, kept].permute(2, 1, 0).reshape(vectors.shape[2], -1)
         stream = entering.new_zeros(module.w_in.shape[0], entering.shape[1])
         for run in _runs(self._entering):
             stream[run] = module.w_in[run] @ entering

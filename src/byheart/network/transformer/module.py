@@ -112,15 +112,19 @@ class TransformerModule(nn.Module):
                 self.layers.append(SumPoolModule())
                 n_tokens = 1
 
-    def enter(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Inputs to the residual stream before the first layer, the extra token included."""
-        self._require_fitting(inputs)
+    def vectors(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs as the vectors that enter, (batch, seq, d), the extra token included."""
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         if self.positions is not None:
             vectors = vectors + self.positions
         if self.extra is not None:
             vectors = torch.cat([self.extra.expand(len(vectors), 1, -1), vectors], dim=1)
-        return nn.functional.linear(vectors.to(self.w_in.dtype), self.w_in)
+        return vectors.to(self.w_in.dtype)
+
+    def enter(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs to the residual stream before the first layer."""
+        self._require_fitting(inputs)
+        return nn.functional.linear(self.vectors(inputs), self.w_in)
 
     def _require_fitting(self, inputs: torch.Tensor) -> None:
         """Say what is expected, in place of an error from the middle of the network."""
