@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from byheart.measure.text_samples import Samples
 from byheart.reproduce import figure as fig
-from byheart.reproduce.dana_2024 import mlp_comparison, runs, size_sweeps, slope_law
+from byheart.reproduce.dana_2024 import runs
 from byheart.reproduce.observation import Observation
+from byheart.reproduce.registry import figure_of
 
 COMPILED: dict[str, tuple[fig.Style, int]] = {  # bits of a stored weight; 0: as many as it needs
     "retrieval": ("closed-form", 64),
@@ -33,12 +34,8 @@ COUNTS = (10, 30, 100, 300, 1000, 2500)
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
     """The runs of Figures 1a, 2b and 3, which cover small to large models."""
-    heads = size_sweeps.FIGURES["dana-2024-fig1a"]
-    return [
-        stage
-        for of in (heads.stages, slope_law.stages, mlp_comparison.stages)
-        for stage in of(scale, samples)
-    ]
+    figures = map(figure_of, ("dana-2024-fig1a", "dana-2024-fig2b", "dana-2024-fig3"))
+    return [stage for figure in figures for stage in figure.stages(scale, samples)]
 
 
 def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples: Samples | None) -> fig.Facts:
@@ -139,8 +136,8 @@ def _line(label: str, style: fig.Style, rate: float, least: float, whole: float)
     return fig.series_of(label, style, [(end, rate * end) for end in ends])
 
 
-FIGURES = {
-    "beyond-bits": fig.Figure(
+FIGURES = (
+    fig.Figure(
         "beyond-bits",
         "beyond",
         (),
@@ -150,5 +147,5 @@ FIGURES = {
         stages,
         compute,
         gather_facts,
-    )
-}
+    ),
+)

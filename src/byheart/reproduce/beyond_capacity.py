@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from byheart.measure.capacity import Bracket, capacity_of
@@ -195,7 +196,8 @@ def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
     """By width: the search's answer, and the most bits saved, each per parameter and seed; x is the mean bits."""
-    recalled, saved = [], []
+    recalled: list[tuple[float, float]] = []
+    saved: list[tuple[float, float]] = []
     for width in sorted({one.sizes["dim"] for one in observations}):
         mine = [one for one in observations if one.sizes["dim"] == width]
         by_seed = [[one for one in mine if one.seed == seed] for seed in sorted({one.seed for one in mine})]
@@ -215,14 +217,9 @@ def _gpt_values(
             "most bits saved, by seed": most,
         }
         passed = [end.passes * bits for end in ends if end.passes is not None]
-        if passed:
-            recalled.append((math.fsum(passed) / len(passed), tuple(one / n_parameters for one in passed)))
-        saved.append((math.fsum(most) / len(most), tuple(one / n_parameters for one in most)))
-    first, second = (
-        SeedValues(tuple(x for x, _ in pairs), tuple(values for _, values in pairs))
-        for pairs in (recalled, saved)
-    )
-    return first, second
+        recalled += [(fmean(passed), one / n_parameters) for one in passed]
+        saved += [(fmean(most), one / n_parameters) for one in most]
+    return SeedValues.of(recalled), SeedValues.of(saved)
 
 
 def _head_values(
@@ -255,8 +252,8 @@ def _head_values(
     return found
 
 
-FIGURES = {
-    "beyond-capacity": fig.Figure(
+FIGURES = (
+    fig.Figure(
         "beyond-capacity",
         "beyond",
         (),
@@ -267,5 +264,5 @@ FIGURES = {
         stages,
         compute,
         gather_facts,
-    )
-}
+    ),
+)

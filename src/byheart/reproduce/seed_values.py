@@ -20,6 +20,14 @@ class SeedValues:
     x: tuple[float, ...]
     values: tuple[tuple[float, ...], ...]
 
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]]) -> SeedValues:
+        """Gather (x, value) pairs by x."""
+        groups: dict[float, list[float]] = {}
+        for x, value in pairs:
+            groups.setdefault(x, []).append(value)
+        return cls(tuple(sorted(groups)), tuple(tuple(groups[x]) for x in sorted(groups)))
+
     @property
     def means(self) -> tuple[float, ...]:
         return tuple(statistics.fmean(at) for at in self.values)
@@ -51,13 +59,7 @@ def gather(
     observations: Iterable[Observation], x: Callable[[Observation], float], y: Callable[[Observation], float]
 ) -> SeedValues:
     """Observations by x; values that are not finite are left out."""
-    groups: dict[float, list[float]] = {}
-    for one in observations:
-        value = y(one)
-        if math.isfinite(value):
-            groups.setdefault(x(one), []).append(value)
-    rising = sorted(groups)
-    return SeedValues(tuple(rising), tuple(tuple(groups[key]) for key in rising))
+    return SeedValues.of((x(one), value) for one in observations if math.isfinite(value := y(one)))
 
 
 def series(label: str, style: Style, found: SeedValues) -> Series:

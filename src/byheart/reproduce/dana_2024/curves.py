@@ -118,12 +118,11 @@ def panel(
 
 def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
     """The stored accuracies of a figure along one size."""
-    at = {
-        getattr(point, by): point.accuracy
+    return SeedValues.of(
+        (getattr(point, by), point.accuracy)
         for point in dana_2024(figure)
         if all(getattr(point, name) == value for name, value in fixed.items())
-    }
-    return SeedValues(tuple(at), tuple((accuracy,) for accuracy in at.values()))
+    )
 
 
 def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, float]]:

@@ -101,8 +101,8 @@ def differences(observations: Sequence[Observation], dim: int) -> list[float]:
     return [found[mlp] - accuracy for mlp, accuracy in pairs if mlp in found]
 
 
-FIGURES = {
-    "dana-2024-fig3": fig.Figure(
+FIGURES = (
+    fig.Figure(
         "dana-2024-fig3",
         "DPC24",
         ("DPC24-F3", "DPC24-S4.2.1"),
@@ -111,5 +111,5 @@ FIGURES = {
         f"The mean accuracy of the MLP less that of the heads it replaces, over sizes and seeds, is within ±{TOLERANCE}, every d.",
         stages,
         compute,
-    )
-}
+    ),
+)

@@ -279,38 +279,35 @@ def _figure(sweep: SizeSweep, statement: str, title: str, claim: str, rule: str)
     return fig.Figure(name, "DPC24", (statement,), title, claim, rule, sweep.stages, partial(compute, sweep))
 
 
-FIGURES = {
-    figure.name: figure
-    for figure in (
-        _figure(
-            _HEADS,
-            "DPC24-F1a",
-            "DPC24 Figure 1a: accuracy by number of heads",
-            "Accuracy grows linearly with the number of heads at fixed d_h, faster than Corollary 1 promises.",
-            f"Up to the first accuracy above 0.95 a line has R² of at least {R_SQUARED_LINE} (the authors' points: 0.992), and the"
-            " interval of its slope lies above the corollary's d_h associations a head.",
-        ),
-        _figure(
-            _HEAD_DIMS,
-            "DPC24-F1b",
-            "DPC24 Figure 1b: accuracy by head dimension",
-            "Accuracy grows quadratically with the head dimension.",
-            "a + b·d_h² has the smaller AICc than a + b·d_h on the points up to the first above 0.95, and R² of at least"
-            f" {R_SQUARED_PARABOLA} (the authors' points: 0.998).",
-        ),
-        _figure(
-            _DIMS,
-            "DPC24-F2a",
-            "DPC24 Figure 2a: accuracy by embedding dimension",
-            "Accuracy grows linearly in d, faster up to d = d_h than beyond.",
-            "The interval of the slope up to d = d_h lies above that of the slope beyond (the authors' points: 0.098 and 0.014).",
-        ),
-        _figure(
-            _NARROW,
-            "DPC24-F4",
-            "DPC24 Figure 4: accuracy by number of heads at d = 2",
-            "At d = 2 training memorises about 1.7 H·d_h associations, more than Corollary 2 promises.",
-            "Up to the first accuracy above 0.95 the interval of the associations gained per head lies above the corollary's d_h.",
-        ),
-    )
-}
+FIGURES = (
+    _figure(
+        _HEADS,
+        "DPC24-F1a",
+        "DPC24 Figure 1a: accuracy by number of heads",
+        "Accuracy grows linearly with the number of heads at fixed d_h, faster than Corollary 1 promises.",
+        f"Up to the first accuracy above 0.95 a line has R² of at least {R_SQUARED_LINE} (the authors' points: 0.992), and the"
+        " interval of its slope lies above the corollary's d_h associations a head.",
+    ),
+    _figure(
+        _HEAD_DIMS,
+        "DPC24-F1b",
+        "DPC24 Figure 1b: accuracy by head dimension",
+        "Accuracy grows quadratically with the head dimension.",
+        "a + b·d_h² has the smaller AICc than a + b·d_h on the points up to the first above 0.95, and R² of at least"
+        f" {R_SQUARED_PARABOLA} (the authors' points: 0.998).",
+    ),
+    _figure(
+        _DIMS,
+        "DPC24-F2a",
+        "DPC24 Figure 2a: accuracy by embedding dimension",
+        "Accuracy grows linearly in d, faster up to d = d_h than beyond.",
+        "The interval of the slope up to d = d_h lies above that of the slope beyond (the authors' points: 0.098 and 0.014).",
+    ),
+    _figure(
+        _NARROW,
+        "DPC24-F4",
+        "DPC24 Figure 4: accuracy by number of heads at d = 2",
+        "At d = 2 training memorises about 1.7 H·d_h associations, more than Corollary 2 promises.",
+        "Up to the first accuracy above 0.95 the interval of the associations gained per head lies above the corollary's d_h.",
+    ),
+)

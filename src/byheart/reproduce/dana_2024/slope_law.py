@@ -124,17 +124,15 @@ def _local_exponents(here: dict[dana.Way, SeedValues], stored: SeedValues) -> fi
 
 def slopes(observations: Sequence[Observation], way: dana.Way) -> SeedValues:
     """For every d, the slope over heads of each seed, up to the first accuracy above 0.95."""
-    found: dict[float, list[float]] = {}
-    mine = [one for one in observations if dana.way_of(one) == way]
-    for dim in sorted({one.sizes["dim"] for one in mine}):
-        for seed in sorted({one.seed for one in mine}):
-            at = dana.curve(
-                [one for one in mine if one.seed == seed], way, "n_heads", dim=dim, head_dim=dim, mlp_width=0
-            )
-            slope = _slope(at)
-            if slope is not None:
-                found.setdefault(dim, []).append(slope)
-    return SeedValues(tuple(found), tuple(tuple(values) for values in found.values()))
+    groups: dict[tuple[int, int], list[Observation]] = {}
+    for one in observations:
+        if dana.way_of(one) == way:
+            groups.setdefault((one.sizes["dim"], one.seed), []).append(one)
+    found = []
+    for (dim, _), group in sorted(groups.items(), key=lambda item: item[0]):
+        slope = _slope(dana.curve(group, way, "n_heads", dim=dim, head_dim=dim, mlp_width=0))
+        found += [] if slope is None else [(dim, slope)]
+    return SeedValues.of(found)
 
 
 def _slope(found: SeedValues) -> float | None:
@@ -156,13 +154,12 @@ def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, f
 
 def published_slopes() -> SeedValues:
     """The same of the stored points, whose seeds are already averaged."""
-    found = {d: _slope(dana.stored_points("fig1a_fig2b", "n_heads", dim=d)) for d in runs.DIMS}
-    kept = {d: (slope,) for d, slope in found.items() if slope is not None}
-    return SeedValues(tuple(kept), tuple(kept.values()))
+    found = ((d, _slope(dana.stored_points("fig1a_fig2b", "n_heads", dim=d))) for d in runs.DIMS)
+    return SeedValues.of((d, slope) for d, slope in found if slope is not None)
 
 
-FIGURES = {
-    "dana-2024-fig2b": fig.Figure(
+FIGURES = (
+    fig.Figure(
         "dana-2024-fig2b",
         "DPC24",
         ("DPC24-F2b",),
@@ -172,5 +169,5 @@ FIGURES = {
         " (the authors' points: 3.4).",
         stages,
         compute,
-    )
-}
+    ),
+)

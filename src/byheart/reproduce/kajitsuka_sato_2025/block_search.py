@@ -207,11 +207,7 @@ def size_of(one: Observation) -> int:
 
 
 def _by_size(found: Mapping[tuple[int, int], int | None]) -> SeedValues:
-    groups: dict[float, list[float]] = {}
-    for (size, _), blocks in found.items():
-        if blocks is not None:
-            groups.setdefault(size, []).append(float(blocks))
-    return SeedValues(tuple(sorted(groups)), tuple(tuple(groups[size]) for size in sorted(groups)))
+    return SeedValues.of((size, float(blocks)) for (size, _), blocks in found.items() if blocks is not None)
 
 
 def _by_name(found: SeedValues) -> dict[str, list[float]]:
@@ -243,8 +239,8 @@ def beyond(found: SeedValues) -> float | None:
     return math.fsum(y / (factor * math.sqrt(x)) for x, y in high) / len(high)
 
 
-FIGURES = {
-    "kajitsuka-sato-2025-fig3": fig.Figure(
+FIGURES = (
+    fig.Figure(
         "kajitsuka-sato-2025-fig3",
         "KS25",
         ("KS25-F3",),
@@ -255,5 +251,5 @@ FIGURES = {
         stages,
         compute,
         needs_samples=True,
-    )
-}
+    ),
+)

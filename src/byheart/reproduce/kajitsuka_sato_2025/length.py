@@ -195,8 +195,8 @@ def _shared_trials(
     return set.intersection(*tried) if tried else set()
 
 
-FIGURES = {
-    "kajitsuka-sato-2025-length": fig.Figure(
+FIGURES = (
+    fig.Figure(
         "kajitsuka-sato-2025-length",
         "KS25",
         ("KS25-length",),
@@ -205,5 +205,5 @@ FIGURES = {
         f"With {ASKED} blocks, at every length, the best trial of every seed ends with an error below 0.01.",
         stages,
         compute,
-    )
-}
+    ),
+)

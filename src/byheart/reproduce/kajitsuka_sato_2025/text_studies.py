@@ -160,28 +160,25 @@ def _figure(study: TextStudy, statement: str) -> fig.Figure:
     )
 
 
-FIGURES = {
-    figure.name: figure
-    for figure in (
-        _figure(
-            TextStudy(
-                "fig1",
-                "multinli",
-                "MultiNLI",
-                {"smoke": 60, "laptop": 500, "paper": 2000},
-                {"smoke": (1, 3), "laptop": (1, 10), "paper": (1, 10, 20, 30, 40, 50)},
-            ),
-            "KS25-F1",
+FIGURES = (
+    _figure(
+        TextStudy(
+            "fig1",
+            "multinli",
+            "MultiNLI",
+            {"smoke": 60, "laptop": 500, "paper": 2000},
+            {"smoke": (1, 3), "laptop": (1, 10), "paper": (1, 10, 20, 30, 40, 50)},
         ),
-        _figure(
-            TextStudy(
-                "fig2",
-                "imdb",
-                "IMDb",
-                {"smoke": 60, "laptop": 500, "paper": 3000},
-                {"smoke": (1, 3), "laptop": (1, 10), "paper": (1, 10, 20, 30, 40)},
-            ),
-            "KS25-F2",
+        "KS25-F1",
+    ),
+    _figure(
+        TextStudy(
+            "fig2",
+            "imdb",
+            "IMDb",
+            {"smoke": 60, "laptop": 500, "paper": 3000},
+            {"smoke": (1, 3), "laptop": (1, 10), "paper": (1, 10, 20, 30, 40)},
         ),
-    )
-}
+        "KS25-F2",
+    ),
+)
