@@ -43,9 +43,9 @@ def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> 
         if last_only and at == max(mixing, default=-1) + 1:
             stream = stream[-1:]
         if isinstance(layer, FeedForward):
-            before = _apply(layer.w1, stream) + _vector(layer.b1)
+            before = _apply(layer.w1, stream) + _in_full(layer.b1).reshape(-1)
             hidden = np.where(before > 0, before, before * 0)
-            stream = stream + _apply(layer.w2, hidden) + _vector(layer.b2)
+            stream = stream + _apply(layer.w2, hidden) + _in_full(layer.b2).reshape(-1)
             active = tuple(int(unit) for unit in np.flatnonzero(hidden[-1] > 0))
             yield Snapshot("feed-forward", stream, active, layer.hidden_width)
         elif isinstance(layer, Attention):
@@ -64,59 +64,34 @@ def output_of(network: Transformer, stream: Stream) -> np.ndarray:
 
 
 def _enter(network: Transformer, encoded: np.ndarray) -> Stream:
-    if network.embedding is None:
-        vectors = _numbers(network, encoded)
+    embedding = network.embedding
+    if embedding is not None:
+        vectors = _in_full(embedding.tokens)[encoded]
+        if embedding.positions is not None:
+            vectors = vectors + _in_full(embedding.positions)[: len(encoded)]
+    elif isinstance(network.w_in, SparseMatrix):
+        vectors = np.array(
+            [[Fraction(value) for value in vector] for vector in encoded.tolist()], dtype=object
+        )
     else:
-        vectors = _rows(network.embedding.tokens, encoded.tolist())
-        if network.embedding.positions is not None:
-            vectors = vectors + _rows(network.embedding.positions, list(range(len(encoded))))
+        vectors = encoded.astype(network.w_in.dtype)
     if network.extra is not None:
-        vectors = np.concatenate([_rows(network.extra, [0]), vectors])
+        vectors = np.concatenate([_in_full(network.extra), vectors])
     return _apply(network.w_in, vectors)
-
-
-def _numbers(network: Transformer, vectors: np.ndarray) -> np.ndarray:
-    if not isinstance(network.w_in, SparseMatrix):
-        return np.asarray(vectors.astype(network.w_in.dtype))
-    return np.array([[Fraction(float(value)) for value in vector] for vector in vectors], dtype=object)
-
-
-def _rows(weights: Weights, wanted: list[int]) -> np.ndarray:
-    if not isinstance(weights, SparseMatrix):
-        return np.asarray(weights[wanted])
-    found = _zeros(len(wanted), weights.shape[1])
-    places: dict[int, list[int]] = {}
-    for place, row in enumerate(wanted):
-        places.setdefault(row, []).append(place)
-    for (row, column), value in weights.entries.items():
-        for place in places.get(row, ()):
-            found[place, column] = value.fraction
-    return found
 
 
 def _apply(weights: Weights, vectors: np.ndarray) -> np.ndarray:
     """The product of a matrix with each vector."""
-    if not isinstance(weights, SparseMatrix):
-        return np.asarray(vectors @ np.asarray(weights).T)
-    found = _zeros(len(vectors), weights.shape[0])
-    for (row, column), value in weights.entries.items():
-        factor = value.fraction
-        for token, vector in enumerate(vectors):
-            if vector[column]:
-                found[token, row] += factor * vector[column]
-    return found
+    return np.asarray(vectors @ _in_full(weights).T)
 
 
-def _zeros(n_rows: int, n_columns: int) -> np.ndarray:
-    return np.full((n_rows, n_columns), Fraction(0), dtype=object)
-
-
-def _vector(weights: Weights) -> np.ndarray:
+def _in_full(weights: Weights) -> np.ndarray:
+    """A matrix of floats as it is; an exact one as an array of fractions, zeros written out."""
     if not isinstance(weights, SparseMatrix):
         return np.asarray(weights)
-    found = np.full(weights.shape[0], Fraction(0), dtype=object)
-    for (row, _), value in weights.entries.items():
-        found[row] = value.fraction
+    found = np.full(weights.shape, Fraction(0), dtype=object)
+    for place, value in weights.entries.items():
+        found[place] = value.fraction
     return found
 
 
