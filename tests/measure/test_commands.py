@@ -135,7 +135,7 @@ def test_ctrl_c_says_how_to_go_on(folder: Path, monkeypatch: pytest.MonkeyPatch)
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("byheart.measure.workers.run_sweep", interrupt)
+    monkeypatch.setattr("byheart.measure.workers.Sweep", interrupt)
     with pytest.raises(Interrupted, match="Go on with: byheart"):
         call(measure, "spec.toml", "--device", "cpu")
 

@@ -12,7 +12,7 @@ from byheart.errors import UsageError
 from byheart.measure.forecast import forecast
 from byheart.measure.specification import read_specification, specification_of
 from byheart.measure.store import Store
-from byheart.measure.sweep import run_sweep
+from byheart.measure.sweep import Sweep
 
 GOOD = """
 name = "small"
@@ -132,7 +132,7 @@ def test_a_forecast_counts_and_estimates(table: dict[str, Any], tmp_path: Path) 
         assert 0 < before.largest_stack_bytes < before.available_bytes
         assert before.seconds > 0
         assert store.count() == 0
-        run_sweep(specification.runs[:3], store, device="cpu")
+        Sweep(specification.runs[:3], store, device="cpu").run()
         after = forecast(specification, store, device="cpu")
         assert (after.n_runs, after.n_stored) == (4, 3)
         assert after.largest_stack_bytes < before.largest_stack_bytes

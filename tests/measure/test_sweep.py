@@ -16,7 +16,7 @@ from byheart.measure.records import Run
 from byheart.measure.specification import specification_of
 from byheart.measure.stack_plan import pack
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress, run_sweep
+from byheart.measure.sweep import Progress, Sweep
 from byheart.measure.workers import train_here
 
 SWEEP = """
@@ -24,9 +24,9 @@ import sys
 from pathlib import Path
 from tests.measure.test_sweep import thirty_two
 from byheart.measure.store import Store
-from byheart.measure.sweep import run_sweep
+from byheart.measure.sweep import Sweep
 with Store(sys.argv[1]) as store:
-    report = run_sweep(thirty_two(int(sys.argv[2])), store, device="cpu", most=8)
+    report = Sweep(thirty_two(int(sys.argv[2])), store, device="cpu", most=8).run()
     print(report.n_found, report.n_trained)
 """
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,7 +122,7 @@ def test_what_is_stored_is_not_trained_again(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.sqlite") as store:
         first = train_here(runs, store, device="cpu", on_progress=seen.append)
         assert [record.key for record in first] == [run.key for run in runs]
-        report = run_sweep(runs, store, device="cpu")
+        report = Sweep(runs, store, device="cpu").run()
         assert (report.n_found, report.n_trained, report.is_complete) == (4, 0, True)
     assert seen
     assert seen[-1].n_runs == 4
@@ -134,12 +134,12 @@ def test_a_diverged_run_is_a_record_and_the_sweep_goes_on(tmp_path: Path) -> Non
         calm, wild = train_here(runs, store, device="cpu")
         assert calm.status == "done"
         assert wild.status == "diverged"
-        assert run_sweep(runs, store, device="cpu").n_trained == 0
+        assert Sweep(runs, store, device="cpu").run().n_trained == 0
 
 
 def test_a_time_limit_stops_between_stacks(tmp_path: Path) -> None:
     with Store(tmp_path / "runs.sqlite") as store:
-        report = run_sweep(thirty_two(20), store, device="cpu", most=4, max_seconds=0.0)
+        report = Sweep(thirty_two(20), store, device="cpu", most=4, max_seconds=0.0).run()
         assert not report.is_complete
         assert report.n_trained == 0
 
@@ -179,7 +179,7 @@ def test_a_stack_that_cannot_end_in_time_is_given_up(tmp_path: Path) -> None:
     slow = dana.run("laptop", "as-coded", 0, dim=10, head_dim=10, n_heads=26)
     with Store(tmp_path / "runs.sqlite") as store:
         began = time.monotonic()
-        report = run_sweep([slow], store, device="cpu", max_seconds=0.5, gives_up=True)
+        report = Sweep([slow], store, device="cpu", max_seconds=0.5, gives_up=True).run()
         assert not report.is_complete
         assert report.n_trained == store.count() == 0
         # it would take minutes; a hundredth of the steps show that

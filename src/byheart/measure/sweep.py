@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from byheart.measure.devices import BEST_STACK, bytes_per_model, choose_device, free_bytes
 from byheart.measure.records import Run
@@ -45,74 +45,52 @@ class SweepReport:
     is_complete: bool
 
 
-def run_sweep(
-    runs: Sequence[Run],
-    store: Store,
-    *,
-    device: str = "auto",
-    engine: Engine = "auto",
-    most: int | None = None,
-    max_seconds: float | None = None,
-    gives_up: bool = False,
-    wait: bool = True,
-    on_progress: Callable[[Progress], None] | None = None,
-    overhead: int | None = None,
-) -> SweepReport:
-    """Train every run that the store lacks, in stacks, and store each record as its model ends.
-
-    After `max_seconds` nothing new begins; with `gives_up`, a stack that cannot end by then is given up as soon as its pace
-    shows it, and what would fit comes next. With `wait`, returns only when every run is stored, by this process or by others at
-    work on the same store. `overhead` is what a stack costs, as `pack` counts it.
-    """
-    return _Sweep(runs, store, device, engine, most, max_seconds, gives_up, wait, on_progress, overhead).run()
-
-
 class _TooLate(Exception):
     """A stack that cannot end in time."""
 
 
-class _Sweep:
-    """The state of one call of `run_sweep`."""
+@dataclass(eq=False)
+class Sweep:
+    """Trains every run that the store lacks, in stacks, and stores each record as its model ends.
 
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        store: Store,
-        device: str,
-        engine: Engine,
-        most: int | None,
-        max_seconds: float | None,
-        gives_up: bool,
-        wait: bool,
-        on_progress: Callable[[Progress], None] | None,
-        overhead: int | None,
-    ) -> None:
-        self.overhead = overhead
-        self.runs = {run.key: run for run in runs}
-        self.store, self.engine, self.wait, self.on_progress = store, engine, wait, on_progress
-        self.device = choose_device(device)
-        self.most = most or BEST_STACK[self.device.type]
-        self.deadline = None if max_seconds is None else time.monotonic() + max_seconds
-        self.gives_up = gives_up
+    After `max_seconds` nothing new begins; with `gives_up`, a stack that cannot end by then is given up as soon as its pace
+    shows it, and what would fit comes next. With `wait`, `run` returns only when every run is stored, by this process or by
+    others at work on the same store. `overhead` is what a stack costs, as `pack` counts it.
+    """
+
+    runs: Sequence[Run]
+    store: Store
+    _: KW_ONLY
+    device: str = "auto"
+    engine: Engine = "auto"
+    most: int | None = None
+    max_seconds: float | None = None
+    gives_up: bool = False
+    wait: bool = True
+    on_progress: Callable[[Progress], None] | None = None
+    overhead: int | None = None
+
+    def __post_init__(self) -> None:
+        self.began, self.renewed = time.monotonic(), 0.0
+        self.deadline = None if self.max_seconds is None else self.began + self.max_seconds
+        self.place = choose_device(self.device)
+        self.by_key = {run.key: run for run in self.runs}
+        self.n_trained = self.n_stored = 0
         self.paced: tuple[float, int] | None = None  # when the stack's first steps were seen, and how many
-        self.began = time.monotonic()
-        self.n_trained = 0
-        self.renewed = 0.0
-        self.n_stored = 0
         self.bytes: dict[str, int] = {}
         self.given_up: set[str] = set()
 
     def run(self) -> SweepReport:
-        stored = self.store.stored_keys(self.runs)
+        stored = self.store.stored_keys(self.by_key)
         n_found = self.n_stored = len(stored)
-        pending = [run for key, run in self.runs.items() if key not in stored]
+        pending = [run for key, run in self.by_key.items() if key not in stored]
         try:
             while pending and not self._is_late():
                 for batch in pack(
                     pending,
-                    memory=free_bytes(self.device),
-                    most=self.most,
-                    device=self.device,
+                    memory=free_bytes(self.place),
+                    most=self.most or BEST_STACK[self.place.type],
+                    device=self.place,
                     measure=self._bytes,
                     overhead=self.overhead,
                 ):
@@ -121,7 +99,7 @@ class _Sweep:
                     claimed = set(self.store.claim([run.key for run in batch.runs]))
                     if claimed:
                         self._train([run for run in batch.runs if run.key in claimed])
-                stored = self.store.stored_keys(self.runs)
+                stored = self.store.stored_keys(self.by_key)
                 self.n_stored = len(stored)
                 pending = [run for run in pending if run.key not in stored]
                 if self.given_up or (pending and not self.wait):
@@ -132,13 +110,13 @@ class _Sweep:
         finally:
             self.store.release()
         seconds = time.monotonic() - self.began
-        return SweepReport(len(self.runs), n_found, self.n_trained, seconds, not pending)
+        return SweepReport(len(self.by_key), n_found, self.n_trained, seconds, not pending)
 
     def _bytes(self, run: Run) -> int:
         """Memory of a run, measured once: while others are at work this is asked again and again."""
         if run.key not in self.bytes:
             self.bytes[run.key] = bytes_per_model(
-                run.model, training_set_of(run.data), run.training, self.device
+                run.model, training_set_of(run.data), run.training, self.place
             )
         return self.bytes[run.key]
 
@@ -147,13 +125,13 @@ class _Sweep:
 
     def _train(self, runs: list[Run]) -> None:
         def finish(number: int, outcome: Outcome) -> None:
-            self.n_trained += self.store.add(record_of(runs[number], outcome, self.device))
+            self.n_trained += self.store.add(record_of(runs[number], outcome, self.place))
             self.n_stored += 1
 
         self.paced = None
         try:
             train(
-                stack_of(runs, self.device),
+                stack_of(runs, self.place),
                 [run.training for run in runs],
                 engine=self.engine,
                 on_finish=finish,
@@ -177,5 +155,5 @@ class _Sweep:
             self.renewed = now
         if self.on_progress is not None:
             self.on_progress(
-                Progress(len(self.runs), self.n_stored, self.n_trained, moment, now - self.began)
+                Progress(len(self.by_key), self.n_stored, self.n_trained, moment, now - self.began)
             )

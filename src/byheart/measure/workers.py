@@ -14,7 +14,7 @@ from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress, run_sweep
+from byheart.measure.sweep import Progress, Sweep
 
 
 class BudgetSpent(ByheartError):
@@ -93,7 +93,7 @@ def train_here(
             helper.start()
             helpers.append(helper)
     try:
-        run_sweep(runs, store, on_progress=on_progress, **settings)
+        Sweep(runs, store, on_progress=on_progress, **settings).run()
     finally:
         for helper in helpers:
             helper.join(timeout=5)
@@ -106,4 +106,4 @@ def train_here(
 def _help(parent: int, configs: list[Mapping[str, Any]], path: Path, settings: dict[str, Any]) -> None:
     end_with_parent(parent)
     with Store(path) as store:
-        run_sweep([Run.of(config) for config in configs], store, wait=False, **settings)
+        Sweep([Run.of(config) for config in configs], store, wait=False, **settings).run()

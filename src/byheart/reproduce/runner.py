@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from byheart.measure.devices import choose_device
 from byheart.measure.records import Record, Run
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress, run_sweep
+from byheart.measure.sweep import Progress, Sweep, SweepReport
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Scale, TrainingStage
 from byheart.reproduce.registry import figure_of
@@ -18,15 +18,10 @@ TELL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(SweepReport):
     """What became of a group of stages."""
 
     name: str
-    n_runs: int
-    n_found: int
-    n_trained: int
-    seconds: float
-    is_complete: bool
     error: str = ""
 
 
@@ -49,13 +44,30 @@ def work(
     told = say or (lambda line: None)
     found: list[Done] = []
     for name, group in group_stages(stages):
-        left = None if seconds is None else seconds - (time.monotonic() - began)
+        runs, start = runs_of(group), time.monotonic()
+        left = None if seconds is None else seconds - (start - began)
         if left is not None and left <= 0:
-            told(f"{time.monotonic() - began:6.0f} s  not begun: {name}")
-            found.append(Done(name, len(runs_of(group)), 0, 0, 0.0, False))
+            told(f"{start - began:6.0f} s  not begun: {name}")
+            found.append(Done(len(runs), 0, 0, 0.0, False, name))
             continue
-        told(f"{time.monotonic() - began:6.0f} s  begins: {name}, {len(runs_of(group))} runs")
-        done = _sweep(name, group, store, device, is_cuda, left, goes_on, on_progress or _teller(told, began))
+        told(f"{start - began:6.0f} s  begins: {name}, {len(runs)} runs")
+        sweep = Sweep(
+            runs,
+            store,
+            device=device,
+            engine=group[0].engine if is_cuda else "auto",
+            max_seconds=left,
+            gives_up=goes_on,
+            on_progress=on_progress or _teller(told, began),
+            overhead=group[0].overhead if is_cuda else None,
+        )
+        try:
+            done = Done(**vars(sweep.run()), name=name)
+        except Exception as error:
+            if not goes_on:
+                raise
+            message = f"{type(error).__name__}: {error}"[:300]
+            done = Done(len(runs), 0, 0, time.monotonic() - start, False, name, message)
         told(
             f"{time.monotonic() - began:6.0f} s  {'done' if done.is_complete else 'not finished'}: {name},"
             f" {done.n_trained} trained, {done.n_found} found, {done.seconds:.1f} s {done.error}"
@@ -63,37 +75,6 @@ def work(
         store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         found.append(done)
     return found
-
-
-def _sweep(
-    name: str,
-    group: Sequence[TrainingStage],
-    store: Store,
-    device: str,
-    is_cuda: bool,
-    left: float | None,
-    goes_on: bool,
-    on_progress: Callable[[Progress], None],
-) -> Done:
-    runs = runs_of(group)
-    start = time.monotonic()
-    try:
-        report = run_sweep(
-            runs,
-            store,
-            device=device,
-            engine=group[0].engine if is_cuda else "auto",
-            max_seconds=left,
-            gives_up=goes_on,
-            on_progress=on_progress,
-            overhead=group[0].overhead if is_cuda else None,
-        )
-    except Exception as error:
-        if not goes_on:
-            raise
-        message = f"{type(error).__name__}: {error}"[:300]
-        return Done(name, len(runs), 0, 0, time.monotonic() - start, False, message)
-    return Done(name, report.n_runs, report.n_found, report.n_trained, report.seconds, report.is_complete)
 
 
 def group_stages(stages: Sequence[TrainingStage]) -> list[tuple[str, list[TrainingStage]]]:
