@@ -10,16 +10,17 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from byheart.errors import UsageError
+from byheart.measure.families import Inputs
 from byheart.measure.objective import measure
 from byheart.measure.recipe import Training
-from byheart.measure.stack import Stack
+from byheart.measure.stack import Stack, StackTargets
 from byheart.measure.steppers import Engine, Stepper, make_stepper
 
 Status = Literal["done", "passed", "diverged"]
@@ -92,27 +93,27 @@ def train(
         torch.set_num_threads(before)
 
 
+@dataclass(eq=False)
 class _Loop:
     """The state of one call of `train`."""
 
-    def __init__(
-        self,
-        stack: Stack,
-        trainings: tuple[Training, ...],
-        engine: Engine,
-        keep_weights: bool,
-        on_finish: Callable[[int, Outcome], None] | None,
-        on_moment: Callable[[Moment], None] | None,
-    ) -> None:
-        self.stack, self.trainings, self.keep_weights = stack, trainings, keep_weights
-        self.on_finish, self.on_moment = on_finish, on_moment
-        self.stepper: Stepper = make_stepper(stack, trainings, engine)
-        self.members = list(range(len(trainings)))  # models still in the stack, by their number at the start
+    stack: Stack
+    trainings: tuple[Training, ...]
+    engine: Engine
+    keep_weights: bool
+    on_finish: Callable[[int, Outcome], None] | None
+    on_moment: Callable[[Moment], None] | None
+
+    def __post_init__(self) -> None:
+        self.stepper: Stepper = make_stepper(self.stack, self.trainings, self.engine)
+        self.members = list(
+            range(len(self.trainings))
+        )  # models still in the stack, by their number at the start
         self.running = set(self.members)
-        self.curves: list[list[dict[str, float]]] = [[] for _ in trainings]
-        self.tails: list[list[float]] = [[] for _ in trainings]
+        self.curves: list[list[dict[str, float]]] = [[] for _ in self.trainings]
+        self.tails: list[list[float]] = [[] for _ in self.trainings]
         self.outcomes: dict[int, Outcome] = {}
-        self.seconds = [0.0 for _ in trainings]
+        self.seconds = [0.0 for _ in self.trainings]
         self.clock = time.perf_counter()
         self.last_step = 0
 
@@ -207,31 +208,18 @@ class _Loop:
 def take(stack: Stack, models: Sequence[int]) -> Stack:
     """The stack of some of the models, padded as before."""
     index = torch.tensor(models, device=stack.device)
-    n_models = len(stack.models)
 
-    def rows(tensor: Tensor) -> Tensor:
-        return tensor[index] if tensor.dim() and tensor.shape[0] == n_models else tensor
+    def some(value: Any) -> Any:
+        """What belongs to these models, of whatever has an entry for each model."""
+        if isinstance(value, Tensor):
+            return value[index] if value.dim() and value.shape[0] == len(stack.models) else value
+        if isinstance(value, tuple):
+            return tuple(value[model] for model in models)
+        if isinstance(value, dict):
+            return {name: some(item) for name, item in value.items()}
+        return replace(value, **some(vars(value))) if isinstance(value, Inputs | StackTargets) else value
 
-    inputs = replace(
-        stack.inputs,
-        tokens=None if stack.inputs.tokens is None else rows(stack.inputs.tokens),
-        vectors=None if stack.inputs.vectors is None else rows(stack.inputs.vectors),
-        lengths=rows(stack.inputs.lengths),
-        training_sets=tuple(stack.training_sets[m] for m in models),
-    )
-    targets = {name: rows(value) for name, value in vars(stack.targets).items() if value is not None}
-    return replace(
-        stack,
-        models=tuple(stack.models[m] for m in models),
-        training_sets=inputs.training_sets,
-        seeds=tuple(stack.seeds[m] for m in models),
-        layout=stack.layout.take(models),
-        fixed={name: rows(table) for name, table in stack.fixed.items()},
-        inputs=inputs,
-        tables={name: rows(table) for name, table in stack.tables.items()},
-        targets=replace(stack.targets, **targets),
-        mask=None if stack.mask is None else rows(stack.mask),
-    )
+    return replace(stack, **some({**vars(stack), "layout": stack.layout.take(models)}))
 
 
 def _milestones(plan: Training) -> list[int]:
