@@ -35,8 +35,7 @@ from byheart.measure.store import Store
 from byheart.measure.text_samples import FILE, Samples
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.runner import stages_of, work
-from byheart.reproduce.samples import prepare
-from byheart.reproduce.texts import local_texts
+from byheart.reproduce.samples import local_texts, prepare
 from byheart.reproduce.wall_clock import Pass, beside, in_words, note, read
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,10 +16,10 @@ from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
 from byheart.data.dataset_pieces import DatasetPieces, spool
 from byheart.data.distinct_contexts import count_contexts
+from byheart.data.options import DataSource
 from byheart.data.readers import kind_of
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
-from byheart.data.source import DataSource
 from byheart.data.textfile import require_file
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError

@@ -10,11 +10,10 @@ import numpy as np
 
 from byheart.measure.records import Run
 from byheart.measure.text_samples import COLLECTIONS, Samples
-from byheart.reproduce.figure import Computed, Facts, Scale, Verdict
+from byheart.reproduce.figure import Computed, Facts, Scale, Verdict, decide
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.samples import prepare
-from byheart.reproduce.verdict import decide
 
 Measured = dict[str, float]
 WORDS = [f"w{number}" for number in range(300)]

@@ -10,7 +10,7 @@ from byheart.measure.records import Run
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Verdict
 from byheart.reproduce.kajitsuka_sato_2025 import block_search
-from byheart.reproduce.kajitsuka_sato_2025.trials import best_trials, fewest_blocks, n_blocks
+from byheart.reproduce.kajitsuka_sato_2025.runs import best_trials, fewest_blocks, n_blocks
 from byheart.reproduce.seed_values import SeedValues
 from byheart.theorems import checks
 from tests.reproduce.planted import compute, observations_of, planted, runs_of, trial_of

@@ -10,10 +10,9 @@ import pytest
 
 from byheart.report.page import read_passes
 from byheart.reproduce.dana_2024.curves import agreement_in_words
-from byheart.reproduce.figure import Check, Computed, ConditionResult
+from byheart.reproduce.figure import Check, Computed, ConditionResult, decide
 from byheart.reproduce.figure_files import assemble, read_record, recompute
 from byheart.reproduce.registry import FIGURES, figure_of
-from byheart.reproduce.verdict import decide
 from byheart.reproduce.wall_clock import wall_clock
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

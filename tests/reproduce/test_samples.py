@@ -11,8 +11,14 @@ from byheart.errors import DataError, MissingExtra, UsageError
 from byheart.measure.sources import training_set_of
 from byheart.measure.text_samples import COLLECTIONS, Samples, first_words
 from byheart.reproduce.published import dana_2024, madden_2024
-from byheart.reproduce.samples import CLASS_TOKEN, first_sub_words, prepare, sample_texts
-from byheart.reproduce.texts import hub_texts, local_texts
+from byheart.reproduce.samples import (
+    CLASS_TOKEN,
+    first_sub_words,
+    hub_texts,
+    local_texts,
+    prepare,
+    sample_texts,
+)
 
 MULTINLI = COLLECTIONS["multinli"]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import PATH, output_options, reading_choices, reading_options
+from byheart.cli.options import PATH, WholeNumber, output_options, reading_choices, reading_options
 from byheart.cli.output import count, echo_json, show_pairs, show_table
 from byheart.cli.summary import show_refused
 from byheart.errors import UsageError

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from byheart.cli.numbers import WholeNumber
 from byheart.cli.options import (
     PATH,
+    WholeNumber,
     data_argument,
     output_option,
     output_options,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import PATH, device_option, output_options, store_option
+from byheart.cli.options import PATH, WholeNumber, device_option, output_options, store_option
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
 from byheart.cli.progress import watch
 from byheart.errors import ByheartError, ExitStatus

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import figure_option, output_options
+from byheart.cli.options import WholeNumber, figure_option, output_options
 from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
 from byheart.cli.summary import show_refused
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from byheart.cli.numbers import WholeNumber
-from byheart.cli.options import model_argument, output_options, threads_option
+from byheart.cli.options import WholeNumber, model_argument, output_options, threads_option
 from byheart.cli.output import echo_json, printable
 from byheart.errors import UsageError
 

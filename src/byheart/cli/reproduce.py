@@ -127,8 +127,7 @@ def _list(as_json: bool) -> None:
 def _samples(folder: Path, texts: str | None) -> Samples:
     """The prepared samples, made from the texts where they are named and not yet made."""
     from byheart.measure.text_samples import FILE, Samples
-    from byheart.reproduce.samples import prepare
-    from byheart.reproduce.texts import hub_texts, local_texts
+    from byheart.reproduce.samples import hub_texts, local_texts, prepare
 
     if texts is not None and not (folder / FILE).is_file():
         prepare(hub_texts() if texts == HUB else local_texts(Path(texts)), folder)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from byheart.data.options import Task
+from byheart.data.options import DataSource, Task
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors, offsets_of
-from byheart.data.source import DataSource
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
 

@@ -21,11 +21,10 @@ from jaxtyping import Int
 from byheart.data.assemble import Content
 from byheart.data.dataset import Dataset
 from byheart.data.digest import digest_of
-from byheart.data.options import TableOptions, Task
+from byheart.data.options import DataSource, TableOptions, Task
 from byheart.data.piece_reader import read_pieces
 from byheart.data.readers import describe_source
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
-from byheart.data.source import DataSource
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import UsageError
 from byheart.work_folder import read_json, write_arrays, write_json

@@ -1,12 +1,14 @@
-"""The words a user chooses with: tasks, rules for conflicts, and what every table reader understands."""
+"""The words a user chooses with: tasks, rules for conflicts, what every table reader understands, and a record of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
 from byheart.data.tokenizers import Tokenizer
+from byheart.json_record import JsonRecord
 
 Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
 OnConflict = Literal["error", "first", "last", "majority", "drop", "keep"]
@@ -40,3 +42,34 @@ class TableOptions(TypedDict, total=False):
     delimiter: str | None
     encoding: str | None
     label_names: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class DataSource(JsonRecord):
+    """What a reader was told, and the name of the file it read.
+
+    file        name of the file, without its folder
+    input, label
+                columns; None where the usual ones were read
+    tokenizer   `char`, `word`, `bytes` or `file`; None for ids and vectors
+    delimiter, encoding
+                of a file of text; None where they were the usual ones
+    recite      whether texts were cut into windows, each with the token that follows
+    """
+
+    file: str | None = None
+    input: str | None = None
+    label: str | None = None
+    on_conflict: OnConflict = "error"
+    tokenizer: str | None = None
+    recite: bool = False
+    empty_labels: EmptyLabels = "error"
+    delimiter: str | None = None
+    encoding: str | None = None
+
+    def written(self, kind: str) -> dict[str, str | None]:
+        """Delimiter and encoding for another file, as far as its kind has such a thing."""
+        return {
+            "delimiter": self.delimiter if kind in ("csv", "tsv") else None,
+            "encoding": self.encoding if kind not in ("npz", "parquet") else None,
+        }

@@ -19,8 +19,7 @@ from byheart.data.assemble import (
     number_names,
 )
 from byheart.data.npz import read_npz
-from byheart.data.options import TableOptions
-from byheart.data.source import DataSource
+from byheart.data.options import DataSource, TableOptions
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_file
 from byheart.errors import DataError, MalformedFile, UsageError, amount

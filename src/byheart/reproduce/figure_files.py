@@ -13,11 +13,10 @@ from byheart.errors import DataError, MalformedFile
 from byheart.measure.records import Record, finite
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
-from byheart.reproduce.figure import Facts, FigureRecord, Scale
+from byheart.reproduce.figure import Facts, FigureRecord, Scale, decide
 from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import stored_records
-from byheart.reproduce.verdict import decide
 
 SCHEMA = 2
 OPTIMISERS = {"adam": "Adam", "adamw": "AdamW", "lbfgs": "L-BFGS"}

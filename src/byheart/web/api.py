@@ -16,7 +16,7 @@ from byheart.errors import DoesNotHold, UsageError
 from byheart.web.folders import DATA_MARK, Folders
 from byheart.web.jobs import JobQueue
 from byheart.web.limits import Limits
-from byheart.web.questions import Questions
+from byheart.web.processes import Questions
 from byheart.web.requests import (
     AskFile,
     Break,

@@ -26,8 +26,7 @@ from byheart.web.folders import Folders, TooLarge, UnknownName
 from byheart.web.guard import Guard, is_loopback
 from byheart.web.jobs import JobQueue, TooManyJobs, UnknownJob
 from byheart.web.limits import Limits
-from byheart.web.processes import Refused, WorkerFailed
-from byheart.web.questions import Questions
+from byheart.web.processes import Questions, Refused, WorkerFailed
 
 HERE = Path(__file__).parent
 STATIC, EXAMPLES = HERE / "static", HERE / "examples"

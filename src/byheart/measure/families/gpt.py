@@ -11,8 +11,15 @@ from torch.nn.functional import gelu
 from byheart.measure.families.config import ModelConfig, SizeField
 from byheart.measure.families.family import Family
 from byheart.measure.families.initial import normal
-from byheart.measure.families.inputs import Inputs, Tables, Weights, per_model
-from byheart.measure.families.lookup import embed_tokens, take_places, take_rows
+from byheart.measure.families.inputs import (
+    Inputs,
+    Tables,
+    Weights,
+    embed_tokens,
+    per_model,
+    take_places,
+    take_rows,
+)
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet

@@ -1,4 +1,4 @@
-"""What enters a stack of models."""
+"""What enters a stack of models; rows, places and embeddings taken from tensors with a model axis."""
 
 from __future__ import annotations
 
@@ -34,3 +34,25 @@ class Inputs:
 def per_model(models: Sequence[ModelConfig], size: str, inputs: Inputs) -> Tensor:
     """One size of every model, (n_models,), in the number type of the stack."""
     return torch.tensor([model.sizes[size] for model in models], dtype=inputs.dtype, device=inputs.device)
+
+
+def take_rows(table: Tensor, rows: Tensor | None) -> Tensor:
+    """`table` (n_models, n_rows, ...) at the drawn rows, or whole."""
+    if rows is None:
+        return table
+    index = rows.view(*rows.shape, *(1 for _ in table.shape[2:])).expand(*rows.shape, *table.shape[2:])
+    return table.gather(1, index)
+
+
+def embed_tokens(embedding: Tensor, tokens: Tensor) -> Tensor:
+    """Rows of each model's table (n_models, n_vocab, dim) for its tokens (n_models, n_rows, seq_len)."""
+    n_models, n_vocab, dim = embedding.shape
+    offsets = torch.arange(n_models, device=tokens.device).view(-1, 1) * n_vocab
+    found = embedding.reshape(-1, dim).index_select(0, (tokens.flatten(1) + offsets).flatten())
+    return found.view(*tokens.shape, dim)
+
+
+def take_places(stream: Tensor, places: Tensor) -> Tensor:
+    """The vector of each row of `stream` (n_models, n_rows, seq_len, dim) at its place."""
+    index = places.view(*places.shape, 1, 1).expand(-1, -1, 1, stream.shape[3])
+    return stream.gather(2, index).squeeze(2)

@@ -15,8 +15,7 @@ from torch import Tensor
 from byheart.measure.families.config import ModelConfig, OptionField, SizeField
 from byheart.measure.families.family import Family
 from byheart.measure.families.initial import normal, uniform
-from byheart.measure.families.inputs import Inputs, Tables, Weights
-from byheart.measure.families.lookup import take_rows
+from byheart.measure.families.inputs import Inputs, Tables, Weights, take_rows
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet

@@ -11,14 +11,6 @@ from byheart.measure.fits import Fit, between
 from byheart.measure.text_samples import Samples
 from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
-from byheart.reproduce.kajitsuka_sato_2025.trials import (
-    CHOICES,
-    CURVE_STYLES,
-    best_trials,
-    fewest_blocks,
-    n_blocks,
-    nearly_all_right,
-)
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, fit_numbers, format_estimate, gather, series, try_fit
 from byheart.theorems import realises
@@ -106,12 +98,12 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
     numbers: dict[str, Any] = {}
     for number, reading in enumerate(dict.fromkeys(runs.reading_of(one) for one in observations)):
         mine = [one for one in observations if runs.reading_of(one) == reading]
-        found = fewest_blocks(mine, size_of)
+        found = runs.fewest_blocks(mine, size_of)
         at = _by_size(found)
         n_open = sum(blocks is None for blocks in found.values())
         small, whole = try_fit(at, "power", between(*SMALL)), try_fit(at, "power")
-        least = gather(best_trials(mine, lambda one: (size_of(one),)), size_of, lambda one: one.loss)
-        loose = _by_size(fewest_blocks(mine, size_of, nearly_all_right))
+        least = gather(runs.best_trials(mine, lambda one: (size_of(one),)), size_of, lambda one: one.loss)
+        loose = _by_size(runs.fewest_blocks(mine, size_of, runs.nearly_all_right))
         numbers[reading] = {
             "fewest blocks": _by_name(at),
             "fewest blocks with less than 1% wrong": _by_name(loose),
@@ -119,7 +111,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
             "exponent, all": fit_numbers(whole),
             "beyond 1400, times the √N law": beyond(at),
         }
-        style = CURVE_STYLES[number % len(CURVE_STYLES)]
+        style = runs.CURVE_STYLES[number % len(runs.CURVE_STYLES)]
         if at:
             answers.append(_with_range(series(reading, style, at), at))
         losses.append(series(reading, style, least))
@@ -128,7 +120,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
             said += f"; to settle it takes {to_settle(small, mine)} more runs"
         if _is_whole(scale, reading, mine):
             trials.append(fig.ConditionResult(reading, said, holds))
-        ladder = sorted({n_blocks(one) for one in mine})
+        ladder = sorted({runs.n_blocks(one) for one in mine})
         rows.append(
             (
                 reading,
@@ -161,7 +153,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         tuple(trials),
         tables=(fig.Table("The search, reading by reading", heads, tuple(rows)),),
         numbers=numbers,
-        choices=(*CHOICES, "Learning rates 0.03 and 0.01. The paper ran ten trials a size."),
+        choices=(*runs.CHOICES, "Learning rates 0.03 and 0.01. The paper ran ten trials a size."),
         missing=""
         if sum("frozen" in trial.condition for trial in trials) >= wanted
         else "Some sizes or numbers of blocks of a fixed table were not trained.",
@@ -195,7 +187,7 @@ def to_settle(small: Fit | None, observations: Sequence[Observation]) -> str:
 
 def _is_whole(scale: fig.Scale, reading: str, observations: Sequence[Observation]) -> bool:
     """Whether every size was tried with every number of blocks of its ladder; tables that are learned have none."""
-    tried = {(size_of(one), n_blocks(one)) for one in observations}
+    tried = {(size_of(one), runs.n_blocks(one)) for one in observations}
     for width, (sizes, ladder) in LADDERS[scale].items():
         if reading.endswith(f"width {width}"):
             return {(size, blocks) for size in sizes for blocks in ladder} <= tried

@@ -9,8 +9,6 @@ from typing import Any
 from byheart.measure.text_samples import Samples
 from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
-from byheart.reproduce.kajitsuka_sato_2025.runs import PASSES
-from byheart.reproduce.kajitsuka_sato_2025.trials import CURVE_STYLES, best_trials, fewest_blocks, n_blocks
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import SeedValues, gather, series
 from byheart.theorems import realises
@@ -100,7 +98,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
             lacking.append(f"{condition}: n = {', '.join(f'{n:,}' for n in sorted(wanted - set(lengths)))}")
         if not mine:
             continue
-        best = best_trials(mine, lambda one: (length(one), n_blocks(one)))
+        best = runs.best_trials(mine, lambda one: (length(one), runs.n_blocks(one)))
         panels.append(
             fig.Panel(
                 f"m = {width}, {steps:,} epochs",
@@ -109,19 +107,22 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
                 tuple(
                     series(
                         f"n = {n:,}",
-                        CURVE_STYLES[number % len(CURVE_STYLES)],
-                        gather([one for one in best if length(one) == n], n_blocks, lambda one: one.loss),
+                        runs.CURVE_STYLES[number % len(runs.CURVE_STYLES)],
+                        gather(
+                            [one for one in best if length(one) == n], runs.n_blocks, lambda one: one.loss
+                        ),
                     )
                     for number, n in enumerate(lengths)
                 ),
                 y_scale="log",
             )
         )
-        found = fewest_blocks(mine, length)
+        found = runs.fewest_blocks(mine, length)
         shared = _shared_trials(mine, lengths)
         at_four = {
             n: SeedValues(
-                (ASKED,), (tuple(one.loss for one in best if length(one) == n and n_blocks(one) == ASKED),)
+                (ASKED,),
+                (tuple(one.loss for one in best if length(one) == n and runs.n_blocks(one) == ASKED),),
             )
             for n in lengths
         }
@@ -146,7 +147,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
             }
         if longer > 1 or not wanted - set(lengths):
             errors = {n: at_four[n].values[0] for n in lengths if at_four[n].values[0]}
-            passing = [n for n, values in errors.items() if max(values) < PASSES.threshold]
+            passing = [n for n, values in errors.items() if max(values) < runs.PASSES.threshold]
             said = f"every seed memorises with {ASKED} blocks at {len(passing)} of {len(lengths)} lengths"
             trials.append(fig.ConditionResult(condition, said, len(passing) == len(lengths), longer == 1))
     heads = (
@@ -184,7 +185,7 @@ def length(one: Observation) -> int:
 
 
 def _trial(one: Observation) -> tuple[int, float, int]:
-    return n_blocks(one), one.config["training"]["learning_rate"], one.seed
+    return runs.n_blocks(one), one.config["training"]["learning_rate"], one.seed
 
 
 def _shared_trials(

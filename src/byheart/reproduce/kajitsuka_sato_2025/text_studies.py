@@ -10,7 +10,6 @@ from typing import Any
 from byheart.measure.text_samples import Samples
 from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
-from byheart.reproduce.kajitsuka_sato_2025.trials import CHOICES, CURVE_STYLES, best_trials, n_blocks
 from byheart.reproduce.observation import Observation
 from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
@@ -65,13 +64,13 @@ def compute(
     study: TextStudy, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
     """Curves of the best trials of the first seed, and final loss and accuracy by blocks, for every reading."""
-    best = best_trials(observations, lambda one: (runs.reading_of(one), n_blocks(one)))
+    best = runs.best_trials(observations, lambda one: (runs.reading_of(one), runs.n_blocks(one)))
     panels, trials, checks, rows = [], [], [], []
     numbers: dict[str, Any] = {}
     for reading in dict.fromkeys(runs.reading_of(one) for one in best):
         mine = [one for one in best if runs.reading_of(one) == reading]
-        accuracy = gather(mine, n_blocks, lambda one: one.measured["accuracy"])
-        losses = gather(mine, n_blocks, lambda one: one.loss)
+        accuracy = gather(mine, runs.n_blocks, lambda one: one.measured["accuracy"])
+        losses = gather(mine, runs.n_blocks, lambda one: one.loss)
         numbers[reading] = {
             "blocks": list(accuracy.x),
             "accuracy by seed": [list(values) for values in accuracy.values],
@@ -106,7 +105,7 @@ def compute(
         tuple(checks),
         (fig.Table("Final accuracy and loss, mean over seeds", heads, tuple(rows)),),
         numbers,
-        (*CHOICES, *FROZEN),
+        (*runs.CHOICES, *FROZEN),
         missing="" if len(trials) >= len(runs.EMBEDDINGS) else "One of the readings was not trained.",
     )
 
@@ -118,8 +117,8 @@ def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def _panels(best: Sequence[Observation], reading: str) -> list[fig.Panel]:
-    first = sorted((one for one in best if one.curve), key=n_blocks)
-    accuracy = gather(best, n_blocks, lambda one: one.measured["accuracy"])
+    first = sorted((one for one in best if one.curve), key=runs.n_blocks)
+    accuracy = gather(best, runs.n_blocks, lambda one: one.measured["accuracy"])
     curves = [
         fig.Panel(
             f"Training {name}: {reading}",
@@ -127,8 +126,8 @@ def _panels(best: Sequence[Observation], reading: str) -> list[fig.Panel]:
             name,
             tuple(
                 fig.Series(
-                    f"#blocks = {n_blocks(one)}",
-                    CURVE_STYLES[number % len(CURVE_STYLES)],
+                    f"#blocks = {runs.n_blocks(one)}",
+                    runs.CURVE_STYLES[number % len(runs.CURVE_STYLES)],
                     one.curve["step"],
                     one.curve[name],
                 )
