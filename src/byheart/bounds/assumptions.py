@@ -49,16 +49,12 @@ def check_assumptions(data: Dataset) -> DataChecks:
     """Look at the data; the reasons name what was found."""
     if data.task == "distribution":
         contexts = data.contexts()
-        lengths = contexts.lengths
-        differ = int(lengths.min()) != int(lengths.max())
+        least, most = int(contexts.lengths.min()), int(contexts.lengths.max())
         n_absent = len(contexts) * data.n_classes - contexts.next_tokens.size
+        lengths = f"contexts have {least} to {most} tokens, not one length"
+        support = f"{n_absent:,} pairs of context and next token never occur, so supports are not full"
         return DataChecks(
-            one_length=f"contexts have {lengths.min()} to {lengths.max()} tokens, not one length"
-            if differ
-            else "",
-            full_support=f"{n_absent:,} pairs of context and next token never occur, so supports are not full"
-            if n_absent
-            else "",
+            one_length=lengths if least < most else "", full_support=support if n_absent else ""
         )
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         return ASSUMED

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from byheart.errors import MissingExtra, UsageError
+from byheart.errors import UsageError, import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 
@@ -40,10 +40,7 @@ PARTS = {
 
 def save_gguf(llama: Llama, path: Path) -> None:
     """Write `llama` as a GGUF file, whole or not at all."""
-    try:
-        import gguf
-    except ImportError:
-        raise MissingExtra("gguf", "gguf", "the GGUF export") from None
+    gguf = import_extra("gguf", "gguf", "the GGUF export")
     spec = llama.spec
     tokens, kinds = llama_cpp_tokens(llama)
     fresh = path.with_name(f".{path.name}.new")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from byheart.errors import MissingExtra
+from byheart.errors import import_extra
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -21,11 +21,7 @@ class GraphBuilder:
     """The nodes and weights gathered while walking through a network whose weights are floats of one type."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
-        try:
-            import onnx
-        except ImportError:
-            raise MissingExtra("onnx", "onnx", "the ONNX export") from None
-        self.onnx = onnx
+        self.onnx = import_extra("onnx", "onnx", "the ONNX export")
         self.dtype = dtype
         self.nodes: list[Any] = []
         self.weights: list[Any] = []

@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from byheart.errors import MissingExtra
+from byheart.errors import import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.stock import transformers_model
 
 
 def open_bridge(folder: Path) -> Any:
     """The folder as a TransformerBridge, with hooks on every part."""
-    try:
-        from transformer_lens.model_bridge import TransformerBridge
-    except ImportError:
-        raise MissingExtra("transformer-lens", "lens", "TransformerLens") from None
-    return TransformerBridge.boot_transformers(str(folder), device="cpu")
+    bridges = import_extra("transformer_lens.model_bridge", "lens", "TransformerLens")
+    return bridges.TransformerBridge.boot_transformers(str(folder), device="cpu")
 
 
 def count_different_logits(folder: Path, llama: Llama, n_prompts: int = 100, seed: int = 0) -> int:

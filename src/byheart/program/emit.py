@@ -47,7 +47,7 @@ def emit(program: Program, precision: Precision = "exact") -> Transformer:
     Floats are refused (`InexactWeights`) where a number described is not a number of that type.
     """
     registers, extra = program.registers, program.extra
-    inputs = {registers.index(name): list_numbers(numbers) for name, numbers in program.inputs.items()}
+    inputs = {registers.index(name): require_numbers(numbers) for name, numbers in program.inputs.items()}
     writer = _Writer(precision)
     return Transformer(
         w_in=writer.rows("w_in", (len(registers), program.dim), inputs),
@@ -56,7 +56,7 @@ def emit(program: Program, precision: Precision = "exact") -> Transformer:
         seq_len=program.seq_len,
         embedding=None if program.table is None else _embedding(program.table, writer),
         pad=program.pad,
-        extra=None if extra is None else writer.rows("extra", (1, program.dim), {0: list_numbers(extra)}),
+        extra=None if extra is None else writer.rows("extra", (1, program.dim), {0: require_numbers(extra)}),
     )
 
 
@@ -122,7 +122,7 @@ def _head(head: RegisterHead, channel: Mapping[str, int], writer: _Writer) -> He
 
 def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
     def matrix(name: str, columns: Sequence[Numbers]) -> Weights:
-        numbers = {at: list_numbers(column) for at, column in enumerate(columns)}
+        numbers = {at: require_numbers(column) for at, column in enumerate(columns)}
         return writer.columns(f"embedding.{name}", (len(numbers[0]), len(numbers)), numbers)
 
     positions = table.positions
@@ -131,7 +131,7 @@ def _embedding(table: TokenTable, writer: _Writer) -> Embedding:
     )
 
 
-def list_numbers(numbers: Numbers) -> Sequence[Number] | np.ndarray:
+def require_numbers(numbers: Numbers) -> Sequence[Number] | np.ndarray:
     assert not isinstance(numbers, Repeated), "these numbers stand for others, and are only counted"
     return numbers
 

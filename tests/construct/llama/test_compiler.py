@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from byheart.construct.llama.compiler import compile_texts
+from byheart.construct.llama.compiler import LlamaOptions, compile_texts
 from byheart.construct.llama.heads import LEAST_MARGIN, choose_rotation
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.tables import factor, solve
@@ -67,7 +67,9 @@ def test_every_context_is_continued_and_nothing_rounds() -> None:
 
 def test_more_reject_bits_take_side_words() -> None:
     texts = random_windows(300)
-    plain, strict = (compile_texts(texts, window=7, max_positions=64, reject_bits=bits) for bits in (16, 24))
+    plain, strict = (
+        compile_texts(texts, LlamaOptions(reject_bits=bits), window=7, max_positions=64) for bits in (16, 24)
+    )
     assert (plain.layout.shape.n_side, strict.layout.shape.n_side) == (0, 2)
     found = evaluate(strict.llama, texts)
     assert np.array_equal(found.tokens, texts.following)
@@ -90,7 +92,7 @@ def test_near_misses_are_unknown() -> None:
 
 def test_a_vocabulary_of_two_digits() -> None:
     texts = random_windows(200, vocab=5000)
-    compiled = compile_texts(texts, window=7, max_positions=64)
+    compiled = compile_texts(texts, LlamaOptions(), window=7, max_positions=64)
     found = evaluate(compiled.llama, texts)
     assert np.array_equal(found.tokens, texts.following)
     assert found.conditions.holds

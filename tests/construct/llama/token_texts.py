@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from byheart.construct.llama.compiler import CompiledTexts, TokenTexts, compile_texts
+from byheart.construct.llama.compiler import CompiledTexts, LlamaOptions, TokenTexts, compile_texts
 
 BOS, EOS = 0, 1
 
@@ -21,10 +21,10 @@ def random_windows(n: int, length: int = 6, vocab: int = 50, seed: int = 0) -> T
     return TokenTexts(ids, offsets, asked.ravel(), rng.integers(2, vocab, len(windows)), vocab, BOS, EOS)
 
 
-def compiled_windows(n: int = 200, **options: int) -> tuple[TokenTexts, CompiledTexts]:
+def compiled_windows(n: int = 200, seed: int = 0) -> tuple[TokenTexts, CompiledTexts]:
     """Random windows and the network that continues them."""
     texts = random_windows(n)
-    return texts, compile_texts(texts, window=7, max_positions=64, **options)
+    return texts, compile_texts(texts, LlamaOptions(), window=7, max_positions=64, seed=seed)
 
 
 def last_of(texts: TokenTexts) -> np.ndarray:

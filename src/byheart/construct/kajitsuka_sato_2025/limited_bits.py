@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from byheart.bounds.kajitsuka_sato_2025 import theorem_f_1
-from byheart.construct.kajitsuka_sato_2025.lookup_split import MappingNumbers
-from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, estimate, theorem_for
+from byheart.construct.kajitsuka_sato_2025.lookup_split import MappingNumbers, Tuning
+from byheart.construct.kajitsuka_sato_2025.theorem import estimate, theorem_for
 from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
@@ -87,9 +87,8 @@ def memorise_with_short_weights(
     """
     if options.precision == "exact":
         n_fields = fields_for(options.B or DEFAULT_B)
-        plan = theorem_for(data)(
-            data, rng, progress, Tuning(plan_short_lookup(n_fields), attention=options.attention)
-        )
+        tuning = Tuning(plan_short_lookup(n_fields), attention=options.attention)
+        plan = theorem_for(data)(data, rng, progress, tuning)
     else:
         plan = _plan_in_floats(data, rng, progress, options)
     fields = max(_group_sizes(plan.notes))
@@ -147,9 +146,8 @@ def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
     n_fields = fields_for(options.B or DEFAULT_B)
     if options.precision != "exact":
         n_fields = _fields_that_fit(shape) if options.B is None else min(n_fields, _fields_that_fit(shape))
-    return estimate(
-        shape, Tuning(plan_short_lookup(n_fields), attention=options.attention), options.precision
-    )
+    tuning = Tuning(plan_short_lookup(n_fields), attention=options.attention)
+    return estimate(shape, tuning, options.precision)
 
 
 def _fields_that_fit(shape: DataShape) -> int:

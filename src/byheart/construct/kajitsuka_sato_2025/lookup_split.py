@@ -1,4 +1,4 @@
-"""How tokens enter a network of KS25 and how its two lookups are split, for data and for the shape of data."""
+"""What may be chosen of a network of KS25, how tokens enter it and how its two lookups are split, for data and for their shape."""
 
 from __future__ import annotations
 
@@ -7,13 +7,32 @@ from typing import Literal
 
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping
 from byheart.data.shape import DataShape
-from byheart.program.lookup import LOOKUP, LookupPlan, Planner
+from byheart.program.lookup import LOOKUP, LookupPlan, Planner, plan_lookup
 
 Entrance = Literal["vectors", "line", "table"]
 """How tokens enter: vectors through E_in; ids on a line, φ by a network; ids with φ in the table (Theorem E.1)."""
 
+AttentionForm = Literal["uniform", "softmax", "sparse"]
+"""How the sum over the sequence is taken: uniformly, by softmax with zero keys (eqs. 2 and 39), or through an extra token."""
+
 MODEL_WIDTH = len(LOOKUP) + 1
 """The registers of a lookup, and the sum over the sequence."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What may be chosen without touching the guarantee.
+
+    plan         how labelled points are split into groups
+    factor_bits  how finely projections are scaled
+    attention    how the sum over the sequence is taken
+    has_maps     whether E_in projects vectors, or only copies them (Remark 3.1)
+    """
+
+    plan: Planner = plan_lookup
+    factor_bits: int = 6
+    attention: AttentionForm = "uniform"
+    has_maps: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Literal
 
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import ContextualMapping
-from byheart.construct.kajitsuka_sato_2025.lookup_split import Entrance, LookupSplit, MappingNumbers
+from byheart.construct.kajitsuka_sato_2025.lookup_split import Entrance, LookupSplit, MappingNumbers, Tuning
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
 from byheart.network.transformer.architecture import SumPool
@@ -30,9 +29,6 @@ from byheart.program.lookup import ANSWER, LOOKUP, PACKED, X, memorise_points, w
 from byheart.program.projection import LineMap, Projection, typical_line, typical_map
 from byheart.theorems import realises
 
-AttentionForm = Literal["uniform", "softmax", "sparse"]
-"""How the sum over the sequence is taken: uniformly, by softmax with zero keys (eqs. 2 and 39), or through an extra token."""
-
 SUM = "sum"
 REGISTERS = (*LOOKUP, SUM)
 """The residual stream: which channel holds what."""
@@ -51,9 +47,8 @@ class NetworkParts:
     context_line  the map from φ of the token, its place and the sum of φ to a line; from the sum alone for sets
     second        F2 without its first block: the label of the context (Lemma C.1)
     extra         the vector of an extra token, through which the sum goes (Remark 4.5)
-    has_scores    whether attention is softmax, with keys and queries that are zero
-    has_maps      whether E_in projects vectors; without, their coordinates enter as channels of their own, and the first
-                  block projects (Remark 3.1): E_in and E_out copy, and every block has d channels more
+    tuning        softmax attention has keys and queries that are zero. Without maps the coordinates of vectors enter as channels of
+                  their own, and the first block projects (Remark 3.1): E_in and E_out copy, and every block has d channels more
     """
 
     task: Task
@@ -66,15 +61,16 @@ class NetworkParts:
     context_line: LineMap
     second: Sequence[Step]
     extra: Numbers | None
-    has_scores: bool
-    has_maps: bool
+    tuning: Tuning
 
     def program(self) -> Program:
         registers, inputs = self._entering()
         shift = []
         if self.entrance == "vectors":
             coordinates = registers[len(REGISTERS) :]
-            shift = [self._shift() if self.has_maps else Block((self.token_line.unit(coordinates, X),))]
+            shift = [
+                self._shift() if self.tuning.has_maps else Block((self.token_line.unit(coordinates, X),))
+            ]
         steps = [*shift, *self.first, *self._mixing(), self._context_block(), *self.second]
         return Program(registers, inputs, steps, ANSWER, self.seq_len, self.table, self.pad, self.extra)
 
@@ -83,7 +79,7 @@ class NetworkParts:
         if self.entrance == "table":
             return REGISTERS, {X: (1, 0), ANSWER: (0, 1)}
         dim = len(self.token_line.coefficients)
-        if self.has_maps or self.entrance == "line":
+        if self.tuning.has_maps or self.entrance == "line":
             return REGISTERS, {X: self.token_line.coefficients}
         coordinates = tuple(f"input {at}" for at in range(dim))
         copies: dict[str, Numbers] = {
@@ -102,7 +98,7 @@ class NetworkParts:
             return (SumPool(),)
         is_sparse = self.extra is not None
         total = head({ANSWER: 1}, {SUM: self.seq_len + is_sparse})
-        if self.has_scores:
+        if self.tuning.attention == "softmax":
             # every score is 0, so every share is exp(0) / (n · exp(0)) = 1/n: softmax is the average (eq. 39)
             zero = replace(total, keys=({},), queries=({},))
             return (RegisterAttention((zero,), kind="softmax"),)
@@ -118,17 +114,10 @@ class NetworkParts:
         return Block((self.context_line.unit(context, X), *clear(X, ANSWER, *PACKED)))
 
 
-def network_program(
-    mapping: ContextualMapping,
-    data: Dataset,
-    split: LookupSplit,
-    attention: AttentionForm,
-    *,
-    has_maps: bool = True,
-) -> Program:
+def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSplit, tuning: Tuning) -> Program:
     """The network that computes the mapping and looks the label up."""
     tokens, line = mapping.tokens, mapping.token_line
-    table, extra = tokens.table, extra_token(line) if attention == "sparse" else None
+    table, extra = tokens.table, extra_token(line) if tuning.attention == "sparse" else None
     if split.entrance == "table":
         # a second column holds φ: the network F1 becomes a column of the table (Theorem E.1)
         assert table is not None
@@ -150,8 +139,7 @@ def network_program(
         mapping.context_line,
         memorise_points(mapping.labels, split.second),
         extra,
-        attention == "softmax",
-        has_maps,
+        tuning,
     ).program()
 
 
@@ -169,14 +157,7 @@ def extra_token(line: Projection) -> tuple[int, ...]:
     return tuple(entry if at == axis else 0 for at in range(len(line.coefficients)))
 
 
-def network_outline(
-    shape: DataShape,
-    numbers: MappingNumbers,
-    split: LookupSplit,
-    attention: AttentionForm,
-    *,
-    has_maps: bool = True,
-) -> Program:
+def network_outline(shape: DataShape, numbers: MappingNumbers, split: LookupSplit, tuning: Tuning) -> Program:
     """The same for counting, before the data are seen."""
     table, dim = table_of_shape(shape), shape.dim or 1
     if split.entrance == "table":
@@ -194,7 +175,6 @@ def network_outline(
         () if split.first is None else split.first.outline(),
         typical_map(1 if shape.task == "set" else 3, numbers.context_bits),
         split.second.outline(),
-        Repeated(typical(numbers.token_bits), 1, dim) if attention == "sparse" else None,
-        attention == "softmax",
-        has_maps,
+        Repeated(typical(numbers.token_bits), 1, dim) if tuning.attention == "sparse" else None,
+        tuning,
     ).program()

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from byheart.construct.kajitsuka_sato_2025.theorem import Tuning, estimate, theorem_for
+from byheart.construct.kajitsuka_sato_2025.lookup_split import Tuning
+from byheart.construct.kajitsuka_sato_2025.theorem import estimate, theorem_for
 from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens

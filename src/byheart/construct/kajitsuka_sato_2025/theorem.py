@@ -16,12 +16,13 @@ from byheart.bounds.kajitsuka_sato_2025 import (
     theorem_e_1,
 )
 from byheart.construct.kajitsuka_sato_2025.contextual_mapping import contextual_mapping
-from byheart.construct.kajitsuka_sato_2025.lookup_split import LookupSplit, MappingNumbers, split_lookups
-from byheart.construct.kajitsuka_sato_2025.network_program import (
-    AttentionForm,
-    network_outline,
-    network_program,
+from byheart.construct.kajitsuka_sato_2025.lookup_split import (
+    LookupSplit,
+    MappingNumbers,
+    Tuning,
+    split_lookups,
 )
+from byheart.construct.kajitsuka_sato_2025.network_program import network_outline, network_program
 from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
@@ -31,27 +32,10 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.program.count import count
 from byheart.program.distinct_tokens import assume_contexts, assume_separated, radius_and_separation
-from byheart.program.lookup import Planner, plan_lookup
 from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025"
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """What may be chosen without touching the guarantee.
-
-    plan         how labelled points are split into groups
-    factor_bits  how finely projections are scaled
-    attention    how the sum over the sequence is taken
-    has_maps     whether E_in projects vectors, or only copies them (Remark 3.1)
-    """
-
-    plan: Planner = plan_lookup
-    factor_bits: int = 6
-    attention: AttentionForm = "uniform"
-    has_maps: bool = True
 
 
 PLAIN = Tuning()
@@ -156,7 +140,7 @@ def _plan(
     mapping = contextual_mapping(data, rng, progress, tuning.factor_bits)
     numbers = MappingNumbers.of(mapping)
     split = split_lookups(DataShape.of(data), numbers, tuning.plan)
-    program = network_program(mapping, data, split, tuning.attention, has_maps=tuning.has_maps)
+    program = network_program(mapping, data, split, tuning)
     separation = mapping.tokens.separation
     return ProgramPlan(
         program=program,
@@ -199,9 +183,7 @@ def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "e
     """
     numbers = MappingNumbers.expected_for(shape)
     split = split_lookups(shape, numbers, tuning.plan)
-    return count(
-        network_outline(shape, numbers, split, tuning.attention, has_maps=tuning.has_maps), precision
-    )
+    return count(network_outline(shape, numbers, split, tuning), precision)
 
 
 @realises("KS25-R3.1")

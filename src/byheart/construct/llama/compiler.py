@@ -53,24 +53,38 @@ class CompiledTexts:
     n_draws: int
 
 
+@dataclass(frozen=True)
+class LlamaOptions:
+    """reject_bits    unknown prompts are answered with the end at once, but for one in 2^reject_bits
+    max_positions  tokens of prompt and answer together; as the data need by default
+    hidden         width of the stream, a power of two; by default the one of fewest parameters
+    unknown        a token such as <unknown> that answers unknown prompts, in place of the end; the ends are stored then
+    room, rows, first_draw
+                   contexts to size the network for, rows of its tables and hashes to skip, as in the notes of another model: the
+                   same shape and hash for fewer facts (`byheart forget`)
+    """
+
+    reject_bits: int = 16
+    max_positions: int | None = None
+    hidden: int | None = None
+    unknown: str | None = None
+    room: int = 0
+    rows: int | None = None
+    first_draw: int = 0
+
+
 def compile_texts(
     texts: TokenTexts,
+    options: LlamaOptions,
     *,
     window: int,
     max_positions: int,
-    reject_bits: int = 16,
     unknown: int | None = None,
     seed: int = 0,
-    hidden: int | None = None,
-    room: int = 0,
-    rows: int | None = None,
-    first_draw: int = 0,
     progress: Progress | None = None,
 ) -> CompiledTexts:
     """Compile texts whose contexts of `window` tokens decide what follows.
 
-    room, rows, first_draw: contexts to size the network for, rows of its tables and hashes to skip: those of another network,
-        to get one of the same shape and hash for fewer texts.
     unknown: the token that answers an unknown context, `eos` by default. What `unknown` follows need not be stored.
     """
     unknown = texts.eos if unknown is None else unknown
@@ -81,17 +95,19 @@ def compile_texts(
     shape = TextShape(
         texts.n_vocab,
         max(1, len(labels)),
-        max(1, room, int(stored.sum())),
+        max(1, options.room, int(stored.sum())),
         window,
         max_positions,
-        reject_bits,
+        options.reject_bits,
     )
-    layout = choose_layout(shape, hidden)
-    if rows is not None:
-        layout = replace(layout, n_rows=rows)
+    layout = choose_layout(shape, options.hidden)
+    if options.rows is not None:
+        layout = replace(layout, n_rows=options.rows)
         if not layout.fits:
-            raise AssumptionViolated(f"tables of {rows} rows do not fit this network.", rows=rows)
-    for draw in range(first_draw, first_draw + MOST_DRAWS):
+            raise AssumptionViolated(
+                f"tables of {options.rows} rows do not fit this network.", rows=options.rows
+            )
+    for draw in range(options.first_draw, options.first_draw + MOST_DRAWS):
         rng = np.random.default_rng([seed, draw])
         found = _draw(texts, layout, numbers, stored, rng, progress)
         if isinstance(found, CompiledTexts):

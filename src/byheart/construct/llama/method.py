@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from byheart.assumption import Assumption
-from byheart.construct.llama.compiler import CompiledTexts, TokenTexts, compile_texts
+from byheart.construct.llama.compiler import CompiledTexts, LlamaOptions, TokenTexts, compile_texts
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.texts import fact_texts, window_texts
 from byheart.construct.llama.vocabulary import vocabulary_for
@@ -34,25 +34,6 @@ PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
 TEXT_POSITIONS = 2048
 MOST_POSITIONS = 1 << 15
 """Beyond, float32 angles of rotation lose what tells distances apart."""
-
-
-@dataclass(frozen=True)
-class LlamaOptions:
-    """reject_bits    unknown prompts are answered with the end at once, but for one in 2^reject_bits
-    max_positions  tokens of prompt and answer together; as the data need by default
-    hidden         width of the stream, a power of two; by default the one of fewest parameters
-    unknown        a token such as <unknown> that answers unknown prompts, in place of the end; the ends are stored then
-    room, rows, first_draw
-                   as in the notes of another model: the same shape and hash for fewer facts (`byheart forget`)
-    """
-
-    reject_bits: int = 16
-    max_positions: int | None = None
-    hidden: int | None = None
-    unknown: str | None = None
-    room: int = 0
-    rows: int | None = None
-    first_draw: int = 0
 
 
 def plan(
@@ -94,15 +75,11 @@ def plan(
     window = data.seq_len if mode == "texts" else longest
     compiled = compile_texts(
         texts,
+        options,
         window=window,
         max_positions=positions,
-        reject_bits=options.reject_bits,
         unknown=vocabulary.unknown,
         seed=int(rng.integers(2**32)),
-        hidden=options.hidden,
-        room=options.room,
-        rows=options.rows,
-        first_draw=options.first_draw,
         progress=progress,
     )
     answer_len = 1 if mode == "texts" else int(_count_asked(texts).max())

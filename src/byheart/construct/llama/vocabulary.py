@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from byheart.data.tokenizers import BytesTokenizer, CharTokenizer, FileTokenizer, Tokenizer, WordTokenizer
-from byheart.errors import AssumptionViolated, MissingExtra
+from byheart.errors import AssumptionViolated, import_extra
 from byheart.network.llama.spec import Mode
 
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
@@ -30,11 +30,8 @@ class TextVocabulary:
 
     def backend(self) -> Any:
         """The tokenizer as the package `tokenizers` runs it."""
-        try:
-            from tokenizers import Tokenizer as Backend
-        except ImportError:
-            raise MissingExtra("tokenizers", "huggingface", "the method llama") from None
-        return Backend.from_str(self.document)
+        tokenizers = import_extra("tokenizers", "huggingface", "the method llama")
+        return tokenizers.Tokenizer.from_str(self.document)
 
 
 def vocabulary_for(

@@ -75,9 +75,8 @@ class MaddenOptions:
         usual = MaddenOptions(
             self.precision, solver=self.solver, margin=self.margin, gap=self.gap, neurons=self.neurons
         )
-        return self.solver == "steps" or (
-            self.solver == "auto" and self.precision == "float64" and self == usual
-        )
+        is_usual = self.precision == "float64" and self == usual
+        return self.solver == "steps" or (self.solver == "auto" and is_usual)
 
 
 def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:

@@ -69,9 +69,7 @@ def head_features(
     network: AttentionOnly, vectors: Float[np.ndarray, "n_examples seq_len dim"]
 ) -> HeadFeatures:
     """The attention before output of every example and its numerical rank."""
-    from byheart.network.attention_only.module import (
-        AttentionOnlyModule,  # it loads torch
-    )
+    from byheart.network.attention_only.module import AttentionOnlyModule  # it loads torch
     from byheart.network.batches import run_in_batches
 
     module = AttentionOnlyModule(network).double().eval()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from byheart.errors import DoesNotHold, MissingExtra
+from byheart.errors import DoesNotHold, import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import TOKENS, ChainedTexts, batches_of, chain_windows, follow_texts
 from byheart.network.llama.evaluator import evaluate
@@ -192,11 +192,8 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
 
 def decoder_of(llama: Llama) -> Callable[[list[int]], str]:
     """From generated ids to text, as `AutoTokenizer` would."""
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise MissingExtra("tokenizers", "huggingface", "reading the text of a Llama") from None
-    backend = Tokenizer.from_str(llama.tokenizer_json)
+    tokenizers = import_extra("tokenizers", "huggingface", "reading the text of a Llama")
+    backend = tokenizers.Tokenizer.from_str(llama.tokenizer_json)
     return lambda ids: str(backend.decode(ids, skip_special_tokens=True))
 
 

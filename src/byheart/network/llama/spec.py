@@ -91,10 +91,8 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def n_rows(self) -> int:
-        """First axes of all tensors together."""
-        return (
-            self.n_tokens + self.hidden + self.n_layers * sum(shape[0] for _, shape in self._layer_shapes())
-        )
+        per_layer = sum(shape[0] for _, shape in self._layer_shapes())
+        return self.n_tokens + self.hidden + self.n_layers * per_layer
 
     @property
     def parameters_dense(self) -> int:
@@ -176,13 +174,8 @@ class LlamaSpec(PadsBeyondVocabulary):
         return require_possible(spec, fields)
 
     def sections(self) -> list[tuple[str, str, str]]:
-        return [
-            (
-                f"1 to {self.n_layers}",
-                "stock Llama layers",
-                f"hidden {self.hidden:,}, inner {self.inner:,}, {self.n_heads} heads of {self.head_dim}",
-            )
-        ]
+        sizes = f"hidden {self.hidden:,}, inner {self.inner:,}, {self.n_heads} heads of {self.head_dim}"
+        return [(f"1 to {self.n_layers}", "stock Llama layers", sizes)]
 
 
 def _positive(fields: Fields, name: str) -> float:

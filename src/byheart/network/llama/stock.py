@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from byheart.errors import MissingExtra
+from byheart.errors import import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.checkpoint import config_of
 
@@ -26,14 +26,12 @@ def attention_run(llama: Llama) -> str:
 
 def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
     """The checkpoint as transformers would load it. It shares the memory of the weights."""
-    try:
-        import torch
-        from transformers import LlamaConfig, LlamaForCausalLM
-    except ImportError:
-        raise MissingExtra("transformers", "huggingface", "running a Llama in transformers") from None
-    config = LlamaConfig(**config_of(llama.spec), attn_implementation=attention)
+    import torch
+
+    transformers = import_extra("transformers", "huggingface", "running a Llama in transformers")
+    config = transformers.LlamaConfig(**config_of(llama.spec), attn_implementation=attention)
     with torch.device("meta"):
-        model = LlamaForCausalLM(config)
+        model = transformers.LlamaForCausalLM(config)
     state = {name: torch.from_numpy(array) for name, array in llama.weights.items()}
     state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model.load_state_dict(state, assign=True)

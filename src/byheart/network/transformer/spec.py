@@ -70,17 +70,13 @@ class LayerRun:
         return f"{self.attention} attention", f"heads: {heads}"
 
     def to_json(self) -> dict[str, Any]:
+        if self.kind == "sum-pool":
+            return {"kind": self.kind}
+        shown = {"kind": self.kind, "n_layers": self.n_layers}
         if self.kind == "feed-forward":
-            return {"kind": self.kind, "n_layers": self.n_layers, "hidden_width": self.sizes[0]}
-        if self.kind == "attention":
-            return {
-                "kind": self.kind,
-                "n_layers": self.n_layers,
-                "attention": self.attention,
-                "head_sizes": list(self.sizes),
-                **({} if self.pattern == "full" else {"pattern": self.pattern}),
-            }
-        return {"kind": self.kind}
+            return {**shown, "hidden_width": self.sizes[0]}
+        pattern = {} if self.pattern == "full" else {"pattern": self.pattern}
+        return {**shown, "attention": self.attention, "head_sizes": list(self.sizes), **pattern}
 
     @staticmethod
     def from_json(fields: Fields) -> LayerRun:
