@@ -342,6 +342,9 @@ def _groups(n_tokens: int) -> tuple[int, ...]:
 
 
 def _rows(weights: Weights) -> list[Row]:
+    if isinstance(weights, np.ndarray):
+        table = weights.reshape(len(weights), -1).tolist()  # a vector is one column
+        return [[(at, Fraction(value)) for at, value in enumerate(row) if value] for row in table]
     return [[(column, value.fraction) for column, value in row] for row in as_sparse(weights).rows()]
 
 
@@ -361,7 +364,7 @@ def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
 
 def _combine(row: Row, known: dict[int, Counts], n_tokens: int, bias: Fraction = ZERO) -> Counts:
     """bias + Σ weight · channel, for each token."""
-    terms = [(weight * known[at].unit, known[at].counts) for at, weight in row]
+    terms = [(weight * known[at].unit, known[at].counts) for at, weight in row if any(known[at].counts)]
     parts = [part for part in (bias, *(factor for factor, _ in terms)) if part]
     if not parts:
         return Counts(Fraction(1), [0] * n_tokens)
