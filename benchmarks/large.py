@@ -93,7 +93,11 @@ def lengthen(raw: np.ndarray, unit: int) -> np.ndarray:
 
 
 def unpack(source: Path) -> object:
-    """The network of a packed model."""
+    """The network of a packed model, or of a model folder."""
+    if source.is_dir():
+        import byheart as bh
+
+        return bh.load(source).memory.network
     from byheart.fields import Fields
     from byheart.network.families import read_spec
 
@@ -114,9 +118,15 @@ def unpack(source: Path) -> object:
 
 
 def check(
-    source: Path, n_samples: int, device: str, seconds: float, batch_size: int | None, target: Path
+    source: Path,
+    n_samples: int,
+    device: str,
+    seconds: float,
+    batch_size: int | None,
+    target: Path,
+    first: int,
 ) -> None:
-    """Ask every fact, piece by piece, until the time is over; say how many were asked and how many were wrong."""
+    """Ask every fact from piece `first` on until the time is over; say how many were asked and how many were wrong."""
     import torch
 
     from byheart.network.transformer.architecture import Transformer
@@ -125,7 +135,7 @@ def check(
     network = unpack(source)
     assert isinstance(network, Transformer)
     start, asked, wrong = time.monotonic(), 0, 0
-    for number, n_rows in enumerate(sizes(n_samples)):
+    for number, n_rows in list(enumerate(sizes(n_samples)))[first:]:
         inputs, labels = piece(number, n_rows)
         outputs = run_module(
             network, inputs.astype(np.int64), last_only=True, device=device, batch_size=batch_size
@@ -136,6 +146,7 @@ def check(
             "device": torch.cuda.get_device_name() if device == "cuda" else device,
             "torch": torch.__version__,
             "facts": n_samples,
+            "first_piece": first,
             "parameters": network.spec.parameters_dense,
             "asked": asked,
             "wrong": wrong,
@@ -155,6 +166,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--first", dest="first_piece", type=int, default=0, metavar="PIECE")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "records" / "large.json")
     given = parser.parse_args()
     if given.what == "make":
@@ -163,7 +175,8 @@ def main() -> None:
         pack(Path(given.first), Path(given.second))
     else:
         n_samples = int(float(given.second))
-        check(Path(given.first), n_samples, given.device, given.seconds, given.batch, given.output)
+        settings = (given.device, given.seconds, given.batch, given.output, given.first_piece)
+        check(Path(given.first), n_samples, *settings)
 
 
 if __name__ == "__main__":
