@@ -149,7 +149,7 @@ REMOVED_GUARDS = (
     ),
     Mutant(
         "R10c",
-        "program/ordered_sums.py",
+        "program/linear_solve.py",
         'with threadpool_limits(1, user_api="blas"):',
         "if True:",
         "tests/construct/closed_forms/test_dana_2024.py",

@@ -18,9 +18,8 @@ from byheart.errors import AssumptionViolated
 from byheart.network import size_of_network
 from byheart.network.exact.dyadic import Dyadic
 from byheart.program.blocks import Block
-from byheart.program.construction import Plan
+from byheart.program.construction import Plan, ProgramPlan
 from byheart.program.count import count
-from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import checks
 from tests.examples import examples
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
 
 from byheart.assumption import Assumption
 from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.data.dataset import Dataset
+from byheart.errors import AssumptionViolated, InexactWeights
 from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_network
+from byheart.network.transformer.architecture import Precision, Transformer
+from byheart.network.transformer.float_exactness import float_exactness
+from byheart.program.blocks import Program
+from byheart.program.count import count
+from byheart.program.emit import emit
+
+_FIRST_LOOK = 32
 
 
 class Plan(ABC):
@@ -56,6 +65,59 @@ class Construction(Plan):
         return self
 
 
+@dataclass(frozen=True, eq=False)
+class ProgramPlan(Plan):
+    """A program for one data set, with what was assumed and chosen on the way.
+
+    network  what the program becomes, where it had to be emitted to be checked
+    """
+
+    program: Program
+    data: Dataset
+    method: str
+    theorem: str
+    assumptions: tuple[Assumption, ...]
+    theorem_size: TheoremSize | None = None
+    notes: Mapping[str, object] = field(default_factory=dict)
+    precision: Precision = "exact"
+    network: Transformer | None = None
+
+    @cached_property
+    def size(self) -> Size:
+        return count(self.program, self.precision)
+
+    def emit(self, progress: Progress | None = None) -> Construction:
+        network = emit(self.program, self.precision) if self.network is None else self.network
+        if progress is not None:
+            progress(1, 1)
+        claims = (self.method, self.theorem, self.assumptions, self.theorem_size, self.notes)
+        return Construction(Memory.of(network, self.data), *claims)
+
+    def in_floats(self, precision: Precision) -> ProgramPlan:
+        """The same in floats, where every weight and every sum on these data is exact, in any order of summation.
+
+        Elsewhere `AssumptionViolated`, whose fact `reason` says what does not fit.
+        """
+        try:
+            network = emit(self.program, precision)
+            encoded = Memory.of(network, self.data).encode(self.data.inputs)
+            found = float_exactness(network, encoded[:_FIRST_LOOK])  # what does not fit mostly fails here
+            found = float_exactness(network, encoded) if found.holds else found
+            reason = f"{found.where} needs {found.bits_needed:.0f} bits of mantissa, and it has {found.bits_available}"
+        except InexactWeights as error:
+            found, reason = None, str(error).removesuffix(".")
+        if found is None or not found.holds:
+            raise AssumptionViolated(
+                f"{self.method} does not fit {precision} on these data: {reason}.\n"
+                "  Compile with precision exact, or round the inputs to a coarser grid.",
+                method=self.method,
+                precision=precision,
+                reason=reason,
+            )
+        notes = {**self.notes, "mantissa_bits_needed": found.bits_needed}
+        return replace(self, precision=precision, network=network, notes=notes)
+
+
 def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
     """A bound on the parameters as the size that a theorem promises."""
     assert isinstance(bound.value, int)
@@ -65,7 +127,7 @@ def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
 
 def report_attempts(progress: Progress | None) -> Callable[[], None]:
     """To be called before each attempt of a search: tells that one more is under way, how many come being unknown."""
-    numbers = count(1)
+    numbers = itertools.count(1)
 
     def begin() -> None:
         number = next(numbers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -59,3 +60,16 @@ def solve_least_norm(
     for _ in range(refinements):
         solution += solve(wanted - matrix @ solution)
     return solution, float(1 / reciprocal)
+
+
+@contextmanager
+def ordered_sums() -> Iterator[None]:
+    """Run the linear algebra of numpy and scipy on one thread inside. As a decorator: in the function.
+
+    With more than one thread it adds in another order, and weights get other bits.
+    """
+    import scipy.linalg  # noqa: F401  (a library that is loaded later would not be bounded)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield

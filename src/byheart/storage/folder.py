@@ -28,8 +28,7 @@ from byheart.storage.atomic_folder import CERTIFICATE, MODEL, WEIGHTS, mend, rep
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
 from byheart.storage.tensor_file import StoredTensor, read_header, read_tensor, write_tensors
-from byheart.verify.certificate import Certificate
-from byheart.verify.origin import origin_of
+from byheart.verify.certificate import Certificate, origin_of
 
 SCHEMA = 1
 FLOATS = {"float64": "F64", "float32": "F32"}

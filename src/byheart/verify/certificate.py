@@ -215,3 +215,26 @@ class Certificate:
         if certificate.holds and ((certificate.wrong and not may_be_wrong) or certificate.problems):
             raise corrupt(where, "the file says that it holds, and counts wrong samples or names a problem")
         return certificate
+
+
+@dataclass(frozen=True)
+class OriginData:
+    """The data set a model was built from."""
+
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Method, theorem and what was found when the network was built, on that data set; each may be absent."""
+
+    method: str | None = None
+    theorem: str | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    theorem_size: Mapping[str, int] | None = None
+    dataset: OriginData = OriginData()
+
+
+def origin_of(record: Mapping[str, Any], where: str | Path = "the record of this model") -> Origin:
+    """Read the parts of a record that a certificate repeats."""
+    return Fields(dict(record), where).record(Origin)

@@ -16,11 +16,17 @@ from byheart.errors import UsageError
 from byheart.network.memory import Memory
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
 from byheart.network.size import size_of_network
-from byheart.verify.certificate import Certificate, DatasetNumbers, DistributionRule, Findings, WrongSample
+from byheart.verify.certificate import (
+    Certificate,
+    DatasetNumbers,
+    DistributionRule,
+    Findings,
+    WrongSample,
+    origin_of,
+)
 from byheart.verify.digest import model_digest, weights_digest
 from byheart.verify.distributions import ALLOWED_GAP, check_distributions
 from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
-from byheart.verify.origin import origin_of
 from byheart.verify.versions import versions
 
 ForEachSample: TypeAlias = Bool[np.ndarray, " n_samples"]

@@ -18,8 +18,8 @@ from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.size import Size, size_of_network
+from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
-from byheart.program.program_plan import ProgramPlan
 
 KINDS: dict[str, Callable[[int], Dataset]] = {
     "grid": lambda n: grid_vectors(n, seed=n),

@@ -20,7 +20,7 @@ from byheart.network.attention_only.architecture import AttentionOnly, Attention
 from byheart.network.memory import Memory, Progress
 from byheart.program.construction import Construction, report_attempts, size_of_bound
 from byheart.program.fewest import find_fewest
-from byheart.program.ordered_sums import ordered_sums
+from byheart.program.linear_solve import ordered_sums
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
 
 ATTEMPTS = 4

@@ -31,10 +31,10 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size
 from byheart.program.blocks import Program
+from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
 from byheart.program.distinct_tokens import assume_contexts, distinct_tokens, labelled_tokens
 from byheart.program.emit import emit
-from byheart.program.program_plan import ProgramPlan
 
 NAME = "kajitsuka-sato-2023"
 _LEAST_GAP_IN_ERRORS = 8.0

@@ -20,9 +20,9 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
+from byheart.program.construction import ProgramPlan
 from byheart.program.distinct_tokens import distinct_tokens, radius_and_separation
 from byheart.program.lookup import LookupPlan, Planner, plan_lookup
-from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025-bits"

@@ -15,7 +15,7 @@ from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.program.blocks import RegisterAttention
-from byheart.program.program_plan import ProgramPlan
+from byheart.program.construction import ProgramPlan
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025-sparse"

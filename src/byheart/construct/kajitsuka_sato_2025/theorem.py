@@ -30,9 +30,9 @@ from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
+from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
 from byheart.program.distinct_tokens import assume_contexts, assume_separated, radius_and_separation
-from byheart.program.program_plan import ProgramPlan
 from byheart.theorems import realises
 
 NAME = "kajitsuka-sato-2025"

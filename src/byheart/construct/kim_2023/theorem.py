@@ -13,6 +13,7 @@ from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.program.blocks import Repeat, typical
+from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
 from byheart.program.distinct_tokens import (
     assume_contexts,
@@ -23,7 +24,6 @@ from byheart.program.distinct_tokens import (
     table_of_shape,
 )
 from byheart.program.lookup import memorise_points, plan_lookup
-from byheart.program.program_plan import ProgramPlan
 from byheart.program.projection import IntegerPoints, project_apart, typical_line, typical_map
 
 NAME = "kim-2023"

@@ -21,7 +21,7 @@ from byheart.network.protocol import Precision
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.floats import DTYPES
 from byheart.program.construction import Construction
-from byheart.program.ordered_sums import ordered_sums
+from byheart.program.linear_solve import ordered_sums
 from byheart.program.single_samples import count_wrong, require_one_token
 from byheart.program.targets import targets_of
 from byheart.reader import within

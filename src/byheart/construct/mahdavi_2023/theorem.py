@@ -22,7 +22,7 @@ from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.program.circle import circle_points
 from byheart.program.construction import Construction
-from byheart.program.ordered_sums import ordered_sums
+from byheart.program.linear_solve import ordered_sums
 from byheart.reader import within
 
 NAME = "mahdavi-2023"

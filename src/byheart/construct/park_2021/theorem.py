@@ -19,8 +19,8 @@ from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
 from byheart.program.blocks import typical
+from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
-from byheart.program.program_plan import ProgramPlan
 from byheart.program.single_samples import TASKS, assume_single, labelled_vectors, outline_table
 
 NAME = "park-2021"

@@ -30,7 +30,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.memory import Progress
 from byheart.program.blocks import Program, flat_steps
-from byheart.program.program_plan import ProgramPlan
+from byheart.program.construction import ProgramPlan
 
 THEOREM = "retrieval structure in the weights (no theorem of the papers)"
 

@@ -19,9 +19,9 @@ from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
 from byheart.program.blocks import Block, Program, TableBlock, TokenTable, Unit, typical
+from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
 from byheart.program.distinct_tokens import project_tokens
-from byheart.program.program_plan import ProgramPlan
 from byheart.program.projection import LineMap, typical_line
 from byheart.program.single_samples import (
     TASKS,

@@ -12,10 +12,10 @@ from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.program.blocks import Block, Program, Step, TokenTable, Unit
+from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
 from byheart.program.distinct_tokens import project_tokens
 from byheart.program.lookup import ANSWER, LOOKUP, LookupPlan, X, memorise_points, plan_lookup
-from byheart.program.program_plan import ProgramPlan
 from byheart.program.projection import LineMap, typical_line
 from byheart.program.single_samples import (
     TASKS,
