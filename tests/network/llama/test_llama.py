@@ -62,9 +62,11 @@ def test_batches_run_side_by_side_on_one_thread_each(
 
 def test_the_torch_module_answers_at_the_asked_place() -> None:
     module = LlamaModule(COMPILED.llama)
+    asked = torch.zeros(IDS.shape, dtype=torch.bool)
+    asked[:, 6] = True
     with torch.no_grad():
-        whole, last = module(IDS), module(IDS, last=torch.full((len(IDS),), 6))
-    assert torch.equal(whole[:, 6:7], last)
+        whole, last = module(IDS), module(IDS, asked=asked)
+    assert torch.equal(whole[:, 6], last)
 
 
 def test_a_changed_word_is_a_wrong_token() -> None:

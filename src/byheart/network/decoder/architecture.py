@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Activation = Literal["tanh", "gelu", "arctan", "silu"]
 """Real analytic and no polynomial, each of them. GELU is x·Φ(x), not its tanh approximation."""
 
-SIZES = ("n_tokens", "seq_len", "dim", "hidden_width", "n_outputs")
 HEADS = ("n_heads", "key_dim", "value_dim")
+SIZES = ("n_tokens", "seq_len", "dim", *HEADS, "hidden_width", "n_outputs")
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,11 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in model.json; the last four fields are those of attention-only networks, kept for old readers."""
-        heads = {} if self.heads is None else dict(zip(HEADS, self.heads, strict=True))
+        numbers = vars(self) | dict(zip(HEADS, self.heads or (), strict=False))
         return {
             "family": self.family,
             "precision": self.precision,
-            "sizes": {
-                "n_tokens": self.n_tokens,
-                "seq_len": self.seq_len,
-                "dim": self.dim,
-                **heads,
-                "hidden_width": self.hidden_width,
-                "n_outputs": self.n_outputs,
-            },
+            "sizes": {name: numbers[name] for name in SIZES if name in numbers},
             "activation": self.activation,
             "skip": True,
             "sees_itself": True,
@@ -109,11 +102,10 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
     def from_json(fields: Fields) -> DecoderSpec:
         precision: Any = fields.text("precision", FLOATS)
         activation: Any = fields.text("activation", get_args(Activation))
-        heads = None
-        if fields.text("family") == "decoder":
-            n_heads, key_dim, value_dim = read_sizes(fields, HEADS, may_be_zero=("n_heads",)).values()
-            heads = (n_heads, key_dim, value_dim)
-        sizes = read_sizes(fields, SIZES)
+        averages = fields.text("family") == "averaging-decoder"
+        names = tuple(name for name in SIZES if not averages or name not in HEADS)
+        sizes: dict[str, Any] = read_sizes(fields, names, may_be_zero=("n_heads",))
+        heads = None if averages else tuple(sizes.pop(name) for name in HEADS)
         spec = DecoderSpec(precision=precision, heads=heads, activation=activation, **sizes)
         return require_possible(spec, fields)
 

@@ -14,13 +14,22 @@ from byheart.errors import DoesNotHold, import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import TOKENS, ChainedTexts, batches_of, chain_windows, follow_texts
 from byheart.network.llama.evaluator import evaluate
-from byheart.network.llama.stock import FOLLOWS, LOGITS, generate_batch, tokens_after, transformers_model
+from byheart.network.llama.stock import (
+    FOLLOWS,
+    GENERATES,
+    LOGITS,
+    generate_batch,
+    tokens_after,
+    transformers_model,
+)
 from byheart.network.protocol import UNKNOWN, Backend, Progress
 
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Prompts that are answered together, and tokens of them with their answers."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
 """(prompts, most tokens to generate) -> the tokens generated after each prompt, up to `eos`, which is left out."""
+Follower = Callable[[ChainedTexts, Progress | None], np.ndarray]
+"""The token that follows each asked one, all texts being given."""
 
 
 def answer_prompts(
@@ -39,7 +48,7 @@ def answer_prompts(
     spec = llama.spec
     if spec.mode == "texts":
         chained = chain_windows(encoded, pad=spec.pad, bos=spec.bos, max_positions=spec.max_positions)
-        tokens = follow(llama, chained, backend, device, progress)
+        tokens = _follower(llama, backend, device)(chained, progress)
         return np.asarray(np.minimum(tokens, len(label_names) - 1))
     prompts = [full_prompt(llama, row[row != spec.pad].tolist()) for row in encoded]
     if backend == "transformers":
@@ -91,24 +100,19 @@ def engine_of(llama: Llama, backend: Backend, device: str) -> Engine:
     """What runs the network."""
     if backend == "transformers":
         return partial(generate_batch, transformers_model(llama).to(device), llama)
-    if backend == "module":
-        return partial(_step_by_step, partial(_torch_step, llama.module().to(device).eval(), device), llama)
-    return partial(_step_by_step, partial(_exact_step, llama), llama)
+    return partial(_step_by_step, _follower(llama, backend, device), llama)
 
 
-def follow(
-    llama: Llama, texts: ChainedTexts, backend: Backend, device: str = "cpu", progress: Progress | None = None
-) -> Int[np.ndarray, " n_asked"]:
-    """The token that follows each asked one, all texts being given."""
+def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENERATES) -> Follower:
+    """What tells the token after each asked one."""
     if backend == "exact":
-        return _evaluate(llama, texts)
+        return lambda texts, progress: _evaluate(llama, texts)
     if backend == "transformers":
-        return follow_texts(
-            partial(tokens_after, transformers_model(llama).to(device)), texts, progress, device=device
-        )
-    module = llama.module().to(device).eval()
-    n_tokens = min(TOKENS, max(1, LOGITS // llama.spec.n_tokens))
-    return follow_texts(partial(_module_tokens, module, device), texts, progress, n_tokens, device)
+        run, n_tokens = partial(tokens_after, transformers_model(llama, attention).to(device)), TOKENS
+    else:
+        run = partial(_module_tokens, llama.module().to(device).eval(), device)
+        n_tokens = min(TOKENS, max(1, LOGITS // llama.spec.n_tokens))
+    return lambda texts, progress: follow_texts(run, texts, progress, n_tokens, device)
 
 
 def _half(progress: Progress | None, half: int) -> Progress | None:
@@ -131,21 +135,21 @@ def _confirm(
     for start, prompt in zip(offsets, prompts, strict=False):
         asked[start : start + len(prompt) - 1] = False
     texts = ChainedTexts(np.concatenate([np.array(each) for each in ids]), offsets, asked)
-    found = follow_texts(
-        partial(tokens_after, transformers_model(llama, FOLLOWS).to(device)), texts, progress, device=device
-    )
+    found = _follower(llama, "transformers", device, FOLLOWS)(texts, progress)
     if found.tolist() != [token for tokens in expected for token in tokens]:
         raise DoesNotHold("with and without its cache, transformers gives different tokens.")
 
 
-def _step_by_step(
-    step: Callable[[list[list[int]]], list[int]], llama: Llama, prompts: list[list[int]], n_most: int
-) -> list[list[int]]:
+def _step_by_step(follow: Follower, llama: Llama, prompts: list[list[int]], n_most: int) -> list[list[int]]:
     """Generate by running the whole text again for every token."""
     answers: list[list[int]] = [[] for _ in prompts]
     going = list(range(len(prompts)))
     for _ in range(n_most):
-        tokens = step([prompts[i] + answers[i] for i in going])
+        texts = [np.array(prompts[i] + answers[i]) for i in going]
+        offsets = np.cumsum([0, *map(len, texts)])
+        asked = np.zeros(offsets[-1], dtype=bool)
+        asked[offsets[1:] - 1] = True
+        tokens = follow(ChainedTexts(np.concatenate(texts), offsets, asked), None).tolist()
         for i, token in zip(going, tokens, strict=True):
             if token != llama.spec.eos:
                 answers[i].append(token)
@@ -155,32 +159,12 @@ def _step_by_step(
     return answers
 
 
-def _torch_step(module: Any, device: str, texts: list[list[int]]) -> list[int]:
-    import torch
-
-    longest = max(map(len, texts))
-    ids = torch.tensor([text + [0] * (longest - len(text)) for text in texts], device=device)
-    last = torch.tensor([len(text) - 1 for text in texts], device=device)
-    with torch.no_grad():
-        tokens: list[int] = module(ids, last=last)[:, 0].argmax(-1).tolist()
-    return tokens
-
-
 def _module_tokens(module: Any, device: str, ids: np.ndarray, asked: np.ndarray) -> np.ndarray:
     import torch
 
     with torch.no_grad():
-        tokens = module(torch.from_numpy(ids).to(device)).argmax(-1).cpu().numpy()
-    return np.asarray(tokens[asked])
-
-
-def _exact_step(llama: Llama, texts: list[list[int]]) -> list[int]:
-    offsets = np.cumsum([0, *map(len, texts)])
-    asked = np.zeros(offsets[-1], dtype=bool)
-    asked[offsets[1:] - 1] = True
-    ids = np.concatenate([np.array(text) for text in texts])
-    tokens: list[int] = _evaluate(llama, ChainedTexts(ids, offsets, asked)).tolist()
-    return tokens
+        logits = module(torch.from_numpy(ids).to(device), asked=torch.from_numpy(asked).to(device))
+    return np.asarray(logits.argmax(-1).cpu().numpy())
 
 
 def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:

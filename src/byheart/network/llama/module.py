@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -34,9 +34,9 @@ class LlamaModule(nn.Module):
         return self._weight(name) * (stream * torch.rsqrt(mean + self.spec.norm_eps))
 
     def forward(
-        self, ids: Int[Tensor, "batch seq"], *, last: Int[Tensor, " batch"] | None = None
-    ) -> Float[Tensor, "batch seq n_vocab"]:
-        """Logits at every position of right-padded `ids`, or (batch, 1, n_vocab) at position `last` of each row."""
+        self, ids: Int[Tensor, "batch seq"], *, asked: Bool[Tensor, "batch seq"] | None = None
+    ) -> Float[Tensor, "*positions n_vocab"]:
+        """Logits at every position of right-padded `ids`, (batch, seq, n_vocab), or (n_asked, n_vocab) at those that are asked."""
         spec = self.spec
         stream = functional.embedding(ids, self._weight(EMBEDDING))
         angles = torch.arange(ids.shape[1], device=ids.device)[:, None] * torch.tensor(
@@ -49,8 +49,8 @@ class LlamaModule(nn.Module):
             gate = functional.silu(normed @ self._weight(weight_name(layer, "mlp.gate_proj")).T)
             up = normed @ self._weight(weight_name(layer, "mlp.up_proj")).T
             stream = stream + (gate * up) @ self._weight(weight_name(layer, "mlp.down_proj")).T
-        if last is not None:
-            stream = stream[torch.arange(len(stream), device=ids.device), last][:, None]
+        if asked is not None:
+            stream = stream[asked]
         return self._norm(stream, FINAL_NORM) @ self._weight(EMBEDDING).T
 
     def _attend(self, layer: int, stream: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
