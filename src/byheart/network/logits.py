@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from byheart.network.arrays import expect_arrays
+from byheart.network.balls import Ball
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec, Progress
 
 
@@ -62,6 +63,14 @@ class AnswersWithLogits(Network):
 
         module = self.module().to(device).eval()
         return run_in_batches(module, encoded, self.largest_layer, device=device, progress=progress)
+
+    @abstractmethod
+    def bound_sample(self, sample: np.ndarray) -> Ball:
+        """The logits of one sample, from the equations, and how far rounding may take the module from the true ones."""
+
+    def bound_logits(self, encoded: np.ndarray) -> Ball:
+        found = [self.bound_sample(sample) for sample in encoded]
+        return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
         """The largest of the logits of each sample, (n_samples, 1); `UNKNOWN` where one is not finite."""

@@ -32,6 +32,12 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with (work done, work in all) now and then."""
 
 
+def report(progress: Progress | None, done: int, total: int) -> None:
+    """Tell how far the work is, where anyone wants to know."""
+    if progress is not None:
+        progress(done, total)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """How a network is asked: by which evaluator, on what device, and whether at the last token alone."""

@@ -14,6 +14,7 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, InexactWeights
 from byheart.network.memory import Memory, Progress
+from byheart.network.protocol import report
 from byheart.network.size import Size, size_of_network
 from byheart.network.transformer.architecture import Precision, Transformer
 from byheart.network.transformer.float_exactness import float_exactness
@@ -60,8 +61,7 @@ class Construction(Plan):
         return size_of_network(self.memory.network)
 
     def emit(self, progress: Progress | None = None) -> Construction:
-        if progress is not None:
-            progress(1, 1)
+        report(progress, 1, 1)
         return self
 
 
@@ -88,8 +88,7 @@ class ProgramPlan(Plan):
 
     def emit(self, progress: Progress | None = None) -> Construction:
         network = emit(self.program, self.precision) if self.network is None else self.network
-        if progress is not None:
-            progress(1, 1)
+        report(progress, 1, 1)
         claims = (self.method, self.theorem, self.assumptions, self.theorem_size, self.notes)
         return Construction(Memory.of(network, self.data), *claims)
 
@@ -131,7 +130,6 @@ def report_attempts(progress: Progress | None) -> Callable[[], None]:
 
     def begin() -> None:
         number = next(numbers)
-        if progress is not None:
-            progress(number, number + 1)
+        report(progress, number, number + 1)
 
     return begin

@@ -29,6 +29,7 @@ from byheart.data.row_groups import representatives
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.memory import Memory, Progress
+from byheart.network.protocol import report
 from byheart.network.size import Size
 from byheart.program.blocks import Program
 from byheart.program.construction import ProgramPlan
@@ -82,15 +83,13 @@ def memorise_by_one_head(
     samples, columns = np.array(labelled.samples)[first], np.array(labelled.columns)[first]
     labels = np.array(labelled.labels)[first].astype(np.float64)
     ids = _context_ids(candidate_places(data, tokens, rng), samples, columns, options, rng)
-    if progress is not None:
-        progress(1, 2)
+    report(progress, 1, 2)
     _require_gap(ids)
     hidden = interpolate(ids, labels)
     program = network_program(tokens, ids, hidden, data.n_classes.bit_length())
     network = emit(program, "float64")
     margin = _measure_error(program, data, samples, columns, labels)
-    if progress is not None:
-        progress(2, 2)
+    report(progress, 2, 2)
     return ProgramPlan(
         program=program,
         data=data,

@@ -11,6 +11,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
+from byheart.network.protocol import report
 from byheart.network.size import Size
 from byheart.program.blocks import Repeat, typical
 from byheart.program.construction import ProgramPlan
@@ -57,8 +58,7 @@ def memorise_by_sorting(
         sorted_counts([line.values[token] for token in row], seq_len) for row in tokens.sequences.tolist()
     ]
     strings = string_ids(seen, rng)
-    if progress is not None:
-        progress(1, 2)
+    report(progress, 1, 2)
     labelled = labelled_tokens(data, tokens)
     contexts = {  # label, from 1, of every context (string id, place of the token)
         (strings.ids[sample], line.values[token]): label
@@ -73,8 +73,7 @@ def memorise_by_sorting(
         for step in sorting_round(weight, seq_len * count_weight, line.value_bits)
     ]
     lookup = memorise_points(labels, plan)
-    if progress is not None:
-        progress(2, 2)
+    report(progress, 2, 2)
     return ProgramPlan(
         program=sorting_program(tokens.table, tokens.pad, line, rounds, context_line, lookup, seq_len),
         data=data,

@@ -22,7 +22,7 @@ from byheart.construct.llama.window_hash import LIMB, N_LIMBS, draw_hash, spread
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
-from byheart.network.protocol import Progress
+from byheart.network.protocol import Progress, report
 
 MOST_DRAWS = 60
 
@@ -197,8 +197,7 @@ def _solve_tables(
             )  # what lower fields leave: the field itself shall be 0
             solve(cells, reduced, pivots, below, table, low, low + FIELD_BITS)
             words[:, column] = table
-        if progress is not None:
-            progress(p + 1, layout.n_channels)
+        report(progress, p + 1, layout.n_channels)
     return words.reshape(3, layout.n_rows, -1)
 
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 
 from byheart.construct.madden_2024.context_vectors import Features
+from byheart.network.protocol import report
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +77,7 @@ def associate(
         if unsettled <= len(everyone) // 1000:  # it may be done: look again with the matrix at rest
             unsettled = int((_sweep(phi, wanted, matrix, everyone, 0.0) < SETTLED).sum())
             passes += 1
-        if progress is not None:
-            progress(n_contexts - unsettled, n_contexts)
+        report(progress, n_contexts - unsettled, n_contexts)
     coefficients = (whitening @ matrix).cpu().double().numpy()
     return Associations(coefficients, unsettled, passes, time.perf_counter() - start)
 

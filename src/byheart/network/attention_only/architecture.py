@@ -188,7 +188,7 @@ class AttentionOnly(AnswersWithLogits):
 
         return AttentionOnlyModule(self)
 
-    def bound_logits(self, encoded: np.ndarray) -> Ball:
+    def bound_sample(self, sample: np.ndarray) -> Ball:
         from byheart.network.attention_only.equations import bound_logits
 
-        return bound_logits(self, encoded)
+        return bound_logits(self, sample)

@@ -8,13 +8,7 @@ from byheart.network.attention_only.architecture import AttentionOnly
 from byheart.network.balls import Ball, Rounding
 
 
-def bound_logits(network: AttentionOnly, encoded: np.ndarray) -> Ball:
-    """Logits (n_samples, n_outputs), and how far rounding may take the module from the true ones."""
-    found = [_logits(network, sample) for sample in encoded]
-    return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
-
-
-def _logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
+def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
     """W_U (x_S + Σ_h W_O W_V Σ_s softmax_s(x_Sᵀ W_Qᵀ W_K x_s) x_s)."""
     arithmetic = Rounding(network.precision)
     x = _vectors(network, arithmetic, sequence)

@@ -211,7 +211,7 @@ class Decoder(AnswersWithLogits):
 
         return DecoderModule(self)
 
-    def bound_logits(self, encoded: np.ndarray) -> Ball:
+    def bound_sample(self, sample: np.ndarray) -> Ball:
         from byheart.network.decoder.equations import bound_logits
 
-        return bound_logits(self, encoded)
+        return bound_logits(self, sample)

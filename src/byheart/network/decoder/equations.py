@@ -8,16 +8,10 @@ from byheart.network.balls import Ball, Rounding
 from byheart.network.decoder.architecture import Decoder, SelfAttention
 
 
-def bound_logits(decoder: Decoder, encoded: np.ndarray) -> Ball:
-    """Logits (n_samples, n_outputs), and how far rounding may take the module from the true ones."""
-    found = [_logits(decoder, sample[sample < decoder.pad]) for sample in encoded]
-    return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
-
-
-def _logits(decoder: Decoder, context: np.ndarray) -> Ball:
+def bound_logits(decoder: Decoder, sample: np.ndarray) -> Ball:
     """Vᵀ ψ(Wᵀ mixed + b) of one context without its padding."""
     arithmetic = Rounding(decoder.precision)
-    mixed = _mix(decoder, arithmetic, context)
+    mixed = _mix(decoder, arithmetic, sample[sample < decoder.pad])
     before = arithmetic.add(arithmetic.matmul(decoder.hidden.T, mixed), arithmetic.exact(decoder.bias))
     return arithmetic.matmul(decoder.logits.T, arithmetic.activate(decoder.activation, before))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from byheart.network.protocol import Progress
+from byheart.network.protocol import Progress, report
 
 TOKENS = 5 << 10
 """Tokens of texts that are run together."""
@@ -76,8 +76,7 @@ def follow_texts(
 
     for batch, _ in side_by_side(follow, batches_of(lengths, n_tokens), device):
         done += len(batch)
-        if progress is not None:
-            progress(done, len(lengths))
+        report(progress, done, len(lengths))
     return np.asarray(found[texts.asked])
 
 

@@ -22,7 +22,7 @@ from byheart.network.llama.stock import (
     tokens_after,
     transformers_model,
 )
-from byheart.network.protocol import UNKNOWN, Backend, Progress
+from byheart.network.protocol import UNKNOWN, Backend, Progress, report
 
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Prompts that are answered together, and tokens of them with their answers."""
@@ -91,8 +91,7 @@ def generate(
         for i, answer in zip(batch.tolist(), found, strict=True):
             answers[i] = answer
         done += len(batch)
-        if progress is not None:
-            progress(done, len(prompts))
+        report(progress, done, len(prompts))
     return answers
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from byheart.network.protocol import UNKNOWN, Evaluation
+from byheart.network.protocol import UNKNOWN, Evaluation, report
 from byheart.network.transformer.architecture import Transformer
 
 
@@ -25,8 +25,7 @@ def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evalu
         rows = []
         for sequence in encoded:
             rows.append([class_of(value, n_classes) for value in interpreter.outputs(sequence)])
-            if how.progress is not None:
-                how.progress(len(rows), len(encoded))
+            report(how.progress, len(rows), len(encoded))
         answers = np.array(rows, dtype=np.int64)
     elif how.backend == "equations":
         from byheart.network.transformer.equations import first_outputs

@@ -136,10 +136,6 @@ class Attention:
             _is_zero(head.key) or _is_zero(head.query) for head in self.heads
         )
 
-    def connections(self, n_tokens: int) -> int:
-        """How many pairs of tokens attend to one another."""
-        return {"full": n_tokens**2, "gather": 2 * n_tokens - 1, "scatter": n_tokens}[self.pattern]
-
     def parameters(self) -> Iterator[tuple[str, Weights]]:
         for number, head in enumerate(self.heads):
             for name, weights in head.parameters():

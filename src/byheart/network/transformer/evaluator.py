@@ -19,6 +19,7 @@ import numpy as np
 from byheart.network.exact.columns import ONE, Column, Partition, distinct, linear, linear_distinct, terms_of
 from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
 from byheart.network.exact.limbs import Fixed, divide, segment_sums
+from byheart.network.protocol import report
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Layer, Transformer
 from byheart.network.transformer.interpreter import Interpreter, NotExact
 from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tokens, positions_of
@@ -77,8 +78,7 @@ def evaluate(
             rows, stream = _pool(stream, rows, n_tokens)
             n_tokens = 1
         rows, stream, n_tokens = _keep(needed[at + 1], stream, rows, n_tokens)
-        if progress is not None:
-            progress(at + 1, len(network.layers))
+        report(progress, at + 1, len(network.layers))
     output = linear(rows, terms_of(as_sparse(network.w_out).rows()[0], stream))
     index = output.partition.index_of(rows).reshape(n_samples, n_tokens)
     if network.extra is not None and n_tokens > 1:
