@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 def prepare() -> None:
     """Write contexts of 1,000 stories and what follows them, as arrays."""
-    from byheart.data.documents import story_openings
+    from byheart.data.generators import story_openings
     from byheart.program.targets import targets_of
 
     lines = (ROOT.parent / "shared" / "data" / "tinystories.jsonl").read_text(encoding="utf-8").splitlines()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from byheart.data.documents import story_openings
+from byheart.data.generators import story_openings
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.program.targets import NextTokenTargets, targets_of
 

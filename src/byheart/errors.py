@@ -58,7 +58,11 @@ class MissingExtra(UsageError):
 
 def require_extra(package: str, extra: str, purpose: str) -> None:
     """Raise MissingExtra unless `package` is installed: asked before work starts that would need it at the end."""
-    if find_spec(package) is None:
+    try:
+        is_there = find_spec(package) is not None
+    except ValueError:  # it was put out of reach
+        is_there = False
+    if not is_there:
         raise MissingExtra(package, extra, purpose)
 
 

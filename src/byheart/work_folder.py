@@ -14,7 +14,7 @@ import numpy as np
 from byheart.errors import UsageError
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name, put it on disk, and give it its name: it is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
@@ -68,11 +68,7 @@ def remove_parts(paths: Iterable[Path]) -> None:
 def write_json(path: Path, document: Any) -> None:
     """One JSON document."""
     text = json.dumps(document, ensure_ascii=True)
-    write_whole(path, lambda file: void(file.write(text.encode("ascii"))))
-
-
-def void(_: object) -> None:
-    """Throw a value away."""
+    write_whole(path, lambda file: file.write(text.encode("ascii")))
 
 
 def read_json(path: Path) -> Any:

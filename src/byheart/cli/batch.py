@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from byheart.errors import UsageError
-from byheart.work_folder import void, write_whole
+from byheart.work_folder import write_whole
 
 if TYPE_CHECKING:
     from byheart.model import Answer
@@ -70,7 +70,7 @@ def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], co
         writer.writeheader()
         writer.writerows({name: _cell(value) for name, value in row.items()} for row in told)
         text = stream.getvalue()
-    write_whole(path, lambda file: void(file.write(text.encode())))
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 def output_kind(path: Path) -> str:

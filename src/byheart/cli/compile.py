@@ -25,6 +25,7 @@ from byheart.cli.options import (
 from byheart.cli.output import count, echo_json, is_quiet, ratio, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import (
+    RATES,
     describe_check,
     describe_data,
     describe_files,
@@ -240,11 +241,7 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "dataset": asdict(certificate.dataset),
         "size": asdict(model.size),
         "theorem_size": certificate.theorem_size,
-        "label_bits": model.label_bits,
-        "label_entropy": model.label_entropy,
-        "entropy_per_parameter": model.entropy_per_parameter,
-        "bits_per_parameter": model.bits_per_parameter,
-        "bits_per_stored_bit": model.bits_per_stored_bit,
+        **{name: getattr(model, name) for name in RATES},
         "seconds": seconds,
         "verified": {
             "checked": certificate.checked,

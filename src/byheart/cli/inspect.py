@@ -10,7 +10,14 @@ import click
 
 from byheart.cli.options import PATH, model_argument, output_options
 from byheart.cli.output import count, echo_json, one_line, ratio, show_pairs, show_table
-from byheart.cli.summary import describe_check, describe_data, distribution_lines, entropy_lines, show_sizes
+from byheart.cli.summary import (
+    RATES,
+    describe_check,
+    describe_data,
+    distribution_lines,
+    entropy_lines,
+    show_sizes,
+)
 
 if TYPE_CHECKING:
     from byheart.model import Model
@@ -67,11 +74,7 @@ def _document(model: Model, spec: NetworkSpec, folder: Path) -> dict[str, Any]:
         "tokenizer": None if model.memory.tokenizer is None else model.memory.tokenizer.name,
         "architecture": spec.to_json(),
         "size": asdict(model.size),
-        "label_bits": model.label_bits,
-        "label_entropy": model.label_entropy,
-        "entropy_per_parameter": model.entropy_per_parameter,
-        "bits_per_parameter": model.bits_per_parameter,
-        "bits_per_stored_bit": model.bits_per_stored_bit,
+        **{name: getattr(model, name) for name in RATES},
         "record": dict(model.record),
         "certificate": None if model.certificate is None else model.certificate.to_json(),
     }

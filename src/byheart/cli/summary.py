@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from byheart.verify.certificate import Certificate, DatasetNumbers
 
 
+# what a model says of its labels and its size, in the order in which documents have it
+RATES = (
+    "label_bits", "label_entropy", "entropy_per_parameter", "bits_per_parameter", "bits_per_stored_bit"
+)  # fmt: skip
+
+
 def describe_data(numbers: DatasetNumbers) -> str:
     """The sizes of a data set in a line."""
     kind = (

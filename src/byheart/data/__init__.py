@@ -7,12 +7,12 @@ from byheart.data.check import DataReport
 from byheart.data.consistency import Conflicts
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.dataset import Dataset
-from byheart.data.documents import story_openings
 from byheart.data.generators import (
     associations,
     grid_vectors,
     rademacher_vectors,
     random_tokens,
+    story_openings,
     uniform_vectors,
     zipf_documents,
 )

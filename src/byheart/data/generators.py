@@ -1,4 +1,4 @@
-"""Seeded synthetic data, of every kind the papers use. The same arguments always give the same data set.
+"""Seeded data, of every kind the papers use. The same arguments always give the same data set.
 
 Labels are drawn independently and uniformly; where two samples happen to have equal contexts, the later one
 takes the label of the earlier, so every data set made here can be memorised.
@@ -6,6 +6,7 @@ takes the label of the earlier, so every data set made here can be memorised.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.options import Task
 from byheart.data.row_groups import representatives
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
+from byheart.data.tokenizers import WordTokenizer
+from byheart.errors import DataError
 
 
 def uniform_vectors(
@@ -108,3 +111,30 @@ def random_labels(
     drawn = rng.integers(0, n_classes, size=contexts.size)
     labels = drawn[representatives(contexts)[contexts]]
     return Dataset(inputs, labels, task, tuple(map(str, range(n_classes))), None, ordered)
+
+
+def story_openings(texts: Sequence[str], n_documents: int, *, seed: int = 0, n_tokens: int = 10) -> Dataset:
+    r"""Shuffle the texts, cut each to its first `n_tokens` tokens, and take the first `n_documents`.
+
+    Source:   MFT24 section 7. Tokens are `\w+|[^\w\s]+` with case kept; texts with fewer than `n_tokens` are
+        left out; the vocabulary is that of the chosen documents alone.
+    Departs:  the shuffle is numpy's `default_rng(seed)`, so the subset is not the one the authors drew.
+    """
+    chosen: list[list[str]] = []
+    for index in np.random.default_rng(seed).permutation(len(texts)):
+        tokens = WordTokenizer.cut(texts[index])
+        if len(tokens) >= n_tokens:
+            chosen.append(tokens[:n_tokens])
+        if len(chosen) == n_documents:
+            break
+    if len(chosen) < n_documents:
+        raise DataError(
+            f"{n_documents} documents were asked for, but only {len(chosen)} of {len(texts)} texts have "
+            f"{n_tokens} tokens or more.\n  Ask for fewer, or give more texts.",
+            n_documents=n_documents,
+            n_available=len(chosen),
+        )
+    tokenizer = WordTokenizer(tuple(sorted({token for tokens in chosen for token in tokens})))
+    number = {word: i for i, word in enumerate(tokenizer.words)}
+    documents = TokenSequences.of([[number[token] for token in tokens] for tokens in chosen], len(number))
+    return Dataset.from_token_documents(documents, tokenizer)

@@ -14,10 +14,9 @@ import subprocess
 import sys
 import threading
 import weakref
-from importlib.util import find_spec
 from typing import Any
 
-from byheart.errors import MalformedFile, MissingExtra
+from byheart.errors import MalformedFile, require_extra
 from byheart.memory_limit import memory_limit
 
 SECONDS = 60.0
@@ -98,8 +97,7 @@ class TokenizerProcess:
 
     def _start(self) -> Any:
         """Start the process and hand it the document; the vocabulary is its first answer."""
-        if not _has_package():
-            raise MissingExtra("tokenizers", "tokenizers", "a tokenizer.json")
+        require_extra("tokenizers", "tokenizers", "a tokenizer.json")
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, str(memory_limit() + _ROOM)],
             stdin=subprocess.PIPE,
@@ -153,13 +151,6 @@ class TokenizerProcess:
             return None
         _close(process, self._owner)
         return process.returncode
-
-
-def _has_package() -> bool:
-    try:
-        return find_spec("tokenizers") is not None
-    except ValueError:  # it was put out of reach
-        return False
 
 
 def _close(process: subprocess.Popen[str], owner: int) -> None:

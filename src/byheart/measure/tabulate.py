@@ -14,7 +14,7 @@ from typing import Any
 from byheart.errors import UsageError, import_extra
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Record
-from byheart.work_folder import void, write_whole
+from byheart.work_folder import write_whole
 
 Row = dict[str, Any]
 FORMATS = (".csv", ".parquet")
@@ -87,7 +87,7 @@ def export(rows: Sequence[Row], path: Path) -> None:
         raise UsageError(f"{path} must end in {' or '.join(FORMATS)}.", path=str(path))
     columns = columns_of(rows)
     content = _csv(rows, columns) if path.suffix == ".csv" else _parquet(rows, columns)
-    write_whole(path, lambda file: void(file.write(content)))
+    write_whole(path, lambda file: file.write(content))
 
 
 def _csv(rows: Sequence[Row], columns: list[str]) -> bytes:

@@ -15,7 +15,7 @@ from byheart.reproduce.figure_files import read_record, run_sentence
 from byheart.reproduce.plots import as_svg
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.wall_clock import FILE, Pass, in_words, read
-from byheart.work_folder import void, write_whole
+from byheart.work_folder import write_whole
 
 PAPERS = {
     "DPC24": "Dana, Pydi & Chevaleyre 2024, Memorization in Attention-only Transformers",
@@ -52,7 +52,7 @@ def read_passes(folder: Path) -> list[Pass]:
 def write_page(records: Sequence[FigureRecord], folder: Path, passes: Sequence[Pass] = ()) -> Path:
     """Write index.html into `folder`, under another name until it is whole."""
     path, text = folder / "index.html", page(records, passes)
-    write_whole(path, lambda file: void(file.write(text.encode())))
+    write_whole(path, lambda file: file.write(text.encode()))
     return path
 
 

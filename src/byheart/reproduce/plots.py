@@ -116,10 +116,7 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
 def _lines(axes: Any, panel: Panel, *, has_legend: bool) -> None:
     for one in panel.series:
         _series(axes, one)
-    if panel.x_scale == "log":
-        axes.set_xscale("log")
-    if panel.y_scale == "log":
-        axes.set_yscale("log")
+    axes.set(xscale=panel.x_scale, yscale=panel.y_scale)
     for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
         if scale == "log":
             _ticks(axis)
@@ -189,10 +186,6 @@ def _percent(value: float) -> str:
     percent = 100 * value
     if percent < 0.01:
         return "<.01"
-    return (
-        f"{percent:.0f}"
-        if percent >= 9.95
-        else f"{percent:.1f}"
-        if percent >= 0.995
-        else f"{percent:.2f}"[1:]
-    )
+    if percent < 0.995:
+        return f"{percent:.2f}"[1:]
+    return f"{percent:.0f}" if percent >= 9.95 else f"{percent:.1f}"

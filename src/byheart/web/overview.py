@@ -1,4 +1,4 @@
-"""How much fits, and which runs there are: plans with their curves, architectures, and the run store."""
+"""How much fits, and which runs there are: plans with their curves, and the run store."""
 
 from __future__ import annotations
 
@@ -26,11 +26,6 @@ def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_le
 @lru_cache(maxsize=512)
 def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int) -> SizePlan:
     return plan(n_facts, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len)
-
-
-def show_capacity(context: Context, path: str) -> Document:
-    """What `byheart bounds --config --json` prints."""
-    return context.command("bounds", "--json", "--config", path)
 
 
 def list_runs(context: Context, store: str, where: list[str], most: int) -> Document:

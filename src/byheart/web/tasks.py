@@ -45,16 +45,6 @@ def predict(context: Context, model: str, texts: list[str]) -> Document:
     return {"schema": 1, "answers": answers, "unknown_inputs": describe_unknown_input(opened.record)}
 
 
-def predict_file(context: Context, model: str, path: str) -> Document:
-    """What `byheart predict --data --json` prints."""
-    return context.command("predict", "--json", "--data", path, "--", model)
-
-
-def inspect(context: Context, model: str) -> Document:
-    """What `byheart inspect --json` prints."""
-    return context.command("inspect", "--json", "--", model)
-
-
 def export(context: Context, model: str, output: str, to: str) -> Document:
     """What `byheart export --json` prints, and the name to download."""
     document = context.command("export", "--json", "--to", to, "-o", output, "--", model)
@@ -72,13 +62,18 @@ def trace_question(context: Context, model: str, text: str) -> Document:
     return {"schema": 1, **trace(open_model(model), text)}
 
 
+def _command(*words: str) -> Callable[..., Document]:
+    """The task that gives what a command prints with --json; an argument stands in its words by name."""
+    return lambda context, **arguments: context.command(*(word.format(**arguments) for word in words))
+
+
 TASKS: dict[str, Callable[..., Document]] = {
     "warm_up": warm_up,
     "examine": examination.examine,
     "compile": compile_file,
     "predict": predict,
-    "predict_file": predict_file,
-    "inspect": inspect,
+    "predict_file": _command("predict", "--json", "--data", "{path}", "--", "{model}"),
+    "inspect": _command("inspect", "--json", "--", "{model}"),
     "export": export,
     "examples": list_examples,
     "trace": trace_question,
@@ -89,7 +84,7 @@ TASKS: dict[str, Callable[..., Document]] = {
     "break": damage.break_model,
     "forget": damage.forget,
     "plan": overview.plan_facts,
-    "capacity": overview.show_capacity,
+    "capacity": _command("bounds", "--json", "--config", "{path}"),
     "runs": overview.list_runs,
     "curves": overview.show_curves,
 }

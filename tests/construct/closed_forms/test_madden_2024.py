@@ -17,8 +17,7 @@ from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped, 
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.registry import get
 from byheart.data.adversarial import ADVERSARIAL
-from byheart.data.documents import story_openings
-from byheart.data.generators import random_tokens
+from byheart.data.generators import random_tokens, story_openings
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.size import size_of_network
