@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from byheart.bounds import BoundTable, DataShape, table
-from byheart.bounds.orders import Order, park_2021, table_1
+from byheart.bounds.orders import park_2021, table_1
 from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.construct.estimates import require_offer
 from byheart.construct.registry import Method, get, names
@@ -187,23 +187,16 @@ def _theorem_formula(model: Model) -> Formula | None:
 
 def _order(method: str, shape: DataShape) -> Formula | None:
     """The order of growth, where the paper gives no constants."""
-    orders: dict[str, Callable[[DataShape], Order]] = {"park-2021": _park, "kim-2023": _kim}
-    if method not in orders:
+    if method == "park-2021":
+        vectors = tokens_as_vectors(shape)
+        ends = (1, 1) if vectors is None else (Fraction(vectors.radius), Fraction(vectors.separation))
+        order = park_2021(shape.n_samples, *ends)
+    elif method == "kim-2023":
+        rows = table_1(shape.n_samples, shape.seq_len, shape.dim or 1, shape.vocab or 1)
+        order = next(row for row in rows if row.name == "KKM23")
+    else:
         return None
-    order = orders[method](shape)
     return Formula(order.source, order.expression, order.value, is_order=True)
-
-
-def _park(shape: DataShape) -> Order:
-    vectors = tokens_as_vectors(shape)
-    if vectors is None:
-        return park_2021(shape.n_samples, 1, 1)
-    return park_2021(shape.n_samples, Fraction(vectors.radius), Fraction(vectors.separation))
-
-
-def _kim(shape: DataShape) -> Order:
-    rows = table_1(shape.n_samples, shape.seq_len, shape.dim or 1, shape.vocab or 1)
-    return next(row for row in rows if row.name == "KKM23")
 
 
 def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:

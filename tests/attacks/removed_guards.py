@@ -103,7 +103,7 @@ REMOVED_GUARDS = (
     ),
     Mutant("R7b", "construct/madden_2024/random_features.py", "if not keep.any():", "if False:", ONE_CONTEXT),
     # other people's exceptions
-    Mutant("R8a", "data/npz.py", "        Exception\n", "        zipfile.BadZipFile\n", DATA),
+    Mutant("R8a", "data/npz.py", "except Exception as error:", "except zipfile.BadZipFile as error:", DATA),
     Mutant(
         "R8b",
         "data/tables.py",

@@ -100,9 +100,8 @@ class _Lines:
         self.stream = stream
         self.start = time.monotonic()
         self.last = self.start + QUIET_SECONDS - LINE_SECONDS
-        self.begun: dict[
-            str, tuple[float, int]
-        ] = {}  # of each stage, when it was first spoken of, and what was done then
+        # of each stage, when it was first spoken of, and what was done then
+        self.begun: dict[str, tuple[float, int]] = {}
 
     def report(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()

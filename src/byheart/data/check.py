@@ -34,8 +34,16 @@ class DataReport:
     def duplicates(self) -> Int[np.ndarray, "n_duplicates 2"]:
         """Pairs of samples, the later with its first equal: same contexts, same labels."""
         data = self.data
-        contexts = None if data.task == "distribution" else data.context_ids
-        return find_duplicates(data.inputs, data.labels, offsets_of(data.labels_per_sample), contexts)
+        if (
+            data.task == "distribution"
+        ):  # the labels of documents are their own tokens: equal tokens are enough
+            groups = group_rows(*flat_tokens(data.inputs))
+        else:
+            words = np.stack([data.context_ids, data.labels], axis=1).reshape(-1)
+            groups = group_rows(words, 2 * offsets_of(data.labels_per_sample))
+        first = representatives(groups)[groups]
+        later = np.flatnonzero(first != np.arange(groups.size))
+        return freeze(np.stack([first[later], later], axis=1), np.int64)
 
     @property
     def conflicts(self) -> Conflicts:
@@ -94,25 +102,3 @@ class DataReport:
         if found.delta is None:
             return f"r = {found.r:.6g}, one distinct token, so δ is undefined"
         return f"r = {found.r:.6g}, δ = {found.delta:.6g} over {found.n_distinct:,} distinct tokens"
-
-
-def find_duplicates(
-    inputs: Sequences,
-    labels: Int[np.ndarray, " n_labels"],
-    offsets: Int[np.ndarray, " n_offsets"],
-    contexts: Int[np.ndarray, " n_labels"] | None,
-) -> Int[np.ndarray, "n_duplicates 2"]:
-    """Return pairs (first, later) of samples with the same contexts and the same labels.
-
-    Sample i has the labels `labels[offsets[i]:offsets[i + 1]]`, and `contexts` numbers the context of each. Without
-    contexts the samples are documents, whose labels are their own tokens: equal tokens are enough.
-    """
-    if contexts is None:
-        tokens, token_offsets = flat_tokens(inputs)
-        groups = group_rows(tokens, token_offsets)
-    else:
-        words = np.stack([contexts, labels], axis=1).reshape(-1)
-        groups = group_rows(words, 2 * offsets)
-    first = representatives(groups)[groups]
-    later = np.flatnonzero(first != np.arange(groups.size))
-    return freeze(np.stack([first[later], later], axis=1), np.int64)

@@ -62,9 +62,7 @@ def open_npz(path: Path, names: Sequence[str]) -> Iterator[list[StoredArray]]:
             yield [_open_entry(path, archive, name) for name in names]
     except (ByheartError, MemoryError):
         raise
-    except (
-        Exception
-    ) as error:  # damaged archives raise what zipfile, zlib, lzma, tokenize and numpy happen to raise
+    except Exception as error:  # zipfile, zlib, lzma, tokenize and numpy raise what they happen to raise
         raise MalformedFile(
             f"{path} is not a whole .npz file: {error or type(error).__name__}.\n"
             "  It may have been cut short; write or download it again.",

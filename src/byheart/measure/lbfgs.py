@@ -19,9 +19,8 @@ MOST_TRIALS = 20
 GROWTH = 2.5  # of the step while no minimum is bracketed
 MARGIN = 0.1  # a trial stays this share of the bracket away from its ends
 
-Objective = Callable[
-    [Tensor], tuple[Tensor, Tensor]
-]  # flat -> (losses (n_models,), gradients (n_models, n_flat))
+# flat -> (losses (n_models,), gradients (n_models, n_flat))
+Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

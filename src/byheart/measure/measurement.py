@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from byheart.measure.capacity import Bracket, CapacityEstimate, bisect, capacity_of
-from byheart.measure.records import Record, Run
+from byheart.measure.records import Record
 from byheart.measure.specification import Specification, with_searched_value
-from byheart.measure.tuner import best, tune
-
-Trainer = Callable[
-    [Sequence[Run]], Sequence[Record]
-]  # trains what its store lacks; records in the order of the runs
+from byheart.measure.tuner import Trainer, best, tune
 
 
 @dataclass(frozen=True, eq=False)

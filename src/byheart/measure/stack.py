@@ -39,9 +39,8 @@ class Stack:
     training_sets: tuple[TrainingSet, ...]
     seeds: tuple[int, ...]
     layout: ParameterBlock  # of what is trained
-    fixed: dict[
-        str, Tensor
-    ]  # frozen weights, (n_models, *padded shape): no optimiser sees them, not even its decay
+    # frozen weights, (n_models, *padded shape): no optimiser sees them, not even its decay
+    fixed: dict[str, Tensor]
     inputs: Inputs
     tables: dict[str, Tensor]
     targets: StackTargets

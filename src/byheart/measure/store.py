@@ -123,9 +123,8 @@ class Store:
             raise _corrupt(self.path, str(answer))
         if os.access(self.path.parent, os.W_OK):
             self.connection.execute("PRAGMA journal_mode = WAL")
-            self.connection.execute(
-                "PRAGMA synchronous = FULL"
-            )  # a record reported as stored survives a power cut
+            # a record reported as stored survives a power cut
+            self.connection.execute("PRAGMA synchronous = FULL")
         if version < schema.VERSION:
             schema.migrate(self.connection)
 

@@ -106,9 +106,8 @@ class _Loop:
 
     def __post_init__(self) -> None:
         self.stepper: Stepper = make_stepper(self.stack, self.trainings, self.engine)
-        self.members = list(
-            range(len(self.trainings))
-        )  # models still in the stack, by their number at the start
+        # models still in the stack, by their number at the start
+        self.members = list(range(len(self.trainings)))
         self.running = set(self.members)
         self.curves: list[list[dict[str, float]]] = [[] for _ in self.trainings]
         self.tails: list[list[float]] = [[] for _ in self.trainings]

@@ -5,7 +5,6 @@ The loss over all samples equals a weighted loss over distinct inputs, so duplic
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,16 +88,6 @@ class TrainingSet:
         share = self.weights / per_row[self.rows]
         return -math.fsum((self.weights * np.log(share)).tolist())
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the content; equal training sets have equal digests."""
-        seen = hashlib.sha256(f"{self.n_classes},{self.n_vocab},{self.read},{self.loss}".encode())
-        for array in (self.inputs, self.lengths, self.rows, self.classes, self.weights, self.values):
-            if array is not None:
-                seen.update(f"{array.dtype.str}{array.shape}".encode())
-                seen.update(np.ascontiguousarray(array).tobytes())
-        return seen.hexdigest()
-
 
 def training_set_of_labels(
     inputs: np.ndarray,
@@ -132,12 +121,11 @@ def training_set_of_labels(
 def training_set_of_values(inputs: np.ndarray, values: np.ndarray, *, read: Read = "last") -> TrainingSet:
     """A regression training set on vectors (n_samples, seq_len, dim): squared error, one output."""
     n_samples = len(inputs)
-    empty = np.zeros(0, dtype=np.int64)
     return TrainingSet(
         inputs=np.ascontiguousarray(inputs, dtype=np.float64),
         lengths=np.full(n_samples, inputs.shape[1], dtype=np.int64),
         rows=np.arange(n_samples),
-        classes=np.zeros(n_samples, dtype=np.int64) if n_samples else empty,
+        classes=np.zeros(n_samples, dtype=np.int64),
         weights=np.ones(n_samples),
         n_classes=1,
         n_vocab=0,

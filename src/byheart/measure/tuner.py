@@ -17,6 +17,7 @@ from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification, TuningPlan
 
 Point = Mapping[str, Mapping[str, Any]]
+# trains what its store lacks; records in the order of the runs
 Trainer = Callable[[Sequence[Run]], Sequence[Record]]
 WORST = 1e30  # what a diverged trial tells the sampler
 

@@ -31,10 +31,8 @@ WIDTHS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (4,), "laptop": (8,), "pape
 DENSITIES = (0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4)  # bits of the data per parameter
 HEADS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (1, 3), "laptop": (20, 30), "paper": (16, 21, 26, 31, 36)}
 DIM = 10
-OUR_BITS, GPT_BITS = (
-    64,
-    32,
-)  # of a parameter: L-BFGS trains in float64, Morris et al. in float32 (and bf16, 16)
+# bits of a parameter: L-BFGS trains in float64, Morris et al. in float32 (and bf16, 16)
+OUR_BITS, GPT_BITS = 64, 32
 VARIANTS: tuple[dana.Variant, ...] = ("as-coded", "as-written")
 N_SEEDS: dict[fig.Scale, int] = {"smoke": 1, "laptop": 1, "paper": 3}
 EVALUATIONS: dict[fig.Scale, int] = {"smoke": 20, "laptop": 600, "paper": 2000}

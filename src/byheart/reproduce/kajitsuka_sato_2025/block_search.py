@@ -34,10 +34,8 @@ LADDERS: dict[fig.Scale, dict[int, Ladder]] = {  # by width of the frozen table;
         256: ((600, 700, 800, 900), BLOCKS),
     },
 }
-RATE, OTHER_RATE = (
-    0.03,
-    0.01,
-)  # the better of 0.01, 0.03 and 0.1 at N = 1000, width 512 and 1700, 768; and the next
+# the better of 0.01, 0.03 and 0.1 at N = 1000, width 512 and 1700, 768; and the next
+RATE, OTHER_RATE = 0.03, 0.01
 STACK_COST = 200_000_000  # steps of many small operations: as dear as updating so many weights
 # With a trained table: few, since one block turns out to be enough.
 LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from byheart.measure.text_samples import Samples
 from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.seed_values import SeedValues, gather, series
+from byheart.reproduce.seed_values import gather, series
 from byheart.theorems import realises
 
 ASKED = 4  # the paper's answer
@@ -120,33 +121,29 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         found = runs.fewest_blocks(mine, length)
         shared = _shared_trials(mine, lengths)
         at_four = {
-            n: SeedValues(
-                (ASKED,),
-                (tuple(one.loss for one in best if length(one) == n and runs.n_blocks(one) == ASKED),),
-            )
-            for n in lengths
+            n: [one.loss for one in best if length(one) == n and runs.n_blocks(one) == ASKED] for n in lengths
         }
         for n in lengths:
             answers = sorted(blocks for (m, _), blocks in found.items() if m == n and blocks is not None)
             n_searches = sum(m == n for m, _ in found)
             equal = [one.loss for one in mine if length(one) == n and _trial(one) in shared]
-            values = at_four[n].values[0]
+            values = at_four[n]
             rows.append(
                 (
                     condition,
                     f"{n:,}",
                     "/".join(map(str, answers)) or "none",
                     f"{len(answers)} of {n_searches}",
-                    f"{at_four[n].means[0]:.3f} ({len(values)} seeds)" if values else "not trained",
+                    f"{fmean(values):.3f} ({len(values)} seeds)" if values else "not trained",
                     f"{min(equal):.3f}" if equal else "-",
                 )
             )
             numbers.setdefault(condition, {})[str(n)] = {
                 "fewest blocks, by seed": answers,
-                f"error at {ASKED} blocks, by seed": list(values),
+                f"error at {ASKED} blocks, by seed": values,
             }
         if longer > 1 or not wanted - set(lengths):
-            errors = {n: at_four[n].values[0] for n in lengths if at_four[n].values[0]}
+            errors = {n: values for n, values in at_four.items() if values}
             passing = [n for n, values in errors.items() if max(values) < runs.PASSES.threshold]
             said = f"every seed memorises with {ASKED} blocks at {len(passing)} of {len(lengths)} lengths"
             trials.append(fig.ConditionResult(condition, said, len(passing) == len(lengths), longer == 1))

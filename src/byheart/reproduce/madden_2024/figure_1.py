@@ -15,6 +15,7 @@ from byheart.reproduce.madden_2024.subsets import (
     Subset,
     TrainedCell,
     cells,
+    ends_and_middle,
     gather_facts,
     parameters,
     smallest_width,
@@ -60,17 +61,10 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
         is_whole = attention == "frozen" or has_grid
         trials.append(fig.ConditionResult(word, said, holds if is_whole else None, attention == "trained"))
         panels.append(_heat_map(mine, f"Final loss less entropy, in % of the entropy: {word}"))
-        rows += [
-            (
-                word,
-                str(n),
-                str(m),
-                f"{100 * fmean(shares):.3g}%",
-                _percent(mean_interval(shares)),
-                str(len(shares)),
-            )
-            for (n, m), shares in _shares(mine).items()
-        ]
+        for (n, m), group in sorted(_by_cell(mine).items()):
+            shares = [cell.relative_gap for cell in group]
+            gap, interval = f"{100 * fmean(shares):.3g}%", _percent(mean_interval(shares))
+            rows.append((word, str(n), str(m), gap, interval, str(len(shares))))
     panels.append(_by_width([cell for cell in found if cell.attention == "trained"], facts))
     heads = ("training", "stories", "m", "gap, share of the entropy", "interval", "seeds")
     return fig.Computed(
@@ -197,11 +191,6 @@ def _by_cell(found: Sequence[TrainedCell]) -> dict[tuple[int, int], list[Trained
     return groups
 
 
-def _shares(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float, ...]]:
-    groups = sorted(_by_cell(found).items())
-    return {key: tuple(cell.relative_gap for cell in group) for key, group in groups}
-
-
 def _percent(interval: tuple[float, float]) -> str:
     low, high = interval
     return f"{100 * low:.3g}% to {100 * high:.3g}%" if math.isfinite(low) else "-"
@@ -222,13 +211,8 @@ def _heat_map(found: Sequence[TrainedCell], title: str) -> fig.Panel:
 
 def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
     stories = sorted({cell.subset.n_stories for cell in found})
-    shown = (
-        [stories[place] for place in sorted({0, (len(stories) - 1) // 2, len(stories) - 1})]
-        if stories
-        else []
-    )
     drawn = []
-    for n, style in zip(shown, LINES, strict=False):
+    for n, style in zip(ends_and_middle(stories), LINES, strict=False):
         mine = [(cell.width, cell.relative_gap) for cell in found if cell.subset.n_stories == n]
         drawn.append(series(f"trained, {n} stories", style, SeedValues.of(mine)))
     points = [(one["n_contexts"], one["relative_gap"]) for one in facts["closed form"]]

@@ -34,8 +34,13 @@ class ClosedForm:
 def closed_forms(samples: Samples, subsets: Sequence[tuple[int, int]]) -> list[ClosedForm]:
     """The construction on the first, the middle and the last of these (stories, contexts) that are small enough."""
     chosen = [n_stories for n_stories, n_contexts in subsets if n_contexts <= MOST_CONTEXTS]
-    places = sorted({0, (len(chosen) - 1) // 2, len(chosen) - 1}) if chosen else []
-    return [closed_form(samples, chosen[place], 0) for place in places]
+    return [closed_form(samples, n_stories, 0) for n_stories in ends_and_middle(chosen)]
+
+
+def ends_and_middle(values: Sequence[int]) -> list[int]:
+    """The first, the middle and the last of these, each once."""
+    places = sorted({0, (len(values) - 1) // 2, len(values) - 1}) if values else []
+    return [values[place] for place in places]
 
 
 @lru_cache(maxsize=32)
