@@ -5,6 +5,7 @@ The import hook must be in place before byheart is first imported, so this file 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib.util import find_spec
@@ -54,8 +55,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "laptop")
 LONGEST = (
     "tests/web/test_page.py",
     "tests/web/test_server.py",
-    "tests/test_types.py",
     "tests/construct/test_contract.py",
+    "tests/test_types.py",
+    "tests/measure/test_stacking.py",
+    "tests/construct/test_theorem.py",
+    "tests/test_docs.py",
+    "tests/construct/test_sizes.py",
+    "tests/cli/test_first_hour.py",
+    "tests/test_check_without_byheart.py",
+    "tests/attacks/test_fuzz.py",
+    "tests/reproduce/test_dana_2024.py",
+    "tests/test_model.py",
 )
 SAME_SERVER = LONGEST[:2]  # in one worker, and in this order: the server is started once
 
@@ -87,6 +97,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device; runs where torch finds one"))
         if item.get_closest_marker("cluster") and find_spec("ray") is None:
             item.add_marker(pytest.mark.skip(reason="needs Ray; runs where the package ray is installed"))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is loaded by now, and lives to the end, out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_gpu() -> bool:

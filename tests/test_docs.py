@@ -86,7 +86,13 @@ def test_python_blocks_run_and_print_what_they_promise(page: Path, workplace: Pa
     assert run_python(page.read_text(encoding="utf-8"), page.name) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page.name == "measure.md" else []) for page in PAGES
+    ],  # it trains
+    ids=lambda page: page.name,
+)
 def test_commands_succeed(page: Path, workplace: Path) -> None:
     from byheart.cli.main import run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from byheart.cli import serve
+from byheart import errors
 from tests.cli.conftest import Byheart
 
 
@@ -17,7 +17,7 @@ def test_a_missing_extra_is_named(byheart: Byheart, monkeypatch: pytest.MonkeyPa
     def find(name: str) -> ModuleSpec | None:
         return None if name == "uvicorn" else ModuleSpec(name, None)
 
-    monkeypatch.setattr(serve, "find_spec", find)
+    monkeypatch.setattr(errors, "find_spec", find)
     done = byheart("serve")
     assert done.status == 2
     assert "pip install 'byheart[web]'" in done.err

@@ -23,7 +23,7 @@ from byheart.network.transformer.evaluator import evaluate
 from byheart.network.transformer.interpreter import NotExact
 from byheart.program.construction import Construction
 from byheart.theorems import checks
-from tests.examples import examples
+from tests.examples import THOROUGH, examples
 
 from .rival_data import compiled as compiled_by
 from .rival_data import planned
@@ -316,7 +316,7 @@ def test_the_size_is_known_before_building(data: Dataset) -> None:
     assert plan.size == size_of_network(plan.emit().memory.network)
 
 
-@pytest.mark.parametrize("n_samples", [1, 2, 100, 1000])
+@pytest.mark.parametrize("n_samples", [1, 2, 100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_random_vectors(n_samples: int) -> None:
     data = uniform_vectors(n_samples, seed=n_samples)
     construction = compiled(data)
@@ -329,7 +329,8 @@ def test_random_vectors(n_samples: int) -> None:
 @pytest.mark.parametrize("task", ["next-token", "seq-to-seq", "set"])
 @pytest.mark.parametrize("kind", ["uniform", "grid", "tokens", "bag of tokens"])
 def test_each_theorem_on_random_data(task: str, kind: str) -> None:
-    n = 120 if task == "seq-to-seq" else 400
+    n = 40 if task == "seq-to-seq" else 130
+    n *= 3 if THOROUGH else 1
     if kind == "uniform":
         data = uniform_vectors(n, seed=1, task=task)
     elif kind == "grid":

@@ -18,7 +18,7 @@ from byheart.measure.workers import train_here
 from tests.measure.test_sweep import runs_of, thirty_two
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]  # Ray starts half a dozen processes
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,7 @@ def test_devices() -> None:
             choose_device("cuda")
 
 
+@pytest.mark.slow
 def test_compiled_steps_are_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU compiles is traced here without a compiler: one graph, and the same weights after it."""
     compiled: list[str] = []

@@ -18,6 +18,7 @@ from byheart.network.memory import Memory
 from byheart.storage import load_folder, save_folder
 from byheart.storage.tensor_file import write_tensors
 from byheart.verify import verify
+from tests.examples import THOROUGH
 
 from ..verify.lookup import capitals, lookup
 from .test_folder import RECORD, float_network, memory_of
@@ -91,7 +92,7 @@ def change_json(folder: Path, change: Callable[[dict[str, Any]], Any], file: str
 @pytest.mark.parametrize("file", [WEIGHTS, "model.json", "certificate.json"])
 def test_a_file_cut_anywhere_is_refused(folder: Path, file: str) -> None:
     whole = (folder / file).read_bytes()
-    for length in range(len(whole)):
+    for length in range(0, len(whole), 1 if THOROUGH else 7):
         (folder / file).write_bytes(whole[:length])
         with pytest.raises(CorruptModel, match=file.replace(".", r"\.")):
             load_folder(folder)

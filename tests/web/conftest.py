@@ -145,40 +145,52 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Page]:
+    """One tab for all: to open another takes a second, to lead this one elsewhere half of it."""
+    context = browser.new_context(accept_downloads=True)
+    context.set_default_timeout(60_000)
+    yield context.new_page()
+    context.close()
+
+
 OpenPage = Callable[..., "Page"]
 
 
 @pytest.fixture
-def open_page(browser: Browser, server: Server) -> Iterator[OpenPage]:
+def open_page(tab: Page, server: Server) -> Iterator[OpenPage]:
     """Open a view of the page. Afterwards: nothing was logged as an error, and no request left the machine."""
-    contexts, errors, foreign = [], [], []
+    errors: list[str] = []
+    foreign: list[str] = []
+    expected: list[str] = []
 
-    def open_view(view: str, width: int = 1280, theme: str = "light", allowed: tuple[int, ...] = ()) -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, accept_downloads=True
-        )
-        context.set_default_timeout(60_000)
-        contexts.append(context)
-        page = context.new_page()
+    def logged(message: Any) -> None:
+        if message.type == "error" and not any(words in message.text for words in expected):
+            errors.append(message.text)
 
-        def logged(message: Any) -> None:
-            expected = any(f"status of {status}" in message.text for status in allowed)
-            if message.type == "error" and not expected:
-                errors.append(message.text)
+    def failed(error: Any) -> None:
+        errors.append(str(error))
 
-        def asked(request: Any) -> None:
-            if not request.url.startswith((server.address, "blob:", "data:")):
-                foreign.append(request.url)
+    def asked(request: Any) -> None:
+        if not request.url.startswith((server.address, "blob:", "data:")):
+            foreign.append(request.url)
 
-        page.on("console", logged)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", asked)
-        page.goto(server.address + view.lstrip("/"))
-        return page
+    def open_view(view: str, width: int = 1280, theme: Any = "light", allowed: tuple[int, ...] = ()) -> Page:
+        expected[:] = [f"status of {status}" for status in allowed]
+        tab.set_viewport_size({"width": width, "height": 900})
+        tab.emulate_media(color_scheme=theme, media="null")
+        tab.goto(server.address + view.lstrip("/"))
+        return tab
 
+    listeners = {"console": logged, "pageerror": failed, "request": asked}
+    for event, listener in listeners.items():
+        tab.on(event, listener)
     yield open_view
-    for context in contexts:
-        context.close()
+    tab.evaluate("localStorage.clear()")  # the next test finds it as a new visitor does
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
+    tab.mouse.move(0, 0)
+    tab.goto("about:blank")
     assert errors == []
     assert foreign == []
 

@@ -24,9 +24,15 @@ from tests.web.test_server import command_line
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-LOOKS = ((1280, "light"), (390, "dark"))
+WIDE, PHONE = (1280, "light"), (390, "dark")
 AXE = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 SLOW_METHOD = "kajitsuka-sato-2025"  # seconds of work on the capitals: time to watch and to cancel
+
+
+def both_looks(default: tuple[int, str]) -> pytest.MarkDecorator:
+    """On a wide page and on a phone; the default run takes one of them."""
+    cases = [pytest.param(*look, marks=[] if look == default else pytest.mark.slow) for look in (WIDE, PHONE)]
+    return pytest.mark.parametrize(("width", "theme"), cases)
 
 
 def views(model: str) -> dict[str, tuple[str, str]]:
@@ -50,7 +56,7 @@ def seen(page: Page, words: str) -> None:
 # --- what a person does -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS)
+@both_looks(WIDE)
 def test_compile_a_paste_ask_it_and_take_it_home(
     server: Server, open_page: OpenPage, project_root: Path, tmp_path: Path, width: int, theme: str
 ) -> None:
@@ -80,7 +86,7 @@ def test_compile_a_paste_ask_it_and_take_it_home(
     assert "q=capital+of+Atlantis" in page.url
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS)
+@both_looks(PHONE)
 def test_step_through_a_question(open_page: OpenPage, capitals: str, width: int, theme: str) -> None:
     page = open_page(f"/inside?model={capitals}&q=capital+of+France", width, theme)
     page.locator(".heat svg").wait_for()
@@ -127,7 +133,7 @@ def test_the_arrow_keys_step(open_page: OpenPage, capitals: str) -> None:
     page.locator(".card h2", has_text="2. ").wait_for()
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS)
+@both_looks(PHONE)
 def test_turn_a_bit_over_see_what_broke_and_undo(
     open_page: OpenPage, capitals: str, width: int, theme: str
 ) -> None:
@@ -160,7 +166,7 @@ def test_forget_a_fact(open_page: OpenPage, capitals: str) -> None:
     seen(page, "The other 155 facts were checked: 0 wrong")
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS)
+@both_looks(WIDE)
 def test_move_the_sliders(open_page: OpenPage, width: int, theme: str) -> None:
     page = open_page("/fits", width, theme)
     page.locator("figure svg circle").first.wait_for()
@@ -178,7 +184,7 @@ def test_move_the_sliders(open_page: OpenPage, width: int, theme: str) -> None:
     seen(page, "124,439,808 parameters")
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS)
+@both_looks(PHONE)
 def test_filter_runs_and_read_figures(server: Server, open_page: OpenPage, width: int, theme: str) -> None:
     page = open_page("/figures", width, theme, allowed=(400,))
     seen(page, "12 of 12 runs")
@@ -242,6 +248,7 @@ def test_a_job_survives_a_reload_and_can_be_cancelled(server: Server, open_page:
     page.locator("dialog").get_by_text("Compile capitals.csv").first.wait_for()
 
 
+@pytest.mark.slow  # three workers start anew; `test_jobs` kills one at once
 def test_a_killed_worker_is_told_of_on_the_page(server: Server, open_page: OpenPage) -> None:
     page = open_page("/compile?data=elements.csv")
     page.get_by_role("radio", name=SLOW_METHOD, exact=False).first.check()
@@ -259,7 +266,7 @@ def test_a_killed_worker_is_told_of_on_the_page(server: Server, open_page: OpenP
 # --- how it is made -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "theme"), [LOOKS[0], pytest.param(*LOOKS[1], marks=pytest.mark.slow)])
+@both_looks(WIDE)
 def test_axe_finds_nothing_serious_in_any_view(
     open_page: OpenPage, capitals: str, width: int, theme: str
 ) -> None:

@@ -24,7 +24,7 @@ def _network(data: Dataset, precision: str) -> tuple[Transformer, np.ndarray]:
     return memory.network, memory.encode(data.inputs)
 
 
-@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
 def test_threads_and_batches_change_no_bit(name: str, precision: str) -> None:
     data = CASES[name]
