@@ -343,8 +343,8 @@ def _groups(n_tokens: int) -> tuple[int, ...]:
 
 def _rows(weights: Weights) -> list[Row]:
     if isinstance(weights, np.ndarray):
-        table = weights.reshape(len(weights), -1).tolist()  # a vector is one column
-        return [[(at, Fraction(value)) for at, value in enumerate(row) if value] for row in table]
+        table = weights if weights.ndim == 2 else weights[:, None]  # a vector is one column
+        return [[(at, Fraction(value)) for at, value in enumerate(row) if value] for row in table.tolist()]
     return [[(column, value.fraction) for column, value in row] for row in as_sparse(weights).rows()]
 
 
