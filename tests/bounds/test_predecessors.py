@@ -54,7 +54,7 @@ def test_feed_forward_networks_by_hand() -> None:
     # N = 1000 points of R^32: Baum ⌈31.25⌉ = 32 units · 34 + 1 = 1,089; Bubeck 4·32·34 = 4,352; plain 1000·34 + 1
     assert predecessors.baum_1988(1000, 32).value == 1_089
     assert predecessors.bubeck_2020(1000, 32).value == 4_352
-    assert predecessors.two_layer_relu(1000, 32).value == 34_001
+    assert predecessors.two_layer_relu_size(1000, 32).parameters == 34_001
     # Vardi with 16 points of R^3, r = δ = 1, C = 16: R = 20·16²·√(3π) = 15,718.3 -> 14 bits;
     # depth 2 + 26 + (3·2·14 + 6) = 118; 12·3 + 118·156 + 12 = 18,456
     assert predecessors.vardi_2022_size(16, 16, 3, 1, 1).parameter_bound().value == 18_456
@@ -70,7 +70,7 @@ def test_two_layer_relu_interpolates_with_so_many_units() -> None:
     weights = np.diff(slopes, prepend=0)
     predicted = y[0] + (np.maximum(0, x[:, None] - x[None, :-1]) * weights).sum(axis=1)
     assert np.allclose(predicted, y, atol=1e-6)
-    assert predecessors.two_layer_relu(40, 5).value >= len(weights) * (5 + 2)
+    assert predecessors.two_layer_relu_size(40, 5).parameters >= len(weights) * (5 + 2)
 
 
 @checks("DPC24-S6")

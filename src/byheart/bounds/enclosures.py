@@ -60,13 +60,7 @@ def floor_log2(value: Rational) -> int:
         raise ValueError("the logarithm of a number that is not positive")
     k = value.numerator.bit_length() - value.denominator.bit_length()
     # 2**(k - 1) < value < 2**(k + 1), so at most one correction is needed
-    return k if _at_least_power_of_two(value, k) else k - 1
-
-
-def _at_least_power_of_two(value: Fraction, k: int) -> bool:
-    if k >= 0:
-        return value.numerator >= value.denominator << k
-    return value.numerator << -k >= value.denominator
+    return k if value >= Fraction(2) ** k else k - 1
 
 
 def log2(value: Rational, bits: int = DEFAULT_BITS) -> Interval:

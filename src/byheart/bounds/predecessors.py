@@ -128,11 +128,6 @@ def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
     )
 
 
-def two_layer_relu(n_samples: int, input_dim: int) -> Bound:
-    """N ReLU units fit any labels of N distinct points, along a direction that tells them apart."""
-    return two_layer_relu_size(n_samples, input_dim).parameter_bound()
-
-
 def vardi_2022_size(
     n_samples: int, n_classes: int, input_dim: int, radius_square: Real, separation: Real
 ) -> TheoremSize:

@@ -226,7 +226,7 @@ def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
         yield from (NotApplicable(each.name, "", reason) for each in theorems)
         return
     n_samples, input_dim = shape.n_samples, shape.seq_len * (shape.dim or 1)
-    yield known.two_layer_relu(n_samples, input_dim)
+    yield known.two_layer_relu_size(n_samples, input_dim).parameter_bound()
     if shape.dim is not None:
         yield lower.feed_forward_input(shape.seq_len, shape.dim)
     yield from _in_general_position(shape, checks)

@@ -11,9 +11,7 @@ from byheart.construct.kajitsuka_sato_2025.theorem import estimate, theorem_for
 from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
-from byheart.data.shape import DataShape
 from byheart.network.memory import Progress
-from byheart.network.size import Size
 from byheart.program.blocks import RegisterAttention
 from byheart.program.construction import ProgramPlan
 from byheart.theorems import realises
@@ -44,11 +42,6 @@ def memorise_through_an_extra_token(
     return replace(plan, method=NAME, theorem=f"KS25 Remark 4.5 over {plan.theorem}", notes=notes)
 
 
-def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """What data of this shape would probably take; see `theorem.estimate`."""
-    return estimate(shape, SPARSE)
-
-
 METHOD = Method(
     name=NAME,
     source="Kajitsuka & Sato 2025, Remark 4.5",
@@ -57,6 +50,6 @@ METHOD = Method(
     statements=("KS25-R4.5",),
     page="how-it-works.md",
     plan=memorise_through_an_extra_token,
-    size_of=size_of,
+    size_of=lambda shape, options: estimate(shape, SPARSE),
     example=lambda: Example(random_tokens(12, 4, 20, seed=0, task="seq-to-seq")),
 )

@@ -205,10 +205,6 @@ class ArchitectureOptions:
         return Tuning(attention=self.attention, has_maps=self.input_map == "linear")
 
 
-def size_of(shape: DataShape, options: ArchitectureOptions) -> Size:
-    return estimate(shape, options.tuning)
-
-
 def plan(
     data: Dataset, options: ArchitectureOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> ProgramPlan:
@@ -221,7 +217,7 @@ METHOD = Method(
     source="Kajitsuka & Sato 2025, Theorems 4.1, D.1, E.1 and Corollary 4.1",
     tasks=("next-token", "seq-to-seq", "set"),
     precisions=("exact",),
-    size_of=size_of,
+    size_of=lambda shape, options: estimate(shape, options.tuning),
     plan=plan,
     options=ArchitectureOptions,
     example=lambda: Example(random_tokens(30, 4, 20, seed=0)),

@@ -6,7 +6,7 @@ one, and ReLU keeps them dyadic, so a network with dyadic weights on float input
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -137,5 +137,4 @@ def as_sparse(weights: Weights) -> SparseMatrix:
 
 
 def nonzero_values(weights: Weights) -> Iterator[Dyadic]:
-    values: Iterable[Dyadic] = as_sparse(weights).entries.values()
-    return iter(values)
+    return iter(as_sparse(weights).entries.values())
