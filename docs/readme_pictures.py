@@ -71,10 +71,9 @@ def follow(question: str = QUESTION) -> Journey:
         words.append(round(float(matrix[cell.column, cell.row]) / WORD_SCALE))
     total = int(found.sums(model.network)[sample])
     assert total == sum(words)
-    field = ((total << 1) ^ total) >> int(found.planes[sample]) * found.field_bits & (
-        (1 << found.field_bits) - 1
-    )
-    bits = format(field, f"0{found.field_bits}b")
+    own = found.bits(sample)[0]
+    field = ((total << 1) ^ total) >> own.start & ((1 << len(own)) - 1)
+    bits = format(field, f"0{len(own)}b")
     answer = model.predict(question)
     assert answer == data.label_names[field]
     return Journey(

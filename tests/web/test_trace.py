@@ -11,6 +11,7 @@ pytest.importorskip("fastapi", reason="the extra `web` is not installed")
 
 import byheart as bh
 from byheart.construct.registry import names as method_names
+from byheart.data.generators import random_tokens
 from byheart.errors import UnknownToken, UsageError
 from byheart.model import Model
 from byheart.network.transformer.architecture import Transformer
@@ -97,9 +98,30 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
         assert rounded[-np.size(answer) :] == np.atleast_1d(answer).tolist()
 
 
-@pytest.mark.parametrize("layout", ["dual table", "twin"])  # the second is its name in older models
-def test_the_registers_of_a_dual_table_have_their_names(layout: str) -> None:
+@pytest.mark.parametrize(
+    ("notes", "before_words"),
+    [
+        ({"layout": "dual table", "slots": 8}, [*"xGyz", "d1", "d2", "d3", "d4"]),
+        (
+            {"layout": "dual table"},
+            [*"xGyz", "role", "d1", "d2", "d3"],
+        ),  # as saved before the role shared a register
+        ({"layout": "twin"}, [*"xGyz", "role", "d1", "d2", "d3"]),  # its name in older models
+    ],
+)
+def test_the_registers_of_a_dual_table_have_their_names(
+    notes: dict[str, object], before_words: list[str]
+) -> None:
     network = Transformer(np.eye(10), (), np.ones((1, 10)), 1)
-    record = {"method": "retrieval", "notes": {"layout": layout, "channels": 2}}
+    record = {"method": "retrieval", "notes": {**notes, "channels": 2}}
     names = [channel["name"] for channel in channels_of(network, record)]
-    assert names == ["x", "G", "y", "z", "role", "d1", "d2", "d3", "w1", "w2"]
+    assert names == [*before_words, "w1", "w2"]
+
+
+def test_what_rare_labels_add_is_a_stage_of_its_own() -> None:
+    labels = np.random.default_rng(0).zipf(1.8, 2000) % 30
+    data = random_tokens(2000, n_vocab=60, seed=1).with_labels(labels, [str(c) for c in range(30)])
+    model = bh.compile(data, method="retrieval", precision="float64")
+    kinds = [stage.kind for stage in stages_of(model.network, model.record)]
+    assert kinds[-2:] == ["label", "rare"]
+    assert "rare" in kinds[:-2]

@@ -78,9 +78,14 @@ def _find_in_tables(model: Model, tokenizer: Tokenizer, fact: str, dataset: Data
             numbers=(0, 2, 3),
         )
         click.echo()
-        show_pairs([("bits of each word", f"{bits.start} to {bits.stop - 1}")])
+        shown = " and ".join(f"{each.start} to {each.stop - 1}" for each in bits)
+        show_pairs([("bits of each word", shown)])
 
-    return {"cells": [asdict(cell) for cell in cells], "bits": [bits.start, bits.stop]}, show, others
+    pairs = [[each.start, each.stop] for each in bits]
+    document: dict[str, object] = {"cells": [asdict(cell) for cell in cells], "bits": pairs[0]}
+    if len(pairs) > 1:
+        document["rare_bits"] = pairs[1:]  # where a rare label goes on
+    return document, show, others
 
 
 def _find_in_llama(model: Model, tokenizer: Tokenizer, fact: str, dataset: Dataset | None) -> Found:

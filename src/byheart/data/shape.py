@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from math import log2
 from typing import get_args
@@ -12,6 +12,7 @@ import numpy as np
 from byheart.data.consistency import flat_tokens
 from byheart.data.dataset import Dataset
 from byheart.data.options import Task
+from byheart.data.row_groups import representatives
 from byheart.errors import UsageError
 
 
@@ -28,6 +29,7 @@ class DataShape:
     n_contexts     distinct contexts, where known; otherwise every label is taken to have its own
     n_labels       labels in all, where known; otherwise as many as sequences of full length have
     n_last_tokens  distinct last tokens of the labelled contexts, where known
+    label_counts   how many distinct contexts have each class, the most frequent first, where known
     radius, separation
                    largest norm and smallest distance of tokens (KS25 Assumption 4.1), where known or assumed
     is_consistent  whether equal contexts carry equal labels
@@ -45,6 +47,7 @@ class DataShape:
     n_contexts: int | None = None
     n_labels: int | None = None
     n_last_tokens: int | None = None
+    label_counts: tuple[int, ...] = field(default=(), repr=False)
     radius: Fraction | int | float | None = None
     separation: Fraction | int | float | None = None
     is_consistent: bool = True
@@ -66,6 +69,7 @@ class DataShape:
             n_contexts=len(data.contexts()) if is_distribution else int(data.context_ids.max()) + 1,
             n_labels=data.n_labels,
             n_last_tokens=_last_tokens(data),
+            label_counts=() if is_distribution else _label_counts(data),
             is_consistent=len(data.conflicts) == 0,
         )
 
@@ -125,6 +129,12 @@ class DataShape:
     def has_positions(self) -> bool:
         """Whether positions enter the network: they tell nothing in sequences of one token."""
         return self.ordered and self.context_len > 1
+
+
+def _label_counts(data: Dataset) -> tuple[int, ...]:
+    """Contexts of each class, the most frequent first; where contexts conflict, by their first label."""
+    counts = np.bincount(data.labels[representatives(data.context_ids)], minlength=data.n_classes)
+    return tuple(np.sort(counts)[::-1].tolist())
 
 
 def _last_tokens(data: Dataset) -> int:

@@ -75,6 +75,8 @@ def channels_of(network: Transformer, record: Mapping[str, Any]) -> list[dict[st
     is_dual = layout in ("dual table", "twin")  # the second is its name in older models
     named = list(REGISTERS.get("dual table" if is_dual else layout, ()))
     if is_dual:
+        if "slots" not in notes:  # in older models
+            named.append(("role", "1 for the extra token"))
         n_digits = width - len(named) - int(notes["channels"])
         named += [(f"d{i + 1}", "digit of the row") for i in range(n_digits)]
     if named:
@@ -95,7 +97,8 @@ def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | 
         return None
     if not all(isinstance(t, int) for t in tables) or not tables or summing + 1 + field_bits >= n_layers:
         return None
-    mixing = _mixing(network)
+    mixing, rare = _mixing(network), notes.get("rare_layers") or []
+    n_last = 2 * len(notes.get("rare_fields") or [])  # layers that add what rare labels have more
     stages: list[Stage] = []
     for at, layer in enumerate(network.layers):
         if at in tables:
@@ -106,7 +109,9 @@ def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | 
             _extend(stages, "sum", at)
         elif at in mixing:
             _extend(stages, "pool" if isinstance(layer, SumPool) else "mix", at, merge=False)
-        elif at >= n_layers - field_bits:
+        elif at in rare:
+            _extend(stages, "rare", at)
+        elif n_layers - field_bits - n_last <= at < n_layers - n_last:
             _extend(stages, "label", at, field_bits=field_bits)
         elif at > summing:
             _extend(stages, "peel", at)

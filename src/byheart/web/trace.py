@@ -149,10 +149,10 @@ def _extraction(network: Transformer, stage: Stage, taken: list[Snapshot]) -> di
 
 
 def _label_bits(stage: Stage, taken: list[Snapshot]) -> list[int]:
-    """What each reading layer added to the answer, as bits; the last layer also adds 1, since 0 means "unknown"."""
+    """What each reading layer added to the answer, as bits; the last of all also adds 1, since 0 means "unknown"."""
     channel = 2
     bits = []
     for at in range(stage.first, stage.last + 1):
         change = taken[at + 1].stream[-1][channel] - taken[at].stream[-1][channel]
-        bits.append(int(change - (at == stage.last) > 0))
+        bits.append(int(change - (at == len(taken) - 2) > 0))
     return bits

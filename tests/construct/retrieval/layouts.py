@@ -10,6 +10,7 @@ import numpy as np
 from byheart.construct.registry import get
 from byheart.construct.retrieval.chain import Chain
 from byheart.construct.retrieval.dual_table import DualTable
+from byheart.construct.retrieval.label_code import RareField
 from byheart.construct.retrieval.layout import Entrance, RetrievalLayout
 from byheart.data.dataset import Dataset
 from byheart.program.construction import Construction
@@ -27,6 +28,8 @@ GRID = Entrance(
 
 CHAIN = Chain(TABLE, 300, 3, 4, 5, 2, 3, 7, 6, 2, 53)
 DUAL = DualTable(TABLE, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=2)
+NARROW = replace(TABLE, is_narrow=True, n_folds=5)
+RARE = (RareField(n_bits=2, n_planes=2, first=5), RareField(n_bits=1, n_planes=3, first=9))
 LAYOUTS: dict[str, RetrievalLayout] = {
     "chain": CHAIN,
     "chain, two pattern words": Chain(TABLE, 300, 3, 2, 20, 10, 2, 5, 2, 3, 24),
@@ -40,6 +43,11 @@ LAYOUTS: dict[str, RetrievalLayout] = {
     "dual table, bag": DualTable(BAG, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=3),
     "dual table, set": DualTable(SET, 300, 3, 4, 6, 3, 2, 11, 3, 2, 53, n_digits=4),
     "dual table, grid": DualTable(GRID, 300, 3, 4, 6, 3, 2, 11, 0, 2, 53, n_digits=2),
+    "chain, narrow": replace(CHAIN, entrance=NARROW),
+    "dual table, narrow": replace(DUAL, entrance=NARROW),
+    "chain, rare labels": replace(CHAIN, rare_fields=RARE),
+    "dual table, rare labels": replace(DUAL, rare_fields=RARE),
+    "dual table, one field for rare labels": replace(DUAL, n_planes=1, rare_fields=(RareField(4, 1, 6),)),
 }
 
 

@@ -58,7 +58,7 @@ def test_flipping_a_bit_changes_exactly_the_facts_named(built: Construction) -> 
     memory = built.memory
     encoded = memory.encode(DATA.inputs)
     found = locate(memory, built.notes, encoded)
-    cell, bit = found.cells(7)[0], found.bits(7)[3]
+    cell, bit = found.cells(7)[0], found.bits(7)[0][3]
     other = replace(memory, network=found.flip(memory.network, cell, bit))
     changed = np.flatnonzero(other.answer(encoded, backend="module") != DATA.labels)
     assert 7 in changed

@@ -62,6 +62,7 @@ def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str
     inputs = _inputs(layout, rng, 60)
     where = layout.addresses(key_hash.evaluate_fields(layout, hashed, inputs, True))
     words = rng.integers(0, 1 << layout.word_bits, size=layout.n_columns)
+    table_solver.sign_words(layout, words)
     ids = np.ascontiguousarray(where.rows * layout.n_segments + np.arange(layout.n_segments))
     sums = table_solver.elimination.sums(ids, where.patterns, layout.n_channels, words)
     centre = exactness.centre_of(layout, sums)

@@ -12,7 +12,7 @@ from byheart.construct.registry import get
 from byheart.construct.retrieval import method
 from byheart.construct.retrieval.method import plan
 from byheart.construct.retrieval.program import describe
-from byheart.construct.retrieval.size import RetrievalOptions, layout_of
+from byheart.construct.retrieval.size import ROBUST_FOLDS, RetrievalOptions, layout_of
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
@@ -88,7 +88,7 @@ def test_the_size_of_a_plan_is_that_of_its_network(name: str) -> None:
 
 @pytest.mark.parametrize("room", [1.0, 1.5])
 def test_robust_hashes_have_their_size_too(monkeypatch: pytest.MonkeyPatch, room: float) -> None:
-    monkeypatch.setattr(method, "STAGES", (("robust hash", True, room),))
+    monkeypatch.setattr(method, "STAGES", (("robust hash", ROBUST_FOLDS, room, 24),))
     data = random_tokens(300, n_vocab=30, seed=1)
     found = _plan(data, {})
     assert found.size == size_of_network(found.emit().memory.network)

@@ -16,18 +16,18 @@ class Addresses:
 
     rows      row in each segment's table
     patterns  its channels there, as bits, 64 in a word
-    planes    the field of every word it touches
+    planes    the fields of every word it touches: that of all labels, then those of rarer and rarer ones
     """
 
     rows: Int[np.ndarray, "n_keys n_segments"]
     patterns: UInt64[np.ndarray, "n_keys n_segments n_pattern_words"]
-    planes: Int[np.ndarray, " n_keys"]
+    planes: Int[np.ndarray, "n_keys n_kinds"]
 
     @property
     def n_duplicates(self) -> int:
         """Keys that share their whole address with an earlier one: their equations would be the same."""
         flat = self.patterns.reshape(len(self.planes), -1).view(np.int64)
-        columns = np.ascontiguousarray(np.concatenate([self.planes[:, None], self.rows, flat], axis=1))
+        columns = np.ascontiguousarray(np.concatenate([self.planes[:, :1], self.rows, flat], axis=1))
         mixed = columns.astype(np.uint64) @ _ODD[: columns.shape[1]]  # equal rows, equal sums modulo 2^64
         order = np.argsort(mixed, kind="stable")
         same = mixed[order[1:]] == mixed[order[:-1]]

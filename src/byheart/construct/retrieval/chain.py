@@ -18,6 +18,7 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval import layout as common
 from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, step_rows
 from byheart.construct.retrieval.gadgets import HALF, pattern_blocks, window_blocks, within_shards
+from byheart.construct.retrieval.label_code import planes_of
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.transformer.architecture import SumPool
@@ -69,21 +70,21 @@ class Chain(RetrievalLayout):
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
         """Row (and pattern), up to two patterns, windows and plane."""
-        later = self.make_field(Z, self.n_planes << self.step_bits)
+        later = self.make_field(Z, self.n_places << self.step_bits)
         if self.shares_row:
-            return self.make_field(X, prod(self.choices) * self.n_rows), later
+            return self.align_fields(self.make_field(X, prod(self.choices) * self.n_rows), later)
         patterns = [
             self.make_field(register, prod(self.choices[g] for g in groups))
             for register, groups in zip((COPY, SQUARE), self.pattern_fields, strict=False)
         ]
-        return (self.make_field(X, self.n_rows), *patterns, later)
+        return self.align_fields(self.make_field(X, self.n_rows), *patterns, later)
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
         """Outcomes of the digits of each field that is taken apart, the first digit first."""
         below = (self.n_rows,) if self.shares_row else ()
         patterns = [(*(self.choices[g] for g in groups), *below) for groups in self.pattern_fields]
-        return (*patterns, (2,) * self.step_bits + (self.n_planes,))
+        return (*patterns, (2,) * self.step_bits + (self.n_places,))
 
     @property
     def is_exact(self) -> bool:
@@ -157,7 +158,7 @@ class Chain(RetrievalLayout):
             step, rest = rest // weight, rest % weight
             rows.append(step_rows(rows[-1], step - (1 << window_bits) // 2, self.shard_rows))
         same = np.repeat(pack_bits(np.asarray(bits))[:, None], self.n_segments, axis=1)
-        return Addresses(np.stack(rows, axis=1), same, rest)
+        return Addresses(np.stack(rows, axis=1), same, planes_of(self.label_fields, rest))
 
     def lookup_steps(self, words: Shaped[np.ndarray, " n_columns"] | None) -> Iterator[blocks.Step]:
         """Mask the channels, then for each table square the row, read the words, and step to the next row."""

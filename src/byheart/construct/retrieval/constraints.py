@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from byheart.construct.retrieval.dual_table import DualTable
+from byheart.construct.retrieval.label_code import fullest
 from byheart.construct.retrieval.layout import RetrievalLayout
 
 SPARE_COLUMNS = 6  # a random square GF(2) system lacks one or two ranks; each spare column halves the risk
@@ -54,13 +55,6 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
     if 1 << windows[-1] >= rows:
         spare = 0.0  # every key reaches every row: one queue for all
     return max(1, ceil((columns / (1 - spare) / n_channels + k - 1) / k))
-
-
-@lru_cache(maxsize=4096)
-def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
-    """Keys of the fullest plane: N/K, and a few times √(N/K) more; as if there were `care` times as many planes."""
-    mean = n_keys / n_planes
-    return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
 
 
 def _care(n_shards: int) -> int:

@@ -6,17 +6,18 @@ silent; the labelled token carries nothing there, so the unit of its row is exac
 A second attention layer, in which every token reads the first one, brings V·φ to the labelled token, which adds the words of Z
 its own pattern chooses. Nothing is wasted on W1, so this is the smaller layout for much data.
 
-Registers: x (row), its square, y (pattern of the extra token, then V·φ, then the label), z (window, pattern of the labelled
-token, plane), the role (1 for the extra token), the digits of the row, then the words, which hold the entering fields at first. A
-pattern too long to share a field with window and plane has a register of its own.
+Registers: x (row, then its last digit), the role (1 for the extra token) and later Σ J_i², y (pattern of the extra token, then
+V·φ, then the label), z (window, pattern of the labelled token, plane), the other digits of the row, then the words, which hold the
+entering fields at first. A pattern too long to share a field with window and plane has a register of its own.
 
-In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with 0 <= V[a]·φ <= Γ, so wrong rows are
-at most -Γ + Γ = 0. The digits J_i are centred: |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ.
+In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so wrong rows are
+at most -Γ + Γ = 0. The digits J_i are centred: |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
+one of 2^(word_bits - 1) or more stands there less 2^word_bits, which no bit that is read can tell, and Γ need be half as large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -35,6 +36,7 @@ from byheart.construct.retrieval.gadgets import (
     window_blocks,
     within_shards,
 )
+from byheart.construct.retrieval.label_code import planes_of
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
@@ -52,7 +54,9 @@ from byheart.program.blocks import (
 )
 
 SQUARE, Y = T, LABEL
-ROLE, PATTERN = "role", "pattern"
+ROLE, PATTERN = T, "pattern"
+"""The role is needed until the row is known, and its square from then on: one register holds both."""
+
 OWN_FIELD = 2
 """The field that holds the labelled token's pattern; its own value goes into this one alone."""
 
@@ -65,16 +69,17 @@ class DualTable(RetrievalLayout):
 
     name = "dual table"
     has_extra_token = True
+    n_signed_segments = 1
 
     @cached_property
     def digits(self) -> tuple[str, ...]:
-        """The registers of the digits of a row number."""
-        return tuple(f"digit {number}" for number in range(self.n_digits))
+        """The registers of the digits of a row number; the last digit is what x keeps."""
+        return (*(f"digit {number}" for number in range(self.n_digits - 1)), X)
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """x, its square, y, z, role, the digits of the row, and the pattern if it has a register."""
-        return (X, SQUARE, Y, Z, ROLE, *self.digits, *(() if self.shares_window else (PATTERN,)))
+        """x, role or square, y, z, the other digits of the row, and the pattern if it has a register."""
+        return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)))
 
     @property
     def n_tokens(self) -> int:
@@ -99,11 +104,11 @@ class DualTable(RetrievalLayout):
     @cached_property
     def shares_window(self) -> bool:
         """Whether the labelled token's pattern lies between window and plane in their field."""
-        field = self.make_field(Z, prod(self.choices) * self.n_planes << self.step_bits)
+        field = self.make_field(Z, prod(self.choices) * self.n_places << self.step_bits)
         return self.has_exact_digits(self._window_digits(self.choices)) and self.has_exact_pooling(field)
 
     def _window_digits(self, between: tuple[int, ...]) -> tuple[int, ...]:
-        return (2,) * self.step_bits + between + (self.n_planes,)
+        return (2,) * self.step_bits + between + (self.n_places,)
 
     @property
     def pattern_register(self) -> str:
@@ -113,11 +118,11 @@ class DualTable(RetrievalLayout):
     @cached_property
     def hashed_fields(self) -> tuple[HashedField, ...]:
         """Row, pattern of the extra token, pattern of the labelled token with or before window and plane."""
-        base, later = prod(self.choices), self.n_planes << self.step_bits
+        base, later = prod(self.choices), self.n_places << self.step_bits
         row, pattern = self.make_field(X, self.n_rows), self.make_field(Y, base)
         if self.shares_window:
-            return row, pattern, self.make_field(Z, base * later)
-        return row, pattern, self.make_field(PATTERN, base), self.make_field(Z, later)
+            return self.align_fields(row, pattern, self.make_field(Z, base * later))
+        return self.align_fields(row, pattern, self.make_field(PATTERN, base), self.make_field(Z, later))
 
     @property
     def entry_registers(self) -> tuple[str, ...]:
@@ -139,8 +144,8 @@ class DualTable(RetrievalLayout):
 
     @property
     def gate(self) -> int:
-        """Γ, at least every V[a]·φ."""
-        return 1 << (self.word_bits + (self.n_groups - 1).bit_length())
+        """Γ, at least every |V[a]·φ|."""
+        return 1 << (self.word_bits - 1 + (self.n_groups - 1).bit_length())
 
     @property
     def largest_gate_sum(self) -> int:
@@ -189,13 +194,14 @@ class DualTable(RetrievalLayout):
     def addresses(self, fields: Int[np.ndarray, "n_keys n_fields"]) -> Addresses:
         """Read rows, patterns and plane off the fields, as the network does."""
         patterns = ChannelPatterns(self.groups, self.choices)
-        rest, planes = fields[:, -1] // self.n_planes, fields[:, -1] % self.n_planes
+        rest, places = np.divmod(fields[:, -1], self.n_places)
         step, own = rest, fields[:, OWN_FIELD]
         if self.shares_window:
             step, own = rest // prod(self.choices), rest % prod(self.choices)
         both = [pack_bits(patterns.bits(each, range(self.n_groups))) for each in (fields[:, 1], own)]
         second = step_rows(fields[:, 0], step - self.half_window, self.shard_rows)
-        return Addresses(np.stack([fields[:, 0], second], axis=1), np.stack(both, axis=1), planes)
+        rows = np.stack([fields[:, 0], second], axis=1)
+        return Addresses(rows, np.stack(both, axis=1), planes_of(self.label_fields, places))
 
     def pooling_steps(self) -> Iterator[Step]:
         """Sum the fields into their registers and clear where they came from."""
@@ -218,7 +224,7 @@ class DualTable(RetrievalLayout):
             None if words is None else self.widen(words).reshape(self.n_rows, 2, self.n_channels)
         )
         yield RegisterAttention((head({Y: 1}, {X: WORD_SCALE}),), pattern="scatter")
-        mask, place = WORD_SCALE << self.word_bits, self.n_planes if self.shares_window else 1
+        mask, place = WORD_SCALE << self.word_bits, self.n_places if self.shares_window else 1
         yield from pattern_blocks(
             self.groups,
             self.choices,
@@ -245,21 +251,30 @@ class DualTable(RetrievalLayout):
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
     def _digit_blocks(self) -> Iterator[Block]:
-        """x into its centred digits J_i = d_i - h_i, and Σ J_i², which grows by 2(d - h) - 1 at each threshold d."""
+        """x into its centred digits J_i = d_i - h_i, and Σ J_i², which grows by 2(d - h) - 1 at each threshold d.
+
+        The last digit d is what is left in x, and (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) over i from 1.
+        """
         weight = prod(self.radices)
         for register, radix in zip(self.digits, self.radices, strict=True):
             weight //= radix
-            adds = {register: -(radix // 2), SQUARE: (radix // 2) ** 2}
-            units = LazyUnits(2 * (radix - 1), partial(_digit_unit, register, radix, weight))
+            half = radix // 2
+            adds = {register: -half, SQUARE: half**2}
+            units: Sequence[Unit] = LazyUnits(2 * (radix - 1), partial(_digit_unit, register, radix, weight))
+            if register == X:
+                units = [Unit({X: 1}, -i, {SQUARE: 2 if i else 1 - 2 * half}) for i in range(radix - 1)]
+            elif register == self.digits[0]:
+                units = [Unit({ROLE: 1}, 0, {ROLE: -1}), *units]
             yield Block(units, adds, "digit")
 
     def _table(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"] | None) -> TableBlock:
         """Unit a: Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ in; words of Z[a] and the unit itself out.
 
-        In the labelled token the unit that fires is Γ, so it clears the square too; the extra token's is not needed any more.
+        In the labelled token the unit that fires is Γ, so it clears square and digits too; the extra token needs its own no more.
         """
         gate, shift = self.gate, self.gate.bit_length() - 1
         digits: dict[str, Column]
+        cleared: dict[str, Column]
         read: dict[str, Column]
         written: dict[str, Column]
         biases: Column
@@ -267,6 +282,7 @@ class DualTable(RetrievalLayout):
         if words is None:
             bits = max(radix // 2 for radix in self.radices).bit_length()
             digits = dict.fromkeys(self.digits, typical(bits + 2 + shift))
+            cleared = dict.fromkeys(self.digits, typical_fraction(shift))
             norms, biases = typical_fraction(shift), typical(2 * bits + 1 + shift)
             read = dict.fromkeys(self.channels, typical(self.word_bits))
             written = dict.fromkeys(self.channels, typical_fraction(shift - 2))
@@ -274,6 +290,7 @@ class DualTable(RetrievalLayout):
             centred = self._centred_digits()
             sums = (centred * centred).sum(axis=1)
             digits = dict(zip(self.digits, 4 * gate * centred.T, strict=True))
+            cleared = dict(zip(self.digits, _scale(-centred.T, shift), strict=True))
             norms, biases = _scale(-sums, shift), gate * (1 - 2 * sums)
             read = dict(zip(self.channels, words[:, 0].T, strict=True))
             written = dict(zip(self.channels, _scale(WORD_SCALE * words[:, 1].T, shift), strict=True))
@@ -281,7 +298,7 @@ class DualTable(RetrievalLayout):
             self.n_rows,
             {**digits, SQUARE: -2 * gate, **read},
             biases,
-            {SQUARE: norms, Y: 1, **written},
+            {SQUARE: norms, Y: 1, **cleared, **written},
             {X: 1, Y: -gate},
             "table",
         )

@@ -85,7 +85,7 @@ def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_column
     """The sums in and behind the tables."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
     if isinstance(layout, DualTable):
-        fetched = layout.n_groups * int(table[:, 0].max(initial=0))
+        fetched = layout.n_groups * int(np.abs(table[:, 0]).max(initial=0))
         assert fetched <= layout.gate
         return (
             Margin("unit of the table", Fraction(1), layout.largest_gate_sum),

@@ -40,6 +40,30 @@ class LazyUnits(Sequence[Unit]):
         return self._make(self._range[at])
 
 
+class Joined(Sequence[Unit]):
+    """Several sequences of units, one after the other."""
+
+    def __init__(self, *parts: Sequence[Unit]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    @overload
+    def __getitem__(self, at: int) -> Unit: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Unit]: ...
+    def __getitem__(self, at: int | slice) -> Unit | Sequence[Unit]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        at = range(len(self))[at]
+        for part in self._parts:
+            if at < len(part):
+                return part[at]
+            at -= len(part)
+        raise IndexError(at)
+
+
 def reflect_above(register: str, first: int) -> Unit:
     """z ↦ 2·first - 1 - z for whole z >= first, else z: a fold between first - 1 and first."""
     return Unit({register: 1}, HALF - first, {register: -2})

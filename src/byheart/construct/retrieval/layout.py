@@ -1,7 +1,8 @@
 """The layout: every number that fixes the shape of a retrieval network.
 
 Notation:
-    K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits
+    K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits, and
+       those of the fields that only keys with rare labels use (see `label_code`)
     P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
     J  parts: where a field is too long for a word, its bits are dealt out to J words read alike; `field_bits` counts one part
     Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a key may be from its last
@@ -25,6 +26,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval.addresses import Addresses
+from byheart.construct.retrieval.label_code import LabelField, RareFields, label_fields
 from byheart.program.blocks import Step
 
 EntranceKind = Literal["table", "grid", "real"]
@@ -35,6 +37,10 @@ LabelledFields = Int[np.ndarray, "n_samples n_labelled n_fields"]
 SLOTS = X, T, LABEL, Z = "x", "t", "label", "z"
 """The first registers of every layout: the row and later the sum of words; the place of the field; the label; and the number that
 keeps window and plane."""
+
+NARROWING = 0.56
+NARROW_FOLDS = 3
+"""Where fields begin as one number, each reflection leaves about so much of its range, and there are so many reflections more."""
 
 _LEAST_WEIGHT = 6
 """Coordinates of vectors are weighted by whole numbers of about this size at least, so that the weights can differ."""
@@ -56,6 +62,8 @@ class Entrance:
     least_fields
                hashed fields there are at least; the more, the fewer reflections each needs
     n_bits     bits that real vectors are quantised to, in each of `n_projections` projections
+    is_narrow  whether all hashed fields begin as one number: the embedding then has one column, and it is their reflections, at
+               different places, that make them differ
     """
 
     kind: EntranceKind
@@ -70,6 +78,7 @@ class Entrance:
     n_bits: int = 0
     n_projections: int = 0
     least_fields: int = 2
+    is_narrow: bool = False
 
     @property
     def sum_factor(self) -> int:
@@ -111,9 +120,11 @@ class RetrievalLayout:
     reject_bits: int = 0
     n_parts: int = 1
     n_shards: int = 1
+    rare_fields: RareFields = ()
 
     name: ClassVar[str]
     has_extra_token: ClassVar[bool]
+    n_signed_segments: ClassVar[int] = 0
 
     @property
     @abstractmethod
@@ -202,7 +213,17 @@ class RetrievalLayout:
     @property
     def word_bits(self) -> int:
         """Payload bits of one word."""
-        return self.field_bits * self.n_planes
+        return self.label_fields[-1].stop
+
+    @cached_property
+    def label_fields(self) -> tuple[LabelField, ...]:
+        """The kinds of fields of a word, from the lowest bits up: that of all labels, then those of rarer and rarer ones."""
+        return label_fields(self.field_bits, self.n_planes, self.rare_fields)
+
+    @property
+    def n_places(self) -> int:
+        """Ways to choose a plane of every kind."""
+        return prod(field.n_planes for field in self.label_fields)
 
     @property
     def model_width(self) -> int:
@@ -235,9 +256,16 @@ class RetrievalLayout:
         return tuple(size + (g > 0) for g, size in enumerate(self.groups))
 
     @property
-    def n_reading_folds(self) -> int:
-        """Reflections that remove every bit above a field of the lowest plane."""
-        return self.word_bits + self.headroom_bits - self.field_bits + 1
+    def reading_folds(self) -> tuple[int, ...]:
+        """For each kind of field, the reflections that remove every bit above its lowest plane; the highest kind is read first.
+
+        X < 2^e before, with e = word_bits + headroom_bits + 2 at first and (start of the highest plane) + 1 behind another kind.
+        """
+        found, exponent = [], self.word_bits + self.headroom_bits + 2
+        for field in reversed(self.label_fields):
+            found.append(exponent - field.start - field.n_bits - 1)
+            exponent = field.stop - field.n_bits + 1
+        return tuple(reversed(found))
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
@@ -259,11 +287,31 @@ class RetrievalLayout:
         n = self.entrance.n_varied
         n_values = 6 * base if n == 1 else max(int(4.95 * base / (self.sum_factor * n**0.5)), base // 2) + 1
         n_values = max(n_values, int(_LEAST_WEIGHT * self.entrance.spread / 1.6**self.entrance.n_folds) + 1)
+        return self._fold_field(register, base, n_values)
+
+    def _fold_field(self, register: str, base: int, n_values: int) -> HashedField:
         total = (n_values - 1) * self.sum_width + 1
         n_folds = 0
         while base << n_folds < total:
             n_folds += 1
         return HashedField(register, base, n_values, n_folds)
+
+    def align_fields(self, *fields: HashedField) -> tuple[HashedField, ...]:
+        """The fields; with as many values before pooling as the largest has where they all begin as one number."""
+        if not self.entrance.is_narrow:
+            return fields
+        n_values = max(field.n_values for field in fields) * 5 // 4  # of which each field keeps 0.8 at least
+        return tuple(self._fold_field(field.register, field.base, n_values) for field in fields)
+
+    @property
+    def n_entering_values(self) -> int:
+        """Values of a token before its reflections where all fields begin as one number."""
+        return int(0.9 * self.hashed_fields[0].n_values / NARROWING**self.entrance.n_folds)
+
+    @property
+    def has_numbers_for_tokens(self) -> bool:
+        """Whether every token can have a number of its own, half of the range being for positions."""
+        return not self.entrance.is_narrow or self.n_entering_values // 2 >= self.entrance.n_rows
 
     @property
     def sum_width(self) -> int:

@@ -18,11 +18,11 @@ from byheart.construct.retrieval.constraints import (
     SPARE_COLUMNS,
     addresses_needed,
     deviations,
-    fullest,
     seconds_allowed,
     solve_seconds,
 )
 from byheart.construct.retrieval.dual_table import DualTable
+from byheart.construct.retrieval.label_code import fullest
 from byheart.construct.retrieval.layout import RetrievalLayout
 
 _MOST_STRETCH = 4  # rows that few keys may get for each that they need
@@ -67,7 +67,8 @@ def _least_sizes(
     columns = of_plane / load + SPARE_COLUMNS * (n > 4)
     rows = np.maximum(1, np.ceil((columns / channels + k - 1) / k * (1 - 1e-12)))
     headroom = _headroom(start, groups, n_words, larger, others, small)
-    word_bits = c * planes
+    rare = start.rare_fields
+    word_bits = c * planes + sum(field.n_bits * field.n_planes for field in rare)
     patterns = np.log2(small + (extra > 0)) + larger * np.log2(small + 2) + others * np.log2(small + 1)
     step_bits = _least_step_bits(start, planes, patterns, columns, channels)
     cost = _Cost(start, channels)
@@ -77,20 +78,25 @@ def _least_sizes(
     )
     silent = n_parts * (word_bits + headroom - c + 1)
     cost.blocks(silent, silent)
+    rare_bits = sum(field.n_bits for field in rare)
+    cost.blocks(rare_bits + 3 * len(rare), 2 * rare_bits + 5 * len(rare))
     cost.blocks(step_bits + np.minimum(step_bits, k - 1), 2 * (step_bits + np.minimum(step_bits, k - 1)))
     for_words = _least_folds(start, np.log2(rows) if cost.is_dual else np.log2(rows) + patterns)
     cost.blocks(for_words, for_words)
     cost.blocks(groups * (1 + cost.is_dual), 2 * (channels - 1) * (1 + cost.is_dual))
     if isinstance(start, DualTable):
         d = start.n_digits
-        cost.blocks(d + 3, np.floor(2 * d * (rows ** (1 / d) * (1 - 1e-12) - 1)) + rows + cost.n_fields + 2)
+        root = rows ** (1 / d) * (
+            1 - 1e-12
+        )  # digits have at least so many values on average; the last takes half the units
+        cost.blocks(d + 3, np.floor(2 * d * (root - 1) - root) + rows + cost.n_fields + 2)
     else:
         squares = k * np.maximum(0, np.ceil(np.log2(rows) - 1e-9) - 1)
         cost.blocks(squares + k, squares + k * rows)
     n_projections, n_bits = start.entrance.n_projections, start.entrance.n_bits
     cost.blocks((2 * n_bits + 1) * (n_projections > 0), n_projections * (3 * n_bits + 1))
     fits = word_bits + 2 + headroom <= start.mantissa_bits
-    fits &= _row_bits(start, rows, word_bits + np.ceil(np.log2(groups))) <= start.mantissa_bits
+    fits &= _row_bits(start, rows, word_bits - 1 + np.ceil(np.log2(groups))) <= start.mantissa_bits
     return cost.total, fits & _may_be_solved(start, rows, channels, step_bits)
 
 
@@ -124,7 +130,9 @@ class _Cost:
         slots = start.n_slots - (isinstance(start, DualTable) and not start.shares_window)
         self.m = slots + start.n_parts * channels
         is_table = entrance.kind == "table"
-        dim = self.n_fields if is_table else entrance.dim
+        dim = entrance.dim
+        if is_table:
+            dim = 1 if entrance.is_narrow else self.n_fields
         table = dim * (entrance.n_rows + entrance.seq_len * entrance.ordered) if is_table else 0
         pools = entrance.pooling == "attention" and entrance.seq_len > 1
         heads = self.n_fields + 1 if self.is_dual else self.n_fields * pools

@@ -8,13 +8,23 @@ the map is of the first, which holds the label.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
+from byheart.construct.retrieval.label_code import (
+    LabelField,
+    RareField,
+    RareFields,
+    join_labels,
+    label_fields,
+    planes_of,
+    read_numbers,
+    split_labels,
+)
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, SLOTS, Z
 from byheart.errors import UsageError
@@ -42,8 +52,10 @@ class MemoryMap:
     tables    number of the layer of each segment; in a dual table both are the same layer
     rows      the row each fact reads in each segment
     channels  whether a fact reads a channel of that row
-    planes    the field of every word it reads
-    field_bits   bits of a field
+    planes    the field of each kind of every word it reads
+    fields    the kinds of fields: that of all labels, then those that rare labels go on in
+    rare      which labels go on in them
+    n_kinds   how many kinds hold the label of each fact
     n_slots   residual channels before the words
     scales    what makes words of the weights of each segment
     """
@@ -51,8 +63,10 @@ class MemoryMap:
     tables: tuple[int, ...]
     rows: Int[np.ndarray, "n_facts n_segments"]
     channels: Bool[np.ndarray, "n_facts n_segments n_channels"]
-    planes: Int[np.ndarray, " n_facts"]
-    field_bits: int
+    planes: Int[np.ndarray, "n_facts n_kinds"]
+    fields: tuple[LabelField, ...]
+    rare: RareFields
+    n_kinds: Int[np.ndarray, " n_facts"]
     n_slots: int
     scales: tuple[float, ...]
 
@@ -71,10 +85,16 @@ class MemoryMap:
             for channel in np.flatnonzero(self.channels[fact, segment])
         )
 
-    def bits(self, fact: int) -> range:
-        """The bit positions, in the words, of a fact's label; bit i of the label depends on the i-th of these."""
-        first = int(self.planes[fact]) * self.field_bits
-        return range(first, first + self.field_bits)
+    def bits(self, fact: int) -> tuple[range, ...]:
+        """The bit positions, in the words, of a fact's label: those of its field of each kind, the first kind first."""
+        starts = [
+            field.start + int(plane) * field.n_bits
+            for field, plane in zip(self.fields, self.planes[fact], strict=True)
+        ]
+        ranges = [
+            range(start, start + field.n_bits) for start, field in zip(starts, self.fields, strict=True)
+        ]
+        return tuple(ranges[: self.n_kinds[fact]])
 
     def readers(self, cell: WeightCell) -> Int[np.ndarray, " n_readers"]:
         """All facts that read the word in `cell`."""
@@ -83,10 +103,13 @@ class MemoryMap:
         return np.flatnonzero(reads)
 
     def sharing(self, fact: int) -> Int[np.ndarray, " n_sharing"]:
-        """The other facts that read a word of this one in the same plane."""
+        """The other facts that read a word of this one in the same plane of a kind that holds both their labels."""
         found = [self.readers(cell) for cell in self.cells(fact)]
         others = np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
-        return np.asarray(others[(others != fact) & (self.planes[others] == self.planes[fact])])
+        kinds = np.arange(len(self.fields))
+        is_read = (kinds < self.n_kinds[fact]) & (kinds < self.n_kinds[others, None])
+        meets = ((self.planes[others] == self.planes[fact]) & is_read).any(axis=1)
+        return np.asarray(others[(others != fact) & meets])
 
     def sums(self, network: Transformer) -> Int[np.ndarray, " n_facts"]:
         """The sum of the words each fact reads, from the weights."""
@@ -95,6 +118,10 @@ class MemoryMap:
             words = self._words(network, segment)[self.rows[:, segment]]
             total += (words * self.channels[:, segment]).sum(axis=1)
         return total
+
+    def labels(self, network: Transformer) -> Int[np.ndarray, " n_facts"]:
+        """The class number each fact reads, from the weights."""
+        return self._labels(self.sums(network), np.arange(len(self.planes)))
 
     def changed_by(self, network: Transformer, cell: WeightCell, bit: int) -> Int[np.ndarray, " n_changed"]:
         """The facts whose answer changes when this bit of this word is flipped: exactly these.
@@ -115,9 +142,12 @@ class MemoryMap:
         assert isinstance(layer, FeedForward)
         weights = np.array(getattr(layer, cell.matrix))
         at = (cell.row, cell.column) if cell.matrix == "w1" else (cell.column, cell.row)
-        scale = self.scales[self._segment(cell)]
-        word = int(weights[at] * scale)
-        weights[at] = (word ^ (1 << bit)) / scale
+        segment = self._segment(cell)
+        scale, n_bits = self.scales[segment], self.fields[-1].stop
+        flipped = int(weights[at] * scale) ^ (1 << bit)
+        if self._words(network, segment).min() < 0:  # words are signed, and stay in their range
+            flipped = (flipped + (1 << (n_bits - 1))) % (1 << n_bits) - (1 << (n_bits - 1))
+        weights[at] = flipped / scale
         other = replace(layer, **{cell.matrix: weights})
         layers = (*network.layers[: cell.layer], other, *network.layers[cell.layer + 1 :])
         return replace(network, layers=layers)
@@ -125,8 +155,7 @@ class MemoryMap:
     def _labels(
         self, sums: Int[np.ndarray, " n_readers"], readers: Int[np.ndarray, " n_readers"]
     ) -> Int[np.ndarray, " n_readers"]:
-        gray = (sums << 1) ^ sums
-        return np.asarray((gray >> (self.planes[readers] * self.field_bits)) & ((1 << self.field_bits) - 1))
+        return join_labels(read_numbers(self.fields, self.planes[readers], sums), self.rare)
 
     def _matrix(self, segment: int) -> str:
         return "w1" if self.is_dual and segment == 0 else "w2"
@@ -146,21 +175,36 @@ class MemoryMap:
 
 def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> MemoryMap:
     """Watch the network answer `encoded` and say where each answer comes from. `notes` are those of its construction."""
-    shape = _shape(notes)
+    shape, rare = _shape(notes), _rare_fields(notes)
+    fields = label_fields(shape["field_bits"], shape["planes"], rare)
     network = memory.network
     if not isinstance(network, Transformer):
         raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
     is_dual = notes["layout"] in ("dual table", "twin")  # the second is its name in older models
-    tables, summing = _layers(network, notes, shape, is_dual)
+    tables, summing = _layers(network, notes, shape, fields, is_dual)
     n_slots = network.model_width - shape["parts"] * shape["channels"]
     watched = [_watch(network, batch, tables, summing, shape, is_dual) for batch in _batches(encoded)]
-    rows, channels, planes = (np.concatenate([part[i] for part in watched]) for i in range(3))
+    rows, channels, places = (np.concatenate([part[i] for part in watched]) for i in range(3))
     layer = network.layers[tables[0]]
     assert isinstance(layer, FeedForward)
     gate = -float(np.asarray(layer.b2)[SLOTS.index(LABEL)]) if is_dual else 1.0
     scales = (1.0, gate / WORD_SCALE) if is_dual else (1.0 / WORD_SCALE,) * len(tables)
     layers = tables * 2 if is_dual else tables
-    return MemoryMap(layers, rows, channels, planes, shape["field_bits"], n_slots, scales)
+    planes, one = planes_of(fields, places), np.ones(len(places), dtype=np.int64)
+    found = MemoryMap(layers, rows, channels, planes, fields, rare, one, n_slots, scales)
+    reached = np.array([each for _, each in split_labels(found.labels(network), rare)])
+    return replace(found, n_kinds=reached.sum(axis=0))
+
+
+def _rare_fields(notes: Mapping[str, object]) -> RareFields:
+    """The fields for rare labels that the notes name; none in models whose labels are all alike."""
+    named = notes.get("rare_fields", [])
+    try:
+        return tuple(RareField(**{name: int(value) for name, value in each.items()}) for each in named)  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UsageError(
+            "a map of memory needs a model compiled by the method retrieval, with its notes."
+        ) from error
 
 
 def _shape(notes: Mapping[str, object]) -> dict[str, int]:
@@ -172,7 +216,11 @@ def _shape(notes: Mapping[str, object]) -> dict[str, int]:
 
 
 def _layers(
-    network: Transformer, notes: Mapping[str, object], shape: Mapping[str, int], is_dual: bool
+    network: Transformer,
+    notes: Mapping[str, object],
+    shape: Mapping[str, int],
+    fields: Sequence[LabelField],
+    is_dual: bool,
 ) -> tuple[tuple[int, ...], int]:
     """The tables and the layer that sums their words, if the notes are those of this network."""
     named, summing = notes.get("tables"), notes.get("sum")
@@ -186,10 +234,17 @@ def _layers(
         or len(named) != (1 if is_dual else shape["segments"])
         or any(widths.get(number) != shape["rows"] for number in named)
         or not isinstance(summing, int)
-        or widths.get(summing) != shape["channels"] + (shape["planes"] - 1 if shape["parts"] == 1 else 0)
+        or widths.get(summing) != _sum_width(shape, fields)
     ):
         raise UsageError("these notes do not belong to this network: its tables cannot be found.")
     return tuple(named), summing
+
+
+def _sum_width(shape: Mapping[str, int], fields: Sequence[LabelField]) -> int:
+    """Units of the layer that sums the words: one a word, one a register it clears, and some for the planes of the highest kind."""
+    highest = fields[-1]
+    n_place_units = (highest.n_planes - 1) * (2 if highest.below > 1 else 1)
+    return shape["channels"] + len(fields) - 1 + (n_place_units if shape["parts"] == 1 else 0)
 
 
 def _batches(encoded: np.ndarray) -> list[np.ndarray]:

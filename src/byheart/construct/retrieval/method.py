@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -24,7 +24,15 @@ from byheart.construct.retrieval.shard import (
     join_shards,
     solve_shard,
 )
-from byheart.construct.retrieval.size import MANTISSA_BITS, NAME, RetrievalOptions, Tokens, layout_of
+from byheart.construct.retrieval.size import (
+    MANTISSA_BITS,
+    NAME,
+    ROBUST_FOLDS,
+    STIRRED_FOLDS,
+    RetrievalOptions,
+    Tokens,
+    layout_of,
+)
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
@@ -34,10 +42,13 @@ from byheart.program.construction import ProgramPlan
 
 THEOREM = "retrieval structure in the weights (no theorem of the papers)"
 
-STAGES = (("usual hash", False, 1.0), ("robust hash", True, 1.0), ("robust hash, roomy tables", True, 1.5))
-"""What is tried, each with so many draws: whether more reflections stir the tokens, and room for how many times the keys."""
-
-DRAWS = 24
+STAGES = (
+    ("usual hash", 0, 1.0, 24),
+    ("stirred hash", STIRRED_FOLDS, 1.0, 12),
+    ("robust hash", ROBUST_FOLDS, 1.0, 24),
+    ("robust hash, roomy tables", ROBUST_FOLDS, 1.5, 24),
+)
+"""What is tried: reflections more than usual that stir the tokens, room for how many times the keys, and so many draws of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +85,13 @@ def plan(
     data.require_consistent()
     # vectors are quantised with the bits of the floats asked for; for exact networks with those of float64
     keys = keys_of(data, min(MANTISSA_BITS[options.precision], MANTISSA_BITS["float64"]), rng)
-    found = _solve(data, keys, options, rng, progress)
+    ranks = _ranks(data, keys)
+    found = _solve(data, keys, ranks, options, rng, progress)
     contents = Contents(found.hashed, found.words, found.centres, keys.pad, keys.grid_bits, keys.quantiser)
     program = describe(found.layout, contents)
     return ProgramPlan(
         program,
-        data,
+        _ranked(data, ranks) if found.layout.rare_fields else data,
         NAME,
         theorem=THEOREM,
         assumptions=_assumptions(data, keys),
@@ -91,6 +103,7 @@ def plan(
 def _solve(
     data: Dataset,
     keys: ContextKeys,
+    ranks: Int[np.ndarray, " n_classes"],
     options: RetrievalOptions,
     rng: np.random.Generator,
     progress: Progress | None,
@@ -99,14 +112,17 @@ def _solve(
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
     shape, tokens = DataShape.of(data), _tokens(data, keys)
-    for stage, is_robust, room in STAGES:
-        layout = layout_of(shape, options, replace(tokens, is_robust=is_robust), ceil(room * len(keys)))
+    for stage, more_folds, room, most_draws in STAGES:
+        layout = layout_of(shape, options, replace(tokens, more_folds=more_folds), ceil(room * len(keys)))
         layout = replace(layout, n_keys=len(keys))
-        for _ in range(DRAWS):
+        labels = ranks[keys.labels] if layout.rare_fields else keys.labels
+        for _ in range(most_draws):
             n_draws += 1
             hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
             fields = keys.pick(key_hash.evaluate_fields(layout, hashed, keys.inputs, keys.last_only))
-            found = _solve_shards(layout, hashed, fields, keys, own_generators(options, rng), progress)
+            found = _solve_shards(
+                layout, hashed, fields, labels, keys.largest, own_generators(options, rng), progress
+            )
             if isinstance(found, FilledTables):
                 return Solution(layout, hashed, found.words, found.centres, stage, n_draws, failures)
             failures[found] += 1
@@ -132,7 +148,8 @@ def _solve_shards(
     layout: RetrievalLayout,
     hashed: KeyHash,
     fields: Int[np.ndarray, "n_keys n_fields"],
-    keys: ContextKeys,
+    labels: Int[np.ndarray, " n_keys"],
+    largest_input: int,
     generators: Sequence[np.random.Generator],
     progress: Progress | None,
 ) -> FilledTables | Failure:
@@ -141,11 +158,24 @@ def _solve_shards(
     solved = []
     for shard, rng in enumerate(generators):
         own = np.flatnonzero(shard_of == shard) if len(generators) > 1 else slice(None)
-        found = solve_shard(layout, shard, fields[own], keys.labels[own], rng, progress)
+        found = solve_shard(layout, shard, fields[own], labels[own], rng, progress)
         if not isinstance(found, SolvedShard):
             return found
         solved.append(found)
-    return join_shards(layout, hashed, solved, keys.largest)
+    return join_shards(layout, hashed, solved, largest_input)
+
+
+def _ranks(data: Dataset, keys: ContextKeys) -> Int[np.ndarray, " n_classes"]:
+    """The number of each class when the most frequent comes first."""
+    order = np.argsort(-np.bincount(keys.labels, minlength=data.n_classes), kind="stable")
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def _ranked(data: Dataset, ranks: Int[np.ndarray, " n_classes"]) -> Dataset:
+    """The data with their classes numbered by rank; the names stay with their classes."""
+    return data.with_labels(ranks[data.labels], [data.label_names[number] for number in np.argsort(ranks)])
 
 
 def _tokens(data: Dataset, keys: ContextKeys) -> Tokens:
@@ -160,6 +190,7 @@ def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: in
     layout = found.layout
     return {
         "layout": layout.name,
+        "slots": layout.n_slots,
         "hash": found.stage,
         "draws": found.n_draws,
         "failed_draws": dict(found.failures),
@@ -168,6 +199,7 @@ def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: in
         "word_bits": layout.word_bits,
         "planes": layout.n_planes,
         "field_bits": layout.field_bits,
+        **_notes_on_rare_labels(layout, program),
         "parts": layout.n_parts,
         "channels": layout.n_channels,
         "groups": layout.n_groups,
@@ -178,6 +210,15 @@ def notes_of(found: Solution, program: Program, n_contexts: int, reject_bits: in
         "tables": _layers_of(program, "table"),
         "sum": _layers_of(program, "sum")[-1],
         "why": explain(layout),
+    }
+
+
+def _notes_on_rare_labels(layout: RetrievalLayout, program: Program) -> dict[str, object]:
+    if not layout.rare_fields:
+        return {}
+    return {
+        "rare_fields": [asdict(rare) for rare in layout.rare_fields],
+        "rare_layers": _layers_of(program, "rare label"),
     }
 
 
@@ -192,6 +233,8 @@ def explain(layout: RetrievalLayout) -> str:
     held = f"{labels} of {layout.field_bits} bits"
     if layout.n_parts > 1:
         held = f"a part of {labels}, {layout.field_bits} bits of {layout.n_parts * layout.field_bits}"
+    for rare in layout.rare_fields:
+        held += f" and {rare.n_planes} times {rare.n_bits} more for those rarer than the {rare.first} most frequent"
     return (
         f"the smallest of all layouts searched is a {layout.name}: words of {layout.word_bits} bits hold {held}, "
         f"{layout.n_parts * layout.n_channels} words to a row, {layout.n_rows} rows in each of {layout.n_segments} tables, "

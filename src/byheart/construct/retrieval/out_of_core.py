@@ -23,7 +23,6 @@ from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.keys import MAX_LEVELS_BITS, grid_bits_of
 from byheart.construct.retrieval.layout import RetrievalLayout
 from byheart.construct.retrieval.method import (
-    DRAWS,
     STAGES,
     THEOREM,
     Solution,
@@ -210,10 +209,10 @@ def _solve(
         None if pieces.vocab is not None else int((numbers.highest - numbers.lowest).sum()).bit_length()
     )
     n_draws = 0
-    for stage, is_robust, room in STAGES:
-        tokens = Tokens(token_bits, is_robust=is_robust)
+    for stage, more_folds, room, most_draws in STAGES:
+        tokens = Tokens(token_bits, more_folds=more_folds)
         layout = replace(layout_of(shape, options, tokens, ceil(room * n_contexts)), n_keys=n_contexts)
-        for _ in range(DRAWS):
+        for _ in range(most_draws):
             n_draws += 1
             hashed = key_hash.draw(layout, numbers.lowest, numbers.highest, rng)
             generators = own_generators(options, rng)

@@ -43,9 +43,13 @@ def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Progr
     table: TokenTable | None = None
     extra: Numbers
     if entrance.kind == "table":
-        inputs: dict[str, Numbers] = dict(zip(registers, np.eye(len(registers), dtype=int), strict=True))
+        n_columns = 1 if entrance.is_narrow else len(registers)
+        columns = (
+            np.ones((len(registers), 1), dtype=int) if entrance.is_narrow else np.eye(n_columns, dtype=int)
+        )
+        inputs: dict[str, Numbers] = dict(zip(registers, columns, strict=True))
         table = _typical_tokens(layout) if contents is None else _tokens(layout, contents.hashed)
-        extra = [1] * len(registers) if contents is None else contents.hashed.extra
+        extra = [1] * n_columns if contents is None else contents.hashed.extra[:n_columns]
     elif contents is None:
         number = typical(max(field.n_values for field in layout.hashed_fields).bit_length())
         entered = layout.channels[: entrance.n_projections] if entrance.kind == "real" else registers
@@ -87,11 +91,14 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
 
 
 def _tokens(layout: RetrievalLayout, hashed: KeyHash) -> TokenTable:
-    return TokenTable(tuple(hashed.tokens.T), tuple(hashed.positions.T) if layout.entrance.ordered else None)
+    taken = slice(1 if layout.entrance.is_narrow else None)
+    positions = tuple(hashed.positions.T[taken]) if layout.entrance.ordered else None
+    return TokenTable(tuple(hashed.tokens.T[taken]), positions)
 
 
 def _typical_tokens(layout: RetrievalLayout) -> TokenTable:
-    entrance, fields = layout.entrance, layout.hashed_fields
+    entrance = layout.entrance
+    fields = layout.hashed_fields[: 1 if entrance.is_narrow else None]
     return TokenTable(
         _typical_columns(fields, entrance.n_rows),
         _typical_columns(fields, entrance.seq_len) if entrance.ordered else None,

@@ -24,7 +24,8 @@ from byheart.construct.retrieval.constraints import (
     rows_needed,
 )
 from byheart.construct.retrieval.dual_table import DualTable
-from byheart.construct.retrieval.layout import Entrance, RetrievalLayout, split_evenly
+from byheart.construct.retrieval.label_code import codes_worth_trying
+from byheart.construct.retrieval.layout import NARROW_FOLDS, Entrance, RetrievalLayout, split_evenly
 from byheart.construct.retrieval.layout_floors import Ranked, rank
 from byheart.construct.retrieval.program import describe
 from byheart.errors import AssumptionViolated
@@ -35,7 +36,7 @@ _DIGITS = (2, 3, 4, 5, 6, 7)
 _GROUPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
 _RATIO = 1.12
 _WIDEST = 600
-_FEW = 500  # keys up to which more than three segments never pay
+_FEW = 500  # keys up to which more than three segments never pay, and codes of several lengths neither
 _LEAST_DUAL = 5000  # keys below which the dual table has never been the smaller one
 _LONG_BITS = 64  # words longer than those of floats
 
@@ -53,12 +54,14 @@ def find_layout(
     reject_bits: int = 0,
     n_parts: int = 1,
     n_shards: int = 1,
+    label_counts: tuple[int, ...] = (),
     allow_dual: bool = True,
     prune: bool = True,
 ) -> RetrievalLayout:
     """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
     n_parts: words that the bits of a label are dealt out to. A dual table has one. n_shards: ranges of rows solved apart.
+    label_counts: keys of each label, the most frequent first, where labels may have codes of several lengths.
     Layouts are sized in the order of what they need at least, and none is sized that needs more than the best so far has: the
     answer is that of the full search, which `prune=False` makes.
     """
@@ -71,7 +74,12 @@ def find_layout(
         )
     ]
     planes, channels = _plane_counts(most_planes), _channel_counts(entrance, n_keys, reject_bits)
-    found = _smallest(None, [rank(start, planes, channels, _GROUPS) for start in starts], prune)
+    ranked = [rank(start, planes, channels, _GROUPS) for start in starts]
+    if label_counts and n_keys > _FEW and n_parts == 1 and mantissa_bits <= _LONG_BITS:
+        for start in starts:
+            for coded, n_planes in _coded(start, label_counts):
+                ranked.append(rank(coded, [n_planes], channels, _GROUPS))
+    found = _smallest(None, ranked, prune)
     if found is None:
         raise AssumptionViolated(
             f"no layout fits {n_keys} labels of {field_bits} bits into a mantissa of {mantissa_bits} bits for sequences of "
@@ -83,6 +91,8 @@ def find_layout(
     near = [p for p in range(best.n_channels * 8 // 9, best.n_channels * 9 // 8 + 2) if p > 0]
     step = max(1, best.n_planes // 16)
     around = [k for k in range(best.n_planes - step, best.n_planes + step + 1) if 0 < k <= most_planes]
+    if best.rare_fields:  # which are for just so many planes
+        around = [best.n_planes]
     found = _smallest(found, [rank(best, around, near, _GROUPS)], prune)
     assert found is not None
     return found[1]
@@ -92,6 +102,15 @@ def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
     """Planes with hardly a key in each would be emptier than full; long words may have more of them, being few."""
     limit = isqrt(n_keys) if mantissa_bits > _LONG_BITS else isqrt(n_keys) // 4
     return min((mantissa_bits - 2) // field_bits, 2 + limit)
+
+
+def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tuple[RetrievalLayout, int]]:
+    """The layout with codes for its labels, and the number of planes they are for."""
+    for n_planes in range(1, min(start.mantissa_bits - 2, 2 + isqrt(start.n_keys) // 4)):
+        for first_bits, rare_fields in codes_worth_trying(label_counts, n_planes):
+            coded = replace(start, field_bits=first_bits + start.reject_bits, rare_fields=rare_fields)
+            if replace(coded, n_planes=n_planes).word_bits <= start.mantissa_bits - 2:
+                yield coded, n_planes
 
 
 def _plane_counts(most: int) -> list[int]:
@@ -111,13 +130,16 @@ def _starts(
     entrance: Entrance, n_keys: int, field_bits: int, mantissa_bits: int, reject_bits: int, allow_dual: bool
 ) -> Iterator[RetrievalLayout]:
     """One layout of each kind, to be filled in."""
-    rest = (entrance, n_keys, field_bits, 1, 1, 1)
-    for n_segments in _SEGMENTS[: 2 if n_keys <= _FEW and not reject_bits else None]:
-        yield Chain(*rest, n_segments, 1, 0, 0, mantissa_bits)
-    if allow_dual and n_keys >= _LEAST_DUAL:
-        stirred = replace(entrance, n_folds=max(1, entrance.n_folds))
-        for n_digits in _DIGITS:
-            yield DualTable(stirred, *rest[1:], 2, 1, 0, 0, mantissa_bits, n_digits=n_digits)
+    rest = (n_keys, field_bits, 1, 1, 1)
+    may_be_narrow = entrance.kind == "table" and entrance.ordered and entrance.n_folds > 1 and not reject_bits
+    for is_narrow in (False, True) if may_be_narrow else (False,):
+        entering = replace(entrance, is_narrow=is_narrow, n_folds=entrance.n_folds + NARROW_FOLDS * is_narrow)
+        for n_segments in _SEGMENTS[: 2 if n_keys <= _FEW and not reject_bits else None]:
+            yield Chain(entering, *rest, n_segments, 1, 0, 0, mantissa_bits)
+        if allow_dual and n_keys >= _LEAST_DUAL:
+            stirred = replace(entering, n_folds=max(1, entering.n_folds))
+            for n_digits in _DIGITS:
+                yield DualTable(stirred, *rest, 2, 1, 0, 0, mantissa_bits, n_digits=n_digits)
 
 
 def _smallest(found: _Found, ranked: list[Ranked], prune: bool) -> _Found:
@@ -142,7 +164,11 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
     """A layout like `start` of this shape with all its numbers; None if it cannot hold the keys."""
     shaped = replace(start, n_planes=n_planes, n_channels=n_channels, n_groups=n_groups)
     sized = _with_rows(replace(shaped, headroom_bits=headroom_bits(shaped)))
-    return sized if sized is not None and sized.is_exact else None
+    if sized is None or n_channels < len(
+        sized.rare_fields
+    ):  # registers of words hold the numbers of rare labels
+        return None
+    return sized if sized.is_exact and sized.has_numbers_for_tokens else None
 
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:

@@ -76,7 +76,9 @@ def _solve_parts(
     """The words of every part: the same equations for other bits of the labels. None if they are dependent."""
     tables = []
     for part in range(layout.n_parts):
-        own = (labels >> part * layout.field_bits) & ((1 << layout.field_bits) - 1)
+        own = labels
+        if layout.n_parts > 1:
+            own = (labels >> part * layout.field_bits) & ((1 << layout.field_bits) - 1)
         table = table_solver.solve(layout, where, own, rng, progress)
         if not isinstance(table, SolvedTable):
             return None

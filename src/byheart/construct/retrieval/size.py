@@ -21,8 +21,8 @@ NAME = "retrieval"
 MANTISSA_BITS: dict[Precision, int] = {"float64": 53, "float32": 24, "exact": 1 << 30}
 """Bits of the longest number; those of exact networks are as many as make the network smallest."""
 
-ROBUST_FOLDS = 6
-"""Reflections more, for inputs that are much alike."""
+STIRRED_FOLDS, ROBUST_FOLDS = 2, 6
+"""Reflections more, for inputs that are alike, and for those that are much alike."""
 
 _USUAL_LEVELS = 16  # of a coordinate, until the data tell
 _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
@@ -61,12 +61,12 @@ class Tokens:
 
     token_bits     bits of Σ (levels of a coordinate) of vectors on a grid, or of each projection of others; None for ids
     n_projections  projections that vectors on no grid are quantised in
-    is_robust      whether the tokens are so much alike that more reflections must stir them
+    more_folds     reflections more than usual, to stir tokens that are alike
     """
 
     token_bits: int | None = None
     n_projections: int = 0
-    is_robust: bool = False
+    more_folds: int = 0
 
 
 def size_of(shape: DataShape, options: RetrievalOptions) -> Size:
@@ -92,7 +92,7 @@ def layout_of(
         pooling="sum" if shape.task == "set" else "attention",
         n_folds=0,
         spread=0 if has_ids else max(1, n_projections) * ((1 << bits) - 1),
-        n_varied=1 if found.is_robust or shape.ragged else shape.seq_len,
+        n_varied=1 if found.more_folds >= ROBUST_FOLDS or shape.ragged else shape.seq_len,
         n_bits=bits if n_projections else 0,
         n_projections=n_projections,
     )
@@ -101,15 +101,14 @@ def layout_of(
         n_folds = _n_folds(has_ids, shape.ordered, n_projections > 0, options.reject_bits, least_fields)
         try:
             return find_layout(
-                replace(
-                    entrance, n_folds=n_folds + ROBUST_FOLDS * found.is_robust, least_fields=least_fields
-                ),
+                replace(entrance, n_folds=n_folds + found.more_folds, least_fields=least_fields),
                 shape.context_count if n_keys is None else n_keys,
                 label_bits(shape.n_classes) + options.reject_bits,
                 options.mantissa_bits,
                 reject_bits=options.reject_bits,
                 n_parts=n_parts,
                 n_shards=options.shards or 1,
+                label_counts=() if options.shards or options.reject_bits else shape.label_counts,
                 allow_dual=shape.task != "seq-to-seq" and not n_projections,
             )
         except AssumptionViolated as error:

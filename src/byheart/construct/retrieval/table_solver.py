@@ -1,7 +1,8 @@
 """Table words whose sums carry every label.
 
 Let y be the sum of the words a key touches and y_b its bit b; y_{-1} = 0. The reading circuit sees Gray bits: label bit i of
-a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest bit up. When
+a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest bit up, those
+of rare labels, which only the keys with such labels have equations in, above the others. When
 bit b is due, the bits below are settled, so the sum of the words so far gives y_{b-1} and the carry into bit b, and what is
 left is linear over GF(2): the parity of bit b over the touched words is label_i xor y_{b-1} xor carry.
 
@@ -21,6 +22,7 @@ from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval import elimination
 from byheart.construct.retrieval.addresses import Addresses
+from byheart.construct.retrieval.label_code import join_labels, read_numbers, split_labels
 from byheart.construct.retrieval.layout import RetrievalLayout
 
 _THREADS = 2
@@ -53,6 +55,11 @@ class Dependent:
 
 @dataclass(frozen=True, eq=False)
 class _Plane:
+    """The equations of one plane: bits from `start` up, the number of each key there, and the words it touches."""
+
+    start: int
+    n_bits: int
+    numbers: np.ndarray
     keys: np.ndarray
     rows: np.ndarray
     patterns: np.ndarray
@@ -71,7 +78,7 @@ def solve(
     Bits no key needs are random, so that unknown inputs read random fields: reject bits rely on it.
     """
     limbs = np.zeros((-(-layout.word_bits // _LIMB_BITS), layout.n_columns), dtype=np.int64)
-    planes = _planes(layout, where)
+    planes = _planes(layout, where, labels)
     n_free = (layout.n_columns >> 6) + 1
     bytes_each = max((16 * len(plane.keys) * plane.n_words for plane in planes), default=0)
     ahead = max(1, min(_THREADS, torch.get_num_threads(), _ALIVE_BYTES // max(1, bytes_each)))
@@ -91,20 +98,30 @@ def solve(
             pending[number].cancel()
             if n_reduced < len(plane.keys):
                 return Dependent(number, len(plane.keys), n_reduced)
-            if number + ahead < layout.n_planes:
+            if number + ahead < len(planes):
                 pending.append(pool.submit(factor, planes[number + ahead]))
             so_far = _Sum(plane.rows, plane.patterns, layout.n_channels, limbs)
-            for i in range(layout.field_bits):
-                bit = number * layout.field_bits + i
-                parity = ((labels[plane.keys] >> i) & 1) ^ so_far.bits_at(bit)
+            for i in range(plane.n_bits):
+                bit = plane.start + i
+                parity = ((plane.numbers >> i) & 1) ^ so_far.bits_at(bit)
                 free = rng.integers(0, 2**64, size=n_free, dtype=np.uint64)
                 found = elimination.solve(parity.astype(np.uint8), *factors, free).astype(np.int64)
                 limbs[bit // _LIMB_BITS] += found << bit % _LIMB_BITS
             if progress is not None:
-                progress(number + 1, layout.n_planes)
+                progress(number + 1, len(planes))
+    sign_words(layout, limbs[-1])
     ids = _row_ids(layout, where.rows)
     sums = [elimination.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]
     return SolvedTable(_join_limbs(list(limbs)), _join_limbs(sums))
+
+
+def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:
+    """Take 2^word_bits off those words that have their highest bit, in the segments whose words are signed."""
+    n_bits = (layout.word_bits - 1) % _LIMB_BITS + 1
+    words = highest.reshape(layout.n_rows, layout.n_segments, layout.n_channels)[
+        :, : layout.n_signed_segments
+    ]
+    words -= (words >> (n_bits - 1)) << n_bits
 
 
 class _Sum:
@@ -149,18 +166,24 @@ def _row_ids(
     return np.ascontiguousarray(rows * layout.n_segments + np.arange(layout.n_segments))
 
 
-def _planes(layout: RetrievalLayout, where: Addresses) -> list[_Plane]:
+def _planes(layout: RetrievalLayout, where: Addresses, labels: Int[np.ndarray, " n_keys"]) -> list[_Plane]:
     """The equations of each plane, sorted by their first row, and how many 64-bit words the widest spans."""
     ids = _row_ids(layout, where.rows)
     first = ids.min(axis=1)
-    order = np.lexsort((first, where.planes))
-    bounds = np.searchsorted(where.planes[order], np.arange(layout.n_planes + 1))
     planes = []
-    for plane in range(layout.n_planes):
-        keys = order[bounds[plane] : bounds[plane + 1]]
-        rows = ids[keys]
-        span = int((rows.max(axis=1) - rows.min(axis=1)).max(initial=0)) + 1
-        planes.append(_Plane(keys, rows, where.patterns[keys], span * layout.n_channels // 64 + 2))
+    split = split_labels(labels, layout.rare_fields)
+    for field, own, (numbers, reaches) in zip(layout.label_fields, where.planes.T, split, strict=True):
+        order = np.lexsort((first, own))
+        order = order[reaches[order]]
+        bounds = np.searchsorted(own[order], np.arange(field.n_planes + 1))
+        for plane in range(field.n_planes):
+            keys = order[bounds[plane] : bounds[plane + 1]]
+            rows = ids[keys]
+            span = int((rows.max(axis=1) - rows.min(axis=1)).max(initial=0)) + 1
+            start, n_words = field.start + plane * field.n_bits, span * layout.n_channels // 64 + 2
+            planes.append(
+                _Plane(start, field.n_bits, numbers[keys], keys, rows, where.patterns[keys], n_words)
+            )
     return planes
 
 
@@ -168,6 +191,4 @@ def read_labels(
     layout: RetrievalLayout, where: Addresses, sums: Shaped[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, " n_keys"]:
     """The labels that sums of words stand for: what the reading circuit makes of them."""
-    gray = (sums << 1) ^ sums  # bit b holds y_b xor y_{b-1}
-    places = (where.planes * layout.field_bits).astype(sums.dtype)
-    return np.asarray((gray >> places) & ((1 << layout.field_bits) - 1)).astype(np.int64)
+    return join_labels(read_numbers(layout.label_fields, where.planes, sums), layout.rare_fields)

@@ -1,0 +1,92 @@
+"""Codes for labels: frequent ones are short, and what a model so made answers is the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from byheart.construct.retrieval.label_code import codes_worth_trying, fullest, join_labels, split_labels
+from byheart.construct.retrieval.locate import locate
+from byheart.construct.retrieval.size import RetrievalOptions, size_of
+from byheart.data.dataset import Dataset
+from byheart.data.generators import random_tokens
+from byheart.data.shape import DataShape
+from byheart.network.size import size_of_network
+from tests.construct.retrieval.layouts import memorise
+from tests.examples import examples
+
+
+def skewed(n_samples: int, n_classes: int, n_vocab: int = 60) -> Dataset:
+    """Class c has a share of about 1/(c + 1)², but for their names, which are shuffled."""
+    rng = np.random.default_rng(5)
+    shares = 1 / np.arange(1, n_classes + 1) ** 2
+    labels = rng.choice(n_classes, size=n_samples, p=shares / shares.sum())
+    labels[:n_classes] = np.arange(n_classes)
+    data = random_tokens(n_samples, n_vocab=n_vocab, n_classes=n_classes, seed=1)
+    return data.with_labels(rng.permutation(n_classes)[labels])
+
+
+@examples(100)
+@given(counts=st.lists(st.integers(1, 5000), min_size=3, max_size=60), n_planes=st.integers(1, 12))
+def test_every_label_has_a_code_of_its_own_and_no_field_is_too_full(counts: list[int], n_planes: int) -> None:
+    counts = sorted(counts, reverse=True)
+    labels = np.arange(len(counts))
+    room = fullest(sum(counts), n_planes)
+    for first_bits, rare in codes_worth_trying(counts, n_planes):
+        split = split_labels(labels, rare)
+        assert (split[0][0] < 1 << first_bits).all()
+        for (numbers, reaches), field in zip(split[1:], rare, strict=True):
+            assert (numbers[reaches] < 1 << field.n_bits).all()
+            assert fullest(int(np.array(counts)[reaches].sum()), field.n_planes) <= room
+        assert (join_labels([numbers for numbers, _ in split], rare) == labels).all()
+
+
+def test_uniform_labels_have_no_code() -> None:
+    assert codes_worth_trying([50] * 16, 4) == []
+
+
+@pytest.mark.parametrize(
+    ("precision", "n_samples"), [("float64", 3_000), ("float64", 8_000), ("float32", 3_000)]
+)
+def test_skewed_labels_are_memorised_in_fewer_parameters(precision: str, n_samples: int) -> None:
+    data = skewed(n_samples, 40)
+    built = memorise(data, {"precision": precision})
+    assert built.notes["rare_fields"]
+    memory = built.memory
+    encoded = memory.encode(data.inputs)
+    expected = memory.expected_labels(data)
+    assert (memory.answer(encoded, backend="module") == expected).all()
+    frequent = [data.label_names[c] for c, _ in Counter(data.labels.tolist()).most_common(3)]
+    assert list(memory.label_names[:3]) == frequent
+    size, options = size_of_network(memory.network), RetrievalOptions(precision=precision)
+    if built.notes["hash"] == "usual hash":
+        assert size_of(DataShape.of(data), options).parameters_dense == size.parameters_dense
+    uniform = data.with_labels(np.arange(n_samples) % 40)
+    assert size.parameters_dense < size_of(DataShape.of(uniform), options).parameters_dense
+
+
+@pytest.mark.parametrize("n_samples", [3_000, 8_000])
+def test_flipping_a_bit_of_any_field_changes_exactly_the_facts_named(n_samples: int) -> None:
+    """Of a frequent label, of a rare one in its first field, and of the same one in its last."""
+    data = skewed(n_samples, 40)
+    built = memorise(data, {})
+    memory = built.memory
+    encoded = memory.encode(data.inputs)
+    found = locate(memory, built.notes, encoded)
+    answers = memory.answer(encoded, backend="module")
+    assert (found.labels(memory.network) == answers).all()
+    frequent, rare = int(np.argmin(answers)), int(np.argmax(answers))
+    assert len(found.bits(frequent)) == 1
+    assert len(found.bits(rare)) > 1
+    for fact, field in ((frequent, 0), (rare, 0), (rare, -1)):
+        for cell in (found.cells(fact)[0], found.cells(fact)[-1]):
+            bit = found.bits(fact)[field][-1]
+            other = replace(memory, network=found.flip(memory.network, cell, bit))
+            changed = np.flatnonzero(other.answer(encoded, backend="module") != answers)
+            assert fact in changed
+            assert changed.tolist() == found.changed_by(memory.network, cell, bit).tolist()
