@@ -8,11 +8,15 @@ from pathlib import Path
 from word_length import draw_words, read_points
 
 from byheart.construct.registry import get
+from byheart.construct.retrieval.program import describe
+from byheart.construct.retrieval.size import RetrievalOptions, layout_of
 from byheart.data.shape import DataShape
+from byheart.program.count import count_dense
 
 RESULTS = Path(__file__).with_name("retrieval-words.json")
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "records" / "retrieval_two_cores.json"
 REJECTED = Path(__file__).parents[1] / "benchmarks" / "records" / "reject_rates.jsonl"
+ACCOUNTED = (10**4, 10**5, 10**6, 10**7)
 SAMPLES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**9)
 
 
@@ -20,6 +24,7 @@ def write(folder: Path) -> None:
     """Write the parts into `folder`."""
     (folder / "retrieval-measured.md").write_text(measured(), encoding="utf-8")
     (folder / "retrieval-sizes.md").write_text(sizes(), encoding="utf-8")
+    (folder / "retrieval-account.md").write_text(account(), encoding="utf-8")
     (folder / "reject-rates.md").write_text(rejected(), encoding="utf-8")
     draw_words(read_points(RESULTS), folder / "word-size.svg")
 
@@ -94,4 +99,44 @@ def sizes() -> str:
                     f"| {n_samples:,} | {name} | {n_classes:,} | {size.parameters_dense:,} "
                     f"| {bits / size.parameters_dense:.2f} | {bits / size.total_bits:.3f} |"
                 )
+    return "\n".join(lines) + "\n"
+
+
+def account() -> str:
+    """Where the bits of a float64 go: what each step leaves of 64, down to the label bits of a parameter."""
+    named = (
+        "mantissa",
+        "payload of a word",
+        "weights of the table that are words",
+        "load",
+        "parameters in the table",
+    )
+    columns = []
+    for n_samples in ACCOUNTED:
+        layout = layout_of(DataShape(n_samples, 8, 16, dim=4), RetrievalOptions())
+        n_dense, width = count_dense(describe(layout)), layout.model_width
+        table = layout.n_rows * (2 * width + 1) + width
+        shares = [
+            53 / 64,
+            layout.word_bits / 53,
+            2 * layout.n_rows * layout.n_channels / table,
+            layout.load,
+            table / n_dense,
+        ]
+        left = [64.0]
+        for share in shares:
+            left.append(left[-1] * share)
+        assert layout.name == "dual table"
+        assert abs(left[-1] - 4 * n_samples / n_dense) < 1e-9 * left[-1]
+        columns.append(
+            [f"{share:.0%}, leaves {rest:.1f}" for share, rest in zip(shares, left[1:], strict=True)]
+        )
+    lines = [
+        f"| | {' | '.join(f'{n:,} facts' for n in ACCOUNTED)} |",
+        "| --- |" + " ---: |" * len(ACCOUNTED),
+    ]
+    lines += [
+        f"| {name} | {' | '.join(cells)} |"
+        for name, cells in zip(named, zip(*columns, strict=True), strict=True)
+    ]
     return "\n".join(lines) + "\n"
