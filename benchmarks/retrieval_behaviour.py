@@ -148,7 +148,7 @@ def adversaries_part(_: argparse.Namespace) -> Part:
             answers = memory.answer(memory.encode(data.inputs), backend="module")
             if data.task == "seq-to-seq":
                 answers = np.concatenate([r[-n:] for r, n in zip(answers, data.inputs.lengths, strict=True)])
-            n_wrong = int((answers != data.labels).sum())
+            n_wrong = int((answers != memory.expected_labels(data)).sum())
             found[name] = "memorised" if n_wrong == 0 else f"WRONG: {n_wrong} of {data.n_samples}"
         except ByheartError as refusal:
             found[name] = f"{type(refusal).__name__}; {fallback(data)}"
@@ -180,7 +180,7 @@ def places_part(options: argparse.Namespace) -> Part:
     compiled = time.perf_counter()
     answers = built.memory.answer(built.memory.encode(data.inputs), backend="module")
     size = size_of_network(built.memory.network)
-    n_wrong = int((answers != data.labels).sum())
+    n_wrong = int((answers != built.memory.expected_labels(data)).sum())
     return {
         "facts": data.n_samples,
         "vocabulary": data.vocab,
