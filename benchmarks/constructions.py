@@ -32,8 +32,8 @@ from byheart.data.generators import random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.network import size_of_network
 from byheart.program.construction import Construction
+from byheart.report.figures import draw_growth
 from byheart.report.growth import growth
-from byheart.report.growth_figure import draw_growth
 from byheart.verify.verifier import verify
 
 SIZES = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)

@@ -57,10 +57,10 @@ def draw_plan(path: Path) -> None:
     """The figure of `byheart plan`."""
     from byheart.bounds import curves, plan
     from byheart.construct.estimates import estimates_for_shape
-    from byheart.report import plan_figure
+    from byheart.report.figures import draw_plan
 
     plans = [plan(10**power, 10, estimates=estimates_for_shape) for power in range(6, 13)]
-    plan_figure.draw_plan(curves(plans), "A model for N facts of 10 bits", path)
+    draw_plan(curves(plans), "A model for N facts of 10 bits", path)
 
 
 def theorem_index() -> str:

@@ -12,7 +12,7 @@ from byheart.construct.retrieval.size import RetrievalOptions, layout_of
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.program.count import count_dense
-from byheart.report.canvas import new_figure
+from byheart.report.figures import new_figure
 
 WORD_BITS = (24, 32, 53, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 SAMPLES = (10**4, 10**5, 10**6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
@@ -38,11 +38,9 @@ class Workers:
     n_processes: int = 1
     cluster: str | None = None
 
-    @contextmanager
-    def connected(self) -> Iterator[None]:
+    def connected(self) -> AbstractContextManager[Any]:
         """Hold the connection to the cluster, if there is one, for several rounds of tasks."""
-        with nullcontext() if self.cluster is None else ray_cluster(self.cluster, PURPOSE):
-            yield
+        return nullcontext() if self.cluster is None else ray_cluster(self.cluster, PURPOSE)
 
     def run(
         self, task: Callable[[Any], None], arguments: Sequence[Any], progress: Progress | None = None

@@ -10,7 +10,7 @@ import pytest
 from byheart.data import piece_reader
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import spool
-from byheart.data.fingerprints import context_fingerprints
+from byheart.data.distinct_contexts import context_fingerprints
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import DataError, MalformedFile, UsageError
 

@@ -8,8 +8,8 @@ import pytest
 
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
+from byheart.report.figures import draw_growth, in_words
 from byheart.report.growth import GrowthCurve, crossovers, growth
-from byheart.report.growth_figure import draw_growth, in_words
 
 SHAPE = DataShape(1, 1, 16, dim=4)
 

@@ -80,8 +80,8 @@ def command(
 
 def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, progress: Report) -> Growth:
     from byheart.data.shape import DataShape
+    from byheart.report.figures import draw_growth
     from byheart.report.growth import growth
-    from byheart.report.growth_figure import draw_growth
 
     names = ("n_samples", "seq_len", "n_classes", "task", "dim", "vocab", "ordered")
     shape = DataShape(**{name: getattr(dataset, name) for name in names})

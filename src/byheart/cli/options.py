@@ -31,16 +31,11 @@ class WholeNumber(click.ParamType[int]):
         except InvalidOperation:
             number = Decimal("NaN")
         # the exponent is looked at first: 1e999999999 must not be written out
-        if not number.is_finite() or number.adjusted() > 30 or number != number.to_integral_value():
-            self._refuse(value, param, ctx)
-        whole = int(number)
-        if not self.least <= whole <= self.most:
-            self._refuse(value, param, ctx)
-        return whole
-
-    def _refuse(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> None:
-        most = "1e30" if self.most == MOST else f"{self.most:,}"
-        self.fail(f"{value!r} is not a whole number from {self.least} to {most}.", param, ctx)
+        is_whole = number.is_finite() and number.adjusted() <= 30 and number == number.to_integral_value()
+        if not is_whole or not self.least <= int(number) <= self.most:
+            most = "1e30" if self.most == MOST else f"{self.most:,}"
+            self.fail(f"{value!r} is not a whole number from {self.least} to {most}.", param, ctx)
+        return int(number)
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -35,7 +35,7 @@ def command(
     found = plan(facts, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len)
     if figure is not None:
         from byheart.bounds import curves
-        from byheart.report.plan_figure import draw_plan
+        from byheart.report.figures import draw_plan
 
         others = {10**power for power in range(6, 13)} - {facts}
         plans = [

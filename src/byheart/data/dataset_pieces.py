@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
-from jaxtyping import Int
 
 from byheart.data.assemble import Content
 from byheart.data.dataset import Dataset
@@ -108,16 +107,17 @@ class DatasetPieces:
     def piece(self, number: int) -> Dataset:
         """One piece; its samples are numbered as in the file."""
         about, arrays = _about(self.folder, number), np.load(_arrays(self.folder, number), allow_pickle=False)
+        tokens, classes = self._numbers
         inputs: Sequences
         if "values" in arrays:
             inputs = VectorSequences(arrays["values"])
         else:
             ids = arrays["ids"].astype(np.int64)
             if about["vocabulary"] is not None:
-                ids = self._renumber(about["vocabulary"], self._token_numbers)[ids]
+                ids = np.array([tokens[word] for word in about["vocabulary"]], dtype=np.int64)[ids]
             assert self.vocab is not None
             inputs = TokenSequences(ids, offsets_of(arrays["lengths"].astype(np.int64)), self.vocab)
-        labels = self._renumber(about["label_names"], self._label_numbers)[arrays["labels"]]
+        labels = np.array([classes[name] for name in about["label_names"]])[arrays["labels"]]
         first = sum(self.sizes[:number]) + 1
         rows = np.arange(first, first + self.sizes[number])
         return Dataset(
@@ -125,17 +125,11 @@ class DatasetPieces:
         )
 
     @cached_property
-    def _token_numbers(self) -> dict[str, int]:
-        assert self.tokenizer is not None
-        return {word: number for number, word in enumerate(self.tokenizer.vocabulary)}
-
-    @cached_property
-    def _label_numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.label_names)}
-
-    @staticmethod
-    def _renumber(names: list[str], numbers: dict[str, int]) -> Int[np.ndarray, " n_names"]:
-        return np.array([numbers[name] for name in names], dtype=np.int64)
+    def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The number of each token, and of each label."""
+        words = () if self.tokenizer is None else self.tokenizer.vocabulary
+        tokens, labels = ({name: i for i, name in enumerate(names)} for names in (words, self.label_names))
+        return tokens, labels
 
 
 def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetPieces:

@@ -45,15 +45,12 @@ def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> It
     pieces: Iterator[tuple[Any, Any]] = (
         _array_pieces(path) if kind == "npz" else _table_pieces(path, kind, options)
     )
+    content_of = array_content if kind == "npz" else table_content
     n_before = 0
     for number, (inputs, labels) in enumerate(pieces):
         try:
-            if number < n_known:
-                pass
-            elif kind == "npz":
-                yield array_content(path, inputs, labels, options)
-            else:
-                yield table_content(path, inputs, labels, options)
+            if number >= n_known:
+                yield content_of(path, inputs, labels, options)
         except DataError as error:
             shown = f"{error}\n  Rows are counted from row {n_before + 1:,} of the file, where this piece of it begins."
             raise type(error)(shown, **error.facts) from None

@@ -124,6 +124,9 @@ class _TableTokenizer(Tokenizer):
         except KeyError as error:
             raise _unknown(error.args[0], text, self) from None
 
+    def decode(self, ids: Iterable[int]) -> str:
+        return " ".join(self.words[i] for i in ids)
+
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "vocabulary": list(self.words)}
 
@@ -171,9 +174,6 @@ class WordTokenizer(_TableTokenizer):
         """Cut a text into words and runs of punctuation."""
         return WORD_PUNCT.findall(text)
 
-    def decode(self, ids: Iterable[int]) -> str:
-        return " ".join(self.words[i] for i in ids)
-
 
 @dataclass(frozen=True)
 class IdTokenizer(_TableTokenizer):
@@ -204,9 +204,6 @@ class IdTokenizer(_TableTokenizer):
     def cut(text: str) -> list[str]:
         """Cut a text at white space."""
         return text.split()
-
-    def decode(self, ids: Iterable[int]) -> str:
-        return " ".join(self.words[i] for i in ids)
 
     @cached_property
     def numbers(self) -> Int[np.ndarray, " n_distinct"]:

@@ -58,13 +58,9 @@ def bisect(n_searches: int, low: int, high: int, goal: Goal, judge: Judge) -> li
     easy, hard = (high, low) if goal == "smallest" else (low, high)
     asked = [(search, value) for search in range(n_searches) for value in (easy, hard)]
     verdicts = dict(zip(asked, judge(asked), strict=True))
-    passes: list[int | None] = []
-    fails: list[int | None] = []
+    passes = [hard if verdicts[s, hard] else easy if verdicts[s, easy] else None for s in range(n_searches)]
+    fails = [None if verdicts[s, hard] else hard for s in range(n_searches)]
     counts = [2] * n_searches
-    for search in range(n_searches):
-        at_easy, at_hard = verdicts[search, easy], verdicts[search, hard]
-        passes.append(hard if at_hard else easy if at_easy else None)
-        fails.append(None if at_hard else hard)
     while True:
         asked = []
         for search, (good, bad) in enumerate(zip(passes, fails, strict=True)):

@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from byheart.work_folder import write_whole
 
 Row = dict[str, Any]
 FORMATS = (".csv", ".parquet")
+SIGNS = {"!=": ne, "<=": le, ">=": ge, "=": eq, "<": lt, ">": gt}  # longer ones first
 
 
 def row_of(record: Record) -> Row:
@@ -60,7 +62,7 @@ def filter_rows(rows: Sequence[Row], conditions: Sequence[str]) -> list[Row]:
 
 
 def _parse(condition: str) -> tuple[str, str, str]:
-    for sign in ("!=", "<=", ">=", "=", "<", ">"):
+    for sign in SIGNS:
         name, found, text = condition.partition(sign)
         if found:
             return name.strip(), sign, text.strip()
@@ -68,17 +70,10 @@ def _parse(condition: str) -> tuple[str, str, str]:
 
 
 def _meets(value: Any, sign: str, text: str) -> bool:
-    if sign in ("=", "!="):
-        try:
-            same = float(value) == float(text)
-        except (TypeError, ValueError):
-            same = str(value) == text
-        return same == (sign == "=")
     try:
-        left, right = float(value), float(text)
-    except (TypeError, ValueError):
-        return False
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
+        return bool(SIGNS[sign](float(value), float(text)))
+    except (TypeError, ValueError):  # texts are equal or not, and none is the smaller
+        return sign in ("=", "!=") and bool(SIGNS[sign](str(value), text))
 
 
 def export(rows: Sequence[Row], path: Path) -> None:

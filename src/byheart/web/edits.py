@@ -19,10 +19,10 @@ MOST_EDITS = 64
 
 
 def find_matrix(network: Network, name: str) -> Weights:
-    for found, weights in network.parameters():
-        if found == name:
-            return weights
-    raise UsageError(f"this model has no weights called {name!r}.", matrix=name)
+    weights = dict(network.parameters()).get(name)
+    if weights is None:
+        raise UsageError(f"this model has no weights called {name!r}.", matrix=name)
+    return weights
 
 
 def shape_of(weights: Weights) -> tuple[int, int]:

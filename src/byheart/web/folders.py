@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,9 @@ class Folders:
         return self._describe(target, "upload")
 
     def _free_name(self, name: str) -> Path:
-        stem, suffix = Path(name).stem, Path(name).suffix.lower()
-        number = 1
-        while True:
-            target = self.data / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"
-            if not target.exists() and not (self.examples / target.name).exists():
-                return target
-            number += 1
+        suffix = Path(name).suffix.lower()
+        paths = (self.data / f"{each}{suffix}" for each in _numbered(Path(name).stem))
+        return next(p for p in paths if not p.exists() and not (self.examples / p.name).exists())
 
     def _describe(self, path: Path, kind: str) -> dict[str, Any]:
         return {"name": path.name, "bytes": path.stat().st_size, "kind": kind}
@@ -134,10 +131,7 @@ class Folders:
         wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
         if len(self.list_models()) >= limits.n_models:
             raise TooLarge(f"{limits.n_models} models are kept already, as many as are allowed.")
-        number = 1
-        while (path := self.models / (wanted if number == 1 else f"{wanted}-{number}")).exists():
-            number += 1
-        return path
+        return next(path for each in _numbered(wanted) if not (path := self.models / each).exists())
 
     def data_of(self, model: str) -> Path | None:
         """The data a model was made of, if they were kept beside it."""
@@ -164,6 +158,12 @@ class Folders:
         if self.figures is None or name not in self.list_figures():
             raise UnknownName(f"there is no figure {name!r}.", name=name)
         return self.figures / f"{name}.json"
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """The name, then the name with 2, 3 and so on behind it."""
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))
 
 
 def too_large(limits: Limits) -> TooLarge:

@@ -99,7 +99,9 @@ def _number(value: Any) -> float | str | None:
 def _details(model: Model, network: Transformer, stage: Stage, taken: list[Snapshot]) -> dict[str, Any]:
     before, after = taken[max(0, stage.first)], taken[stage.last + 1]
     if stage.kind == "table":
-        return {"row": next(iter(after.active), None), "n_rows": _rows_of(model, after)}
+        n_rows = (model.record.get("notes") or {}).get("rows")
+        is_told = isinstance(n_rows, int)
+        return {"row": next(iter(after.active), None), "n_rows": n_rows if is_told else after.n_units}
     if stage.kind == "lookup":
         return _lookup(network, stage, before, taken)
     if stage.kind == "extract":
@@ -107,12 +109,6 @@ def _details(model: Model, network: Transformer, stage: Stage, taken: list[Snaps
     if stage.kind == "label":
         return {"bits": _label_bits(stage, taken)}
     return {}
-
-
-def _rows_of(model: Model, snapshot: Snapshot) -> int:
-    notes = model.record.get("notes") or {}
-    rows = notes.get("rows")
-    return rows if isinstance(rows, int) else snapshot.n_units
 
 
 def _lookup(network: Transformer, stage: Stage, before: Snapshot, taken: list[Snapshot]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from byheart.construct.retrieval.shard import (
 )
 from byheart.construct.retrieval.size import NAME, RetrievalOptions, Tokens, layout_of
 from byheart.data.dataset_pieces import DatasetPieces
-from byheart.data.fingerprints import context_fingerprints
+from byheart.data.distinct_contexts import context_fingerprints
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError

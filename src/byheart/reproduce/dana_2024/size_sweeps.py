@@ -18,7 +18,8 @@ from byheart.theorems import realises
 
 R_SQUARED_LINE, R_SQUARED_PARABOLA = 0.98, 0.99  # the authors' stored points reach 0.992 and 0.998
 
-Judge = Callable[["SizeSweep", SeedValues, int], tuple[bool | None, str, dict[str, Any]]]
+Judgement = tuple[bool | None, str, dict[str, Any]]  # whether the rule holds, what was found, and its numbers
+Judge = Callable[["SizeSweep", SeedValues, int], Judgement]
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def _agreement_by_way(here: Mapping[dana.Way, SeedValues], stored: SeedValues) -
     return fig.Table("Agreement with the stored points", heads, tuple(rows))
 
 
-def _judge_line(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> tuple[bool | None, str, dict[str, Any]]:
+def _judge_line(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> Judgement:
     """Figure 1a: a straight line, steeper than Corollary 2's d_h associations per head."""
     line = try_fit(found, "linear", dana.cut_off())
     if line is None:
@@ -143,9 +144,7 @@ def _judge_line(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> tuple[bool
     )
 
 
-def _judge_parabola(
-    sweep: SizeSweep, found: SeedValues, n_vocab: int
-) -> tuple[bool | None, str, dict[str, Any]]:
+def _judge_parabola(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> Judgement:
     """Figure 1b: a parabola rather than a line."""
     parabola, line = (try_fit(found, law, dana.cut_off()) for law in ("quadratic", "linear"))
     if parabola is None or line is None:
@@ -158,7 +157,7 @@ def _judge_parabola(
     return holds, said, {"parabola": fit_numbers(parabola), "line": fit_numbers(line)}
 
 
-def _judge_bend(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> tuple[bool | None, str, dict[str, Any]]:
+def _judge_bend(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> Judgement:
     """Figure 2a: steeper up to d = d_h than beyond."""
     bend = sweep.sizes["head_dim"]
     below, above = (try_fit(found, "linear", between(*ends)) for ends in ((0, bend), (bend, 10 * bend)))
@@ -170,7 +169,7 @@ def _judge_bend(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> tuple[bool
     return holds, said, numbers
 
 
-def _judge_rate(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> tuple[bool | None, str, dict[str, Any]]:
+def _judge_rate(sweep: SizeSweep, found: SeedValues, n_vocab: int) -> Judgement:
     """Figure 4: more than d_h associations per head."""
     line = try_fit(found, "linear", dana.cut_off())
     if line is None:

@@ -1,4 +1,4 @@
-"""Draw what `growth` recorded."""
+"""Figures of what was recorded: how constructions grow, and the capacity plan. The suffix of a file says what it is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from byheart.bounds import Curve
 from byheart.data.shape import DataShape
-from byheart.report.canvas import new_figure
+from byheart.errors import UsageError, import_extra
 from byheart.report.growth import Crossover, Growth, GrowthCurve
 
 _COLOURS = (
@@ -15,6 +16,15 @@ _COLOURS = (
 )  # fmt: skip
 _MARKERS = "osD^v<>Ph*"  # of another number than the colours, so that no pair comes twice
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def new_figure(path: Path, size: tuple[float, float], **settings: Any) -> Any:
+    """A figure to be saved at `path`; `UsageError` for another suffix, `MissingExtra` without matplotlib."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path}: a figure is written as one of {', '.join(SUFFIXES)}.", path=str(path))
+    # pyplot would take as long to import as all the rest
+    return import_extra("matplotlib.figure", "figures", "Drawing a figure").Figure(figsize=size, **settings)
 
 
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
@@ -85,3 +95,30 @@ def _draw_curve(axes: Any, curve: GrowthCurve, number: int, width: float) -> Non
 def _describe(shape: DataShape) -> str:
     kind = f"vectors, d = {shape.dim}" if shape.vocab is None else f"tokens, vocabulary {shape.vocab:,}"
     return f"{shape.task}, n = {shape.seq_len}, {kind}, C = {shape.n_classes:,}"
+
+
+STYLES = {
+    "estimate": {"linestyle": "-", "linewidth": 2.0},
+    "theorem": {"linestyle": "--", "linewidth": 1.2},
+    "trained": {"linestyle": "-.", "linewidth": 1.6},
+    "floor": {"linestyle": ":", "linewidth": 1.6},
+}
+MEANING = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
+
+
+def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
+    """Draw the lines of `bounds.curves` on two logarithmic axes and save them; the suffix chooses the format."""
+    figure = new_figure(path, (9.6, 5.4))
+    axes = figure.add_axes((0.07, 0.1, 0.58, 0.83))  # the legend stands on the right
+    for curve in curves:
+        facts, parameters = zip(*curve.points, strict=True)
+        axes.loglog(
+            [float(value) for value in facts],
+            [float(value) for value in parameters],
+            label=f"{MEANING[curve.kind]}: {curve.name}",
+            **STYLES[curve.kind],
+        )
+    axes.set(xlabel="facts", ylabel="parameters", title=title)
+    axes.grid(visible=True, which="major", alpha=0.25)
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)

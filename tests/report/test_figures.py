@@ -8,7 +8,7 @@ import pytest
 
 from byheart.bounds import curves, plan
 from byheart.errors import UsageError
-from byheart.report.plan_figure import draw_plan
+from byheart.report.figures import draw_plan
 
 
 def test_every_curve_is_in_the_figure(tmp_path: Path) -> None:
