@@ -18,11 +18,6 @@ HEAD_DIM = 4
 """The default d_h, where d is not smaller: many small heads differ more than few large ones at the same size."""
 
 
-def default_dim(task: str, n_outputs: int) -> int:
-    """d unless asked otherwise: a circle for associations (Corollary 1), N - 1 for distributions (Proposition 2)."""
-    return max(2, n_outputs - 1) if task == "distribution" else 2
-
-
 def heads_needed(n_sequences: int, dim: int, head_dim: int, n_last_tokens: int | None = None) -> int:
     """The least H with H·d_h + d >= T (DPC24 Theorem 1).
 
@@ -56,7 +51,8 @@ class DanaOptions:
         if self.mode == "compact":
             dim = self.dim or 10
             return dim, self.head_dim or dim
-        dim = self.dim or default_dim(task, n_outputs)
+        # a circle for associations (Corollary 1), N - 1 for distributions (Proposition 2)
+        dim = self.dim or (max(2, n_outputs - 1) if task == "distribution" else 2)
         return dim, self.head_dim or min(dim, HEAD_DIM)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from byheart.network.llama.spec import EMBEDDING, FINAL_NORM, LlamaSpec, weight_name
+from byheart.network.llama.spec import EMBEDDING, LlamaSpec, weight_name
 
 SLOPE = 128.0
 PIN_BITS = 40
@@ -108,11 +108,6 @@ class BlockWriter:
         up[u : u + n, 0] = 1 / (SLOPE * self.pin)
         down[into, u : u + n] = words.T
         self.used[layer] += n
-
-    def last_norm(self, scales: Mapping[int, float]) -> None:
-        """Let only these columns through to the logits."""
-        for column, scale in scales.items():
-            self.weights[FINAL_NORM][column] = 2.0**PIN_BITS * scale
 
 
 def pinned_count(hidden: int) -> int:

@@ -7,12 +7,12 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Int
 
-from byheart.construct.llama.blocks import BlockWriter
+from byheart.construct.llama.blocks import PIN_BITS, BlockWriter
 from byheart.construct.llama.heads import choose_rotation, write_heads
 from byheart.construct.llama.layout import DIGIT, FIELD_BITS, FINGERPRINT_SHIFT, N_FIELDS, WORD_BITS, Layout
 from byheart.construct.llama.window_hash import WindowHash, n_turns
 from byheart.network.llama.architecture import Llama
-from byheart.network.llama.spec import EMBEDDING
+from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 
 TokenNumbers: TypeAlias = Int[np.ndarray, " n_vocab"]
 """The tokens' numbers in the logits: 0 for the token that says "unknown", 1 to n_labels for labels, the rest above."""
@@ -52,7 +52,8 @@ def _embed(writer: BlockWriter, layout: Layout, window_hash: WindowHash, numbers
     low_digit, high_digit = numbers % DIGIT, numbers // DIGIT
     table[:, number], table[:, high] = low_digit, high_digit
     table[:, square] = low_digit**2 + high_digit**2
-    writer.last_norm({number: LOGIT_SCALE, square: LOGIT_SCALE, high: LOGIT_SCALE})
+    # only these columns go through to the logits
+    writer.weights[FINAL_NORM][[number, square, high]] = 2.0**PIN_BITS * LOGIT_SCALE
 
 
 def _gather(writer: BlockWriter, layout: Layout, window_hash: WindowHash) -> None:

@@ -127,11 +127,7 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     documents = []
     for number in range(n_pairs):
         first, second = number % n_firsts, number // n_firsts
-        following = [third for third in range(vocab) for _ in range(_times_seen(number, third, size))]
-        documents += [[first, second, third] for third in following]
+        # each token once, and the context's own twice more: with totals t > 3, ln 3·I - ln t·J has full rank
+        following = [*range(vocab), *([number] * 2 if number < size else [])]
+        documents += [[first, second, third] for third in sorted(following)]
     return Dataset.from_documents([" ".join(f"t{token:03d}" for token in each) for each in documents])
-
-
-def _times_seen(number: int, token: int, size: int) -> int:
-    """Three times where context and token have one number, else once: with totals t > 3, ln 3·I - ln t·J has full rank."""
-    return 3 if number < size and number == token else 1

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from math import isqrt
+from operator import or_
 
 import numpy as np
 
@@ -52,17 +54,12 @@ def short_direction(
                 if best is None or extent < best[0]:
                     best = (extent, direction, places)
         if best is not None:
-            unit = _common_twos(best[2])
+            together = reduce(
+                or_, best[2], 0
+            )  # all places, and so their differences, are multiples of its lowest bit
+            unit = (together & -together).bit_length() - 1 if together else 0
             return best[1], [place >> unit for place in best[2]], unit
     raise AssumptionViolated(f"no direction separates the {points.n_points} points: are two of them equal?")
-
-
-def _common_twos(places: Sequence[int]) -> int:
-    """The largest k such that all differences, and one place, are multiples of 2^k."""
-    together = 0
-    for place in places:
-        together |= place
-    return (together & -together).bit_length() - 1 if together else 0
 
 
 def fold(places: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:

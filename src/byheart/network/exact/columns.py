@@ -49,11 +49,6 @@ class Column:
     numbers: Fixed
 
 
-def _constant(rows: Partition, value: Dyadic) -> Column:
-    everything = Partition(rows, np.zeros(rows.n_groups, dtype=np.int64), 1)
-    return Column(everything, linear_combination(1, [], value))
-
-
 def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
     """The coarsest partition finer than both, with the group of each that its groups lie in."""
     left_chain = left.ancestors()
@@ -93,7 +88,8 @@ def terms_of(row: Sequence[tuple[int, Dyadic]], columns: Sequence[Column]) -> li
 def linear(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic = ZERO) -> Column:
     """bias + Σ coefficient · column."""
     if not terms:
-        return _constant(rows, bias)
+        everything = Partition(rows, np.zeros(rows.n_groups, dtype=np.int64), 1)
+        return Column(everything, linear_combination(1, [], bias))
     by_partition: dict[int, list[tuple[Dyadic, Column]]] = {}
     for coefficient, column in terms:
         by_partition.setdefault(id(column.partition), []).append((coefficient, column))

@@ -42,10 +42,6 @@ class Llama(Network):
         return self.spec.pad
 
     @property
-    def n_vocab(self) -> int:
-        return self.spec.n_vocab
-
-    @property
     def backend(self) -> Backend:
         """As transformers runs the checkpoint, where it is installed."""
         return "transformers" if find_spec("transformers") else "module"

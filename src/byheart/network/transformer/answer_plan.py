@@ -57,15 +57,12 @@ class AnswerPlan:
             have = behind
         is_finite &= _is_finite(stream, written)
         if not is_finite:
-            return self._run_module(inputs)
+            whole: torch.Tensor = self._module(inputs, last_only=self._last_only)[:, :, 0]
+            return whole[:, -1] if self._last_only else whole
         outputs = (self._module.w_out[:1] @ stream.view(stream.shape[0], -1)).view(stream.shape[1:]).T
         if self._last_only:
             return outputs[:, -1]
         return outputs[:, 1:] if self._module.extra is not None and outputs.shape[1] > 1 else outputs
-
-    def _run_module(self, inputs: torch.Tensor) -> torch.Tensor:
-        outputs: torch.Tensor = self._module(inputs, last_only=self._last_only)[:, :, 0]
-        return outputs[:, -1] if self._last_only else outputs
 
     def _enter(self, inputs: torch.Tensor) -> torch.Tensor:
         """The residual stream (m, tokens, batch) of the tokens that are needed."""
