@@ -91,16 +91,8 @@ def shatter(
             progress(number + 1, n_labellings)
     assert isinstance(network, Transformer)
     assert size is not None
-    return Shattering(
-        method,
-        n_points,
-        seq_len,
-        n_labellings,
-        n_realised,
-        size,
-        vc_dimension_at_most(network),
-        time.perf_counter() - began,
-    )
+    most, seconds = vc_dimension_at_most(network), time.perf_counter() - began
+    return Shattering(method, n_points, seq_len, n_labellings, n_realised, size, most, seconds)
 
 
 def vc_dimension_at_most(network: Transformer) -> int:

@@ -190,17 +190,8 @@ def _theory(model: Model) -> BoundTable:
 
     assert model.certificate is not None
     numbers = model.certificate.dataset
-    return for_shape(
-        DataShape(
-            numbers.n_samples,
-            numbers.seq_len,
-            numbers.n_classes,
-            task=model.memory.task,
-            vocab=numbers.vocab,
-            dim=numbers.dim,
-            ordered=model.memory.ordered,
-        )
-    )
+    sizes = {name: getattr(numbers, name) for name in ("n_samples", "seq_len", "n_classes", "vocab", "dim")}
+    return for_shape(DataShape(**sizes, task=model.memory.task, ordered=model.memory.ordered))
 
 
 def _setting(text: str) -> tuple[str, Any]:

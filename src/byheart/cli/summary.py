@@ -99,24 +99,16 @@ def show_sizes(
         ("largest weight, bits", size.weight_bits, "weight_bits", None),
         ("bits in all", size.total_bits, "total_bits", "bits"),
     ]
-    table = [
-        (name, count(value), count(promised[key]) if key in promised else "", *_floor(theory, quantity))
-        for name, value, key, quantity in rows
-    ]
-    headers = (
-        "",
-        "this model",
-        "theorem (said by the model, not checked)" if is_said else "theorem",
-        "at least",
-        "by",
-    )
-    chosen = [0, 1, *([2] if promised else []), *([3, 4] if theory is not None else [])]
-    numbers = [place for place, column in enumerate(chosen) if column in (1, 2, 3)]
-    show_table(
-        [headers[column] for column in chosen],
-        [[row[column] for column in chosen] for row in table],
-        numbers=numbers,
-    )
+    columns = [("", [name for name, *_ in rows]), ("this model", [count(value) for _, value, *_ in rows])]
+    if promised:
+        header = "theorem (said by the model, not checked)" if is_said else "theorem"
+        columns.append((header, [count(promised[key]) if key in promised else "" for *_, key, _ in rows]))
+    if theory is not None:
+        values, names = zip(*(_floor(theory, quantity) for *_, quantity in rows), strict=True)
+        columns += [("at least", list(values)), ("by", list(names))]
+    headers = [header for header, _ in columns]
+    numbers = [place for place, header in enumerate(headers) if header not in ("", "by")]
+    show_table(headers, list(zip(*(cells for _, cells in columns), strict=True)), numbers=numbers)
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:

@@ -154,16 +154,8 @@ class _Loop:
         if self.on_moment is not None and elapsed > 0:
             losses = [loss for loss in values["loss"] if math.isfinite(loss)]
             rate = len(self.members) * (step - self.last_step) / elapsed
-            self.on_moment(
-                Moment(
-                    step,
-                    plan.steps,
-                    len(self.running),
-                    len(self.trainings),
-                    min(losses, default=math.nan),
-                    rate,
-                )
-            )
+            best, n_models = min(losses, default=math.nan), len(self.trainings)
+            self.on_moment(Moment(step, plan.steps, len(self.running), n_models, best, rate))
         self.last_step = step
         self.running -= set(self.outcomes)
         self._compact()
@@ -173,9 +165,7 @@ class _Loop:
             now = now | {"accuracy_tail": float(np.mean(self.tails[model]))}
         points = self.curves[model]
         if not points or points[-1]["step"] != step:
-            points.append(
-                {"step": step, **{name: now[name] for name in ("loss", "gap", "relative_gap", "accuracy")}}
-            )
+            points.append({"step": step, "loss": now["loss"], "accuracy": now["accuracy"]})
         outcome = Outcome(
             status=status,
             steps=step,

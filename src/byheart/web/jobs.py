@@ -177,26 +177,21 @@ class JobQueue:
         try:
             result = worker.ask(job.task, job.arguments, seconds=self._limits.job_seconds, progress=progress)
         except Refused as refusal:
-            self._finish(job, "failed", error=refusal.document)
+            self._end(job, "failed", error=refusal.document)
         except WorkerFailed as failure:
             words = {"error": type(failure).__name__, "message": str(failure), "facts": failure.facts}
-            self._finish(job, "failed", error=words)
+            self._end(job, "failed", error=words)
         else:
-            self._finish(job, "done", result=result)
+            self._end(job, "done", result=result)
         finally:
             with self._changed:
                 self._workers.pop(job.id, None)
 
-    def _finish(
-        self, job: Job, state: State, *, result: Any = None, error: dict[str, Any] | None = None
-    ) -> None:
+    def _end(self, job: Job, state: State, *, result: Any = None, error: Any = None) -> None:
+        """Let a job end, unless it has: it may have been cancelled meanwhile."""
         with self._changed:
-            if job.state == "running":  # else it was cancelled meanwhile
-                job.result, job.error = result, error
-                self._end(job, state)
-
-    def _end(self, job: Job, state: State) -> None:
-        job.state, job.ended = state, time.time()
+            if job.state not in ENDED:
+                job.state, job.ended, job.result, job.error = state, time.time(), result, error
 
     def _find(self, job_id: str) -> Job:
         if job_id not in self._jobs:
