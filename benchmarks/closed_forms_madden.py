@@ -97,7 +97,7 @@ def _front(
     front = draw_mixing(
         "attention", vocab, 9, 16, targets.n_outputs, rng, activation="gelu", precision=precision
     )
-    return front, targets.contexts.padded(front.pad, 9)
+    return front, targets.contexts.pad(front.pad, 9)
 
 
 def fewest(long: bool) -> Iterator[Row]:
@@ -168,7 +168,7 @@ def training(long: bool) -> Iterator[Row]:
     ):
         solved, seconds = timed(lambda: _solve(way, targets, vocab, n_neurons))
         gap = targets.gap_nats(
-            targets.divergences(solved.compute_logits(targets.contexts.padded(solved.pad, 9)))
+            targets.divergences(solved.compute_logits(targets.contexts.pad(solved.pad, 9)))
         )
         n_steps = 100 if n_neurons > 1000 else 300
         each = _adam(_untrained(targets, vocab, dim, n_neurons, rng), targets, n_steps, 1e-4)["each"]
@@ -202,7 +202,7 @@ def _solve(way: str, targets: NextTokenTargets, vocab: int, n_neurons: int) -> D
         for _ in range(8):
             front = draw_mixing("attention", vocab, 9, 1, targets.n_outputs, rng)
             try:
-                return solve_by_steps(front, targets.contexts.padded(vocab, 9), targets.logits(40.0)).decoder
+                return solve_by_steps(front, targets.contexts.pad(vocab, 9), targets.logits(40.0)).decoder
             except AssumptionViolated:
                 continue
     front, encoded = _front(targets, vocab, rng)
@@ -240,7 +240,7 @@ def _adam(
     """Full-batch Adam on the sum of cross-entropies over distinct contexts; rates from 1e-3 on decay by a cosine."""
     module = DecoderModule(decoder)
     optimiser = torch.optim.Adam(module.parameters(), lr=rate)
-    ids = torch.from_numpy(np.array(targets.contexts.padded(decoder.pad, 9)))
+    ids = torch.from_numpy(np.array(targets.contexts.pad(decoder.pad, 9)))
     mass = torch.from_numpy(targets.counts[targets.rows] * targets.probabilities).float()
     flat = torch.from_numpy(targets.rows * targets.n_outputs + targets.next_tokens)
     entropy = targets.entropy_nats
@@ -268,7 +268,7 @@ def steps(long: bool) -> Iterator[Row]:
             problem = ""
             for _ in range(8):
                 front = draw_mixing(kind, 64, 6, 1, 16, rng)
-                encoded = targets.contexts.padded(front.pad, 6)
+                encoded = targets.contexts.pad(front.pad, 6)
                 try:
                     found, seconds = timed(lambda: solve_by_steps(front, encoded, targets.logits(40.0)))
                     break
@@ -299,7 +299,7 @@ def activations(long: bool, n_contexts: int = 5000) -> Iterator[Row]:
         for kind in ("attention", "averaging"):
             rng = np.random.default_rng(0)
             front = draw_mixing(kind, 200, 8, 16, 100, rng, activation=activation)
-            encoded = targets.contexts.padded(front.pad, 8)
+            encoded = targets.contexts.pad(front.pad, 8)
             fit, seconds = timed(lambda: solve_by_random_features(front, encoded, targets.logits(40.0), rng))
             found = targets.divergences(fit.network.compute_logits(encoded))
             yield {

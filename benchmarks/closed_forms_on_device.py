@@ -51,7 +51,7 @@ def prepare() -> None:
     FILE.parent.mkdir(parents=True, exist_ok=True)
     np.savez(
         FILE,
-        contexts=targets.contexts.padded(targets.contexts.n_vocab, 9),
+        contexts=targets.contexts.pad(targets.contexts.n_vocab, 9),
         counts=targets.counts,
         rows=targets.rows,
         next_tokens=targets.next_tokens,

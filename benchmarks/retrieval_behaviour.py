@@ -126,8 +126,8 @@ def strangers_part(_: argparse.Namespace) -> Part:
     memory = built.memory
     n_wrong = int((memory.answer(memory.encode(data.inputs), backend="module") != data.labels).sum())
     strangers = random_tokens(1_000_000, n_vocab=1000, seed=1)
-    known = {row.tobytes() for row in data.inputs.padded(0)}
-    encoded = np.array([row for row in strangers.inputs.padded(0) if row.tobytes() not in known])
+    known = {row.tobytes() for row in data.inputs.pad(0)}
+    encoded = np.array([row for row in strangers.inputs.pad(0) if row.tobytes() not in known])
     n_answered = int((memory.answer(encoded, backend="module") != UNKNOWN).sum())
     return {
         "facts": data.n_samples,

@@ -228,7 +228,7 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     tokenizer = model.memory.tokenizer
     # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
-    written = source.written(kind_of(Path(path)))
+    written = source.text_options(kind_of(Path(path)))
     if source.recite:
         assert kind is not None
         texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}

@@ -30,7 +30,7 @@ def test_padding_is_on_the_left_and_take_takes(
     sequences = ragged(rows, 3)
     width = sequences.max_len + extra
     expected = [[-1] * (width - len(row)) + row for row in rows]
-    assert sequences.padded(-1, width).tolist() == expected
+    assert sequences.pad(-1, width).tolist() == expected
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=6))
     taken = sequences.take(np.array(chosen, dtype=np.int64))
     assert [taken[i].tolist() for i in range(len(taken))] == [rows[i] for i in chosen]
@@ -63,7 +63,7 @@ def test_bad_ids_and_offsets_are_refused() -> None:
     with pytest.raises(UsageError, match=r"at most 2\^53"):
         ragged([[0]], 2**53 + 1)
     with pytest.raises(UsageError, match="cannot pad to length 1"):
-        ragged([[0, 1]], 2).padded(0, 1)
+        ragged([[0, 1]], 2).pad(0, 1)
     with pytest.raises(IndexError):
         ragged([[0]], 1)[1]
 

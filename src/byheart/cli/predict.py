@@ -90,7 +90,7 @@ def command(
     source = source_of(model)
     column = input or source.input or "key"
     if data is not None:
-        written = source.written(kind_of(data))
+        written = source.text_options(kind_of(data))
         rows, column = read_rows(
             data, column, delimiter or written["delimiter"], encoding or written["encoding"]
         )

@@ -123,7 +123,7 @@ def _disagree(labels: Labels, rng: Rng) -> Labels:
     return labels
 
 
-def _spoilt(rng: Rng, value: float) -> np.ndarray:
+def _spoil(rng: Rng, value: float) -> np.ndarray:
     values = rng.random((10, 4, 2))
     values[6, 3, 1] = value
     return values
@@ -183,7 +183,7 @@ _ALL = (
     # What nothing can memorise
     Adversary("conflicting-labels", "two equal inputs with different labels",
         5, _with_equal_inputs, relabel=_disagree, refused=True),
-    Adversary("not-a-number", "one coordinate is NaN", 5, lambda rng: _spoilt(rng, np.nan), refused=True),
-    Adversary("infinite", "one coordinate is infinite", 5, lambda rng: _spoilt(rng, -np.inf), refused=True),
+    Adversary("not-a-number", "one coordinate is NaN", 5, lambda rng: _spoil(rng, np.nan), refused=True),
+    Adversary("infinite", "one coordinate is infinite", 5, lambda rng: _spoil(rng, -np.inf), refused=True),
 )  # fmt: skip
 ADVERSARIAL: dict[str, Adversary] = {adversary.name: adversary for adversary in _ALL}

@@ -34,10 +34,10 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 def context_fingerprints(inputs: Sequences, task: Task, ordered: bool) -> UInt64[np.ndarray, "n_samples 2"]:
     """One fingerprint for each sample, whose context is as in `consistency`; no input is empty."""
-    return np.stack([_salted(inputs, task, ordered, salt) for salt in _SALTS], axis=1)
+    return np.stack([_hash_contexts(inputs, task, ordered, salt) for salt in _SALTS], axis=1)
 
 
-def _salted(
+def _hash_contexts(
     inputs: Sequences, task: Task, ordered: bool, salt: np.uint64
 ) -> UInt64[np.ndarray, " n_samples"]:
     if isinstance(inputs, VectorSequences):

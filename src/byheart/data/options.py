@@ -67,7 +67,7 @@ class DataSource(JsonRecord):
     delimiter: str | None = None
     encoding: str | None = None
 
-    def written(self, kind: str) -> dict[str, str | None]:
+    def text_options(self, kind: str) -> dict[str, str | None]:
         """Delimiter and encoding for another file, as far as its kind has such a thing."""
         return {
             "delimiter": self.delimiter if kind in ("csv", "tsv") else None,

@@ -101,7 +101,7 @@ class TokenSequences:
         """Position of every token within its sequence, from 0."""
         return freeze(flat_ranges(np.zeros(len(self), dtype=np.int64), self.lengths), np.int64)
 
-    def padded(self, pad_id: int, seq_len: int | None = None) -> Int[np.ndarray, "n_samples seq_len"]:
+    def pad(self, pad_id: int, seq_len: int | None = None) -> Int[np.ndarray, "n_samples seq_len"]:
         """Return one row a sequence, filled up on the left with `pad_id` to `seq_len` (default: the longest).
 
         Padding goes on the left so that the last token, which carries the label, is always in the last

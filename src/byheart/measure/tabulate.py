@@ -120,7 +120,7 @@ def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compare
         metric = f"measured.{metric}"
     for name in (*by, metric) if rows else ():
         _require_column(name, known)
-    by = list(by) or differing(rows)
+    by = list(by) or differing_columns(rows)
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in by), []).append(row.get(metric, math.nan))
@@ -149,7 +149,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
 
 def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
     """What the rows have in common, and what tells each apart, as short texts for people."""
-    apart = differing(rows)
+    apart = differing_columns(rows)
     shared = [
         f"{name.partition('.')[2]}={value}"
         for name, value in (rows[0].items() if rows else ())
@@ -160,7 +160,7 @@ def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
     return ", ".join([*family, *shared]), own
 
 
-def differing(rows: Sequence[Row]) -> list[str]:
+def differing_columns(rows: Sequence[Row]) -> list[str]:
     """Columns of the configuration that are not the same in every row, seeds apart."""
     sections = ("family", "sizes.", "options.", "data.", "training.")
     return [

@@ -70,12 +70,12 @@ class Memory:
                     f"sequence {row + 1} has {int(inputs.lengths[row])} tokens; "
                     f"this model takes exactly {network.seq_len}."
                 )
-            return inputs.padded(0, network.seq_len)
+            return inputs.pad(0, network.seq_len)
         if inputs.ids.size and int(inputs.ids.max()) >= network.n_vocab:
             raise InputMismatch(f"token id {int(inputs.ids.max())} is outside the vocabulary of this model.")
         if network.spec.family == "llama":  # it takes the padding off again
-            return inputs.padded(network.pad)
-        return inputs.padded(network.pad, network.seq_len)
+            return inputs.pad(network.pad)
+        return inputs.pad(network.pad, network.seq_len)
 
     def answer(
         self,

@@ -77,7 +77,7 @@ def _distinct_vectors(data: Dataset, inputs: VectorSequences) -> DistinctTokens:
 def _distinct_ids(data: Dataset, inputs: TokenSequences) -> DistinctTokens:
     is_ragged = int(inputs.lengths.min()) < data.seq_len
     n_places = data.seq_len if data.ordered else 1
-    padded = inputs.padded(inputs.n_vocab, data.seq_len)
+    padded = inputs.pad(inputs.n_vocab, data.seq_len)
     values = 2 * (padded * n_places + np.arange(data.seq_len) % n_places) + 2  # as in `line_table`
     distinct, numbers = np.unique(values, return_inverse=True)
     points = distinct.astype(np.float64)[:, None]

@@ -98,7 +98,7 @@ class Folders:
 
     def _free_name(self, name: str) -> Path:
         suffix = Path(name).suffix.lower()
-        paths = (self.data / f"{each}{suffix}" for each in _numbered(Path(name).stem))
+        paths = (self.data / f"{each}{suffix}" for each in _names_from(Path(name).stem))
         return next(p for p in paths if not p.exists() and not (self.examples / p.name).exists())
 
     def _describe(self, path: Path, kind: str) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Folders:
         wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
         if len(self.list_models()) >= limits.n_models:
             raise TooLarge(f"{limits.n_models} models are kept already, as many as are allowed.")
-        return next(path for each in _numbered(wanted) if not (path := self.models / each).exists())
+        return next(path for each in _names_from(wanted) if not (path := self.models / each).exists())
 
     def data_of(self, model: str) -> Path | None:
         """The data a model was made of, if they were kept beside it."""
@@ -160,7 +160,7 @@ class Folders:
         return self.figures / f"{name}.json"
 
 
-def _numbered(name: str) -> Iterator[str]:
+def _names_from(name: str) -> Iterator[str]:
     """The name, then the name with 2, 3 and so on behind it."""
     yield name
     yield from (f"{name}-{number}" for number in count(2))

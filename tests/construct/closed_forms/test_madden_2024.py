@@ -49,7 +49,7 @@ def test_random_features_reach_every_distribution(
         activation=activation,
         precision=precision,
     )
-    encoded = targets.contexts.padded(front.pad, front.seq_len)
+    encoded = targets.contexts.pad(front.pad, front.seq_len)
     fit = solve_by_random_features(front, encoded, targets.logits(margin), rng)
     assert fit.network.precision == precision
     assert np.isfinite(fit.condition)
@@ -68,7 +68,7 @@ def test_regression_comes_to_the_entropy_with_fewer_neurons_than_contexts() -> N
     targets = document_targets(n_documents=60, n_vocab=12)
     rng = np.random.default_rng(0)
     front = draw_mixing("attention", 12, targets.contexts.max_len, 16, 12, rng, activation="gelu")
-    encoded = targets.contexts.padded(front.pad, front.seq_len)
+    encoded = targets.contexts.pad(front.pad, front.seq_len)
     features = features_of(draw_neurons(front, mixed_contexts(front, encoded), 64, rng), encoded)
     goal = 0.01 * targets.entropy_nats
     found = smallest_width(features, targets, goal, max_evaluations=800)
@@ -181,7 +181,7 @@ def test_few_shaped_neurons_do_what_many_random_ones_do() -> None:
     front = draw_mixing(
         "attention", 12, targets.contexts.max_len, 16, 12, np.random.default_rng(0), activation="gelu"
     )
-    encoded = targets.contexts.padded(front.pad, front.seq_len)
+    encoded = targets.contexts.pad(front.pad, front.seq_len)
     goal = 0.01 * targets.entropy_nats
 
     def fit(n_neurons: int) -> ShapedFit:
@@ -283,7 +283,7 @@ def test_a_hundred_stories(shared_data: Path) -> None:
             activation="gelu",
             precision=precision,
         )
-        encoded = targets.contexts.padded(front.pad, 9)
+        encoded = targets.contexts.pad(front.pad, 9)
         fit = solve_by_random_features(front, encoded, targets.logits(margin), rng)
         assert targets.divergences(fit.network.compute_logits(encoded)).max() < most
 

@@ -39,7 +39,7 @@ def front_of(
         rng,
         precision=precision,
     )
-    return front, contexts.padded(front.pad, front.seq_len)
+    return front, contexts.pad(front.pad, front.seq_len)
 
 
 @checks("MFT24-T4", "MFT24-T6")

@@ -207,7 +207,7 @@ def test_floats_round_nowhere(precision: str) -> None:
 def test_tokens_are_dropped_only_once_they_no_longer_matter() -> None:
     data = random_tokens(200, n_vocab=20, seed=1)
     module = to_module(_build(data).memory.network)
-    batch = torch.from_numpy(data.inputs.padded(0))
+    batch = torch.from_numpy(data.inputs.pad(0))
     with torch.no_grad():
         assert (module(batch)[:, -1] == module(batch, last_only=True)[:, -1]).all()
 

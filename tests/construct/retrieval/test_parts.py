@@ -46,7 +46,7 @@ def test_the_size_is_known_before(built: Construction) -> None:
 @pytest.mark.parametrize("disturb", [exchange, rotate, change_one])
 def test_near_misses_are_turned_away(disturb, built: Construction) -> None:
     """2^-16 of 20,000 is 0.3; more than five has a probability below one in a million."""
-    keys, rng = DATA.inputs.padded(0, 12), np.random.default_rng(1)
+    keys, rng = DATA.inputs.pad(0, 12), np.random.default_rng(1)
     asked = disturb(keys[rng.integers(0, len(keys), 20_000)], rng)
     stored = {row.tobytes() for row in keys}
     unknown = np.array([row for row in asked if row.tobytes() not in stored])

@@ -43,7 +43,7 @@ def change_one(keys: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 @pytest.fixture(scope="module")
 def model() -> tuple[bh.Model, np.ndarray]:
     data = random_tokens(300, 12, 20, 4, seed=0)
-    keys = data.inputs.padded(0, 12)
+    keys = data.inputs.pad(0, 12)
     return bh.compile(data, method="retrieval", precision="float64", reject_bits=REJECT_BITS), keys
 
 

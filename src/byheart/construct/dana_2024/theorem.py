@@ -42,7 +42,7 @@ def plan(
     targets = targets_of(data)
     contexts = targets.contexts
     ragged = bool(contexts.lengths.min() < contexts.max_len)
-    encoded = contexts.padded(contexts.n_vocab, contexts.max_len)
+    encoded = contexts.pad(contexts.n_vocab, contexts.max_len)
     if options.mode == "compact":
         if data.task != "next-token" or ragged:
             raise UsageError("mode compact is for next-token sequences of one length.")

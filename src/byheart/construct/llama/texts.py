@@ -51,7 +51,7 @@ def window_texts(data: Dataset, vocabulary: TextVocabulary, max_positions: int) 
     windows = data.inputs
     assert isinstance(windows, TokenSequences)
     pad, bos, eos = vocabulary.n_tokens, vocabulary.bos, vocabulary.eos
-    rows = windows.padded(pad, windows.max_len)
+    rows = windows.pad(pad, windows.max_len)
     texts = chain_windows(rows, pad=pad, bos=bos, max_positions=max_positions)
     following = np.where(data.labels == data.n_classes - 1, eos, data.labels)
     return TokenTexts(texts.ids, texts.offsets, texts.asked, following, vocabulary.n_tokens, bos, eos)

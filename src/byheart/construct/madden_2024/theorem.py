@@ -80,7 +80,7 @@ def plan(
 
 def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
     """Refuse data whose contexts lie too close for this precision: their logits come out of order."""
-    encoded = targets.contexts.padded(decoder.pad, decoder.seq_len)
+    encoded = targets.contexts.pad(decoder.pad, decoder.seq_len)
     wrong = int((decoder.compute_logits(encoded).argmax(axis=1) != targets.next_tokens).sum())
     if wrong:
         finer = "precision float64, or " if precision == "float32" else ""
@@ -114,7 +114,7 @@ class _Problem:
             activation=options.activation,
             precision=options.precision,
         )
-        return front, contexts.padded(front.pad, front.seq_len)
+        return front, contexts.pad(front.pad, front.seq_len)
 
 
 def _solve(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:

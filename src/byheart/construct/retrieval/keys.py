@@ -69,7 +69,7 @@ def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> Cont
     shared = (last_only, samples[first], positions[first], data.labels[first])
     if isinstance(data.inputs, TokenSequences):
         is_ragged = len(data.inputs) > 0 and int(data.inputs.lengths.min()) < data.seq_len
-        padded = data.inputs.padded(data.inputs.n_vocab, data.seq_len)
+        padded = data.inputs.pad(data.inputs.n_vocab, data.seq_len)
         return ContextKeys(padded, *shared, data.inputs.n_vocab if is_ragged else None, none, none, 0)
     if data.ordered:
         raise AssumptionViolated(

@@ -258,7 +258,7 @@ def _hash_piece(task: _Hashing) -> None:
     layout, data = task.layout, task.pieces.piece(task.number)
     if isinstance(data.inputs, TokenSequences):
         pad = 0 if task.numbers.pad is None else task.numbers.pad
-        inputs = data.inputs.padded(pad, task.pieces.seq_len)
+        inputs = data.inputs.pad(pad, task.pieces.seq_len)
     else:
         inputs = np.ldexp(data.inputs.values, task.numbers.grid_bits).astype(np.int64)
     fields = key_hash.evaluate_fields(layout, task.hashed, inputs, last_only=True)

@@ -62,7 +62,7 @@ def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
     decoder = built.memory.network
     assert isinstance(decoder, Decoder)
     targets = targets_of(data)
-    logits = decoder.compute_logits(targets.contexts.padded(decoder.pad, decoder.seq_len))
+    logits = decoder.compute_logits(targets.contexts.pad(decoder.pad, decoder.seq_len))
     gap = targets.gap_nats(targets.divergences(logits)) / targets.entropy_nats
     return ClosedForm(len(targets), size_of_network(decoder).parameters_dense, gap, seconds)
 
