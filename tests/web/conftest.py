@@ -30,6 +30,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+SLOW_METHOD = "kajitsuka-sato-2025"
 HOSTILE = '<img src=x onerror="window.hacked=1">'
 """A label, a question, a title: never markup."""
 
@@ -131,6 +132,15 @@ def hostile(server: Server) -> str:
     job = server.job(kind="compile", data=name, method="retrieval", precision="float64")
     assert job["state"] == "done", job["error"]
     return str(job["result"]["model"])
+
+
+@pytest.fixture(scope="session")
+def many(server: Server) -> str:
+    """The name of a table that takes SLOW_METHOD a quarter of a minute: time to watch, to cancel and to kill."""
+    rows = [f"{number * 7919 % 1_000_003},{number * 31 % 97}\n" for number in range(30_000)]
+    content = ("key,value\n" + "".join(rows)).encode()
+    sent = server.client.post("/api/data", params={"name": "thousands.csv"}, content=content)
+    return str(sent.json()["name"])
 
 
 @pytest.fixture(scope="module")  # while it is open, its event loop keeps tests of other files from theirs

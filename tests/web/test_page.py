@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.web.conftest import HOSTILE, OpenPage, Server
+from tests.web.conftest import HOSTILE, SLOW_METHOD, OpenPage, Server
 from tests.web.test_server import command_line
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 WIDE, PHONE = (1280, "light"), (390, "dark")
 AXE = Path(__file__).with_name("axe.min.js").read_text(encoding="utf-8")
-SLOW_METHOD = "kajitsuka-sato-2025"  # seconds of work on the capitals: time to watch and to cancel
 
 
 def both_looks(default: tuple[int, str]) -> pytest.MarkDecorator:
@@ -235,8 +234,8 @@ def test_conflicts_are_shown_before_anything_is_built(open_page: OpenPage) -> No
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_job_survives_a_reload_and_can_be_cancelled(server: Server, open_page: OpenPage) -> None:
-    page = open_page("/compile?data=capitals.csv")
+def test_a_job_survives_a_reload_and_can_be_cancelled(open_page: OpenPage, many: str) -> None:
+    page = open_page(f"/compile?data={many}")
     page.get_by_role("radio", name=SLOW_METHOD, exact=False).first.check()
     page.locator("#compile-button").click()
     page.wait_for_url("**job=**")
@@ -245,12 +244,12 @@ def test_a_job_survives_a_reload_and_can_be_cancelled(server: Server, open_page:
     page.locator("#running").get_by_role("button", name="Cancel").click()
     seen(page, "Cancelled. Nothing was written.")
     page.get_by_role("button", name="Jobs").click()
-    page.locator("dialog").get_by_text("Compile capitals.csv").first.wait_for()
+    page.locator("dialog").get_by_text(f"Compile {many}").first.wait_for()
 
 
 @pytest.mark.slow  # three workers start anew; `test_jobs` kills one at once
-def test_a_killed_worker_is_told_of_on_the_page(server: Server, open_page: OpenPage) -> None:
-    page = open_page("/compile?data=elements.csv")
+def test_a_killed_worker_is_told_of_on_the_page(server: Server, open_page: OpenPage, many: str) -> None:
+    page = open_page(f"/compile?data={many}")
     page.get_by_role("radio", name=SLOW_METHOD, exact=False).first.check()
     page.locator("#compile-button").click()
     page.locator("#running", has_text="working").or_(page.locator("#running", has_text="%")).wait_for()

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from byheart.cli.main import run
-from tests.web.conftest import Server
+from tests.web.conftest import SLOW_METHOD, Server
 
 
 def command_line(*arguments: str) -> dict[str, Any]:
@@ -282,10 +282,9 @@ def test_a_hundred_jobs_at_once_are_taken_or_refused(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_killed_workers_are_told_of_and_replaced(server: Server, capitals: str) -> None:
-    started = server.client.post(
-        "/api/jobs", json={"kind": "compile", "data": "elements.csv", "method": "kajitsuka-sato-2025"}
-    ).json()
+def test_killed_workers_are_told_of_and_replaced(server: Server, capitals: str, many: str) -> None:
+    request = {"kind": "compile", "data": many, "method": SLOW_METHOD}
+    started = server.client.post("/api/jobs", json=request).json()
     while server.client.get(f"/api/jobs/{started['id']}").json()["state"] == "waiting":
         time.sleep(0.02)
     for worker in server.workers():
@@ -295,7 +294,7 @@ def test_killed_workers_are_told_of_and_replaced(server: Server, capitals: str) 
     assert "SIGKILL" in job["error"]["message"]
     names = [model["name"] for model in server.client.get("/api/models").json()["models"]]
     assert capitals in names
-    assert not any(name.startswith("elements") for name in names)
+    assert not any(name.startswith("thousands") for name in names)
     answer = server.client.post(f"/api/models/{capitals}/predict", json={"texts": ["capital of Cuba"]})
     if answer.status_code == 503:  # the death was noticed by this very question
         answer = server.client.post(f"/api/models/{capitals}/predict", json={"texts": ["capital of Cuba"]})
