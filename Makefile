@@ -21,8 +21,8 @@ help: ## list the commands
 
 setup: $(STAMP) ## make .venv with everything for working on byheart, once
 
-# What running needs, and then what testing needs. Installed anew only when the requirements change. Modules are compiled as they are
-# imported: most of those that come with torch never are.
+# What running needs, and then what testing needs. Installed anew only when the requirements change. For running, modules are compiled
+# as they are imported: most of those that come with torch never are. Tests import many more, each in several processes at once.
 $(RUN): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "byheart needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ..." >&2; exit 2; }
@@ -34,6 +34,7 @@ $(RUN): pyproject.toml constraints.txt
 $(STAMP): $(RUN)
 	@echo "Adding the tools for tests and docs (once; about a minute) ..." >&2
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null || true
 	@touch $@
 
 lock: ## write constraints.txt anew: every package of .venv that byheart[dev] needs, by name and version

@@ -37,6 +37,7 @@ def test_parameters_grow_as_the_root_with_words_of_any_size_and_linearly_with_fl
     assert exponent(53) > 0.85
 
 
+@pytest.mark.slow
 def test_lines_end_where_words_are_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_length, "GROWTH", (10**7, 10**8))
     assert (len(growth(24)), len(growth(53))) == (1, 2)

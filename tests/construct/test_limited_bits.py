@@ -48,7 +48,9 @@ def test_more_bits_fewer_parameters() -> None:
 
 
 @checks("KS25-T F.1")
-@pytest.mark.parametrize("kind", ["grid", "tokens", "set"])
+@pytest.mark.parametrize(
+    "kind", ["set", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("grid", "tokens"))]
+)
 def test_native_float64(kind: str) -> None:
     data = {
         "grid": lambda: grid_vectors(300, levels=4, dim=2, seq_len=4, seed=0),

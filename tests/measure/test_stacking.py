@@ -61,28 +61,36 @@ def assert_same(first: list[Outcome], second: list[Outcome], tolerance: float = 
         assert one.curve["loss"][-1] != one.curve["loss"][0]  # something was learnt
 
 
+FORMS = [case for case in CASES if case.name.startswith("attention-only")]
+"""The forms of one family: the first of them stands for the others except in `make test-all`."""
+
+
+def each_family(cases: list[Case]) -> pytest.MarkDecorator:
+    """Every case by its name, and those that another stands for only when all tests run."""
+    marked = [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (c in FORMS[1:])) for c in cases]
+    return pytest.mark.parametrize("case", marked)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_stack_equals_solo(case: Case) -> None:
     plans = trainings_of(case)
     assert_same(stacked(case, plans), alone(case, plans))
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c.name.startswith("attention-only")], ids=lambda c: c.name
-)
+@each_family(FORMS)
 def test_drawn_batches_equal_solo(case: Case) -> None:
     plans = trainings_of(case, batch=7)
     assert_same(stacked(case, plans), alone(case, plans))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_family(CASES)
 def test_lbfgs_equals_solo(case: Case) -> None:
     # A line search branches on comparisons, so rounding can change its path: agreement is asked of the first rounds.
     plans = trainings_of(case, optimiser="lbfgs", weight_decay=0.0, steps=8)
     assert_same(stacked(case, plans), alone(case, plans), tolerance=1e-6)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_family(CASES)
 def test_other_neighbours_change_no_bit(case: Case) -> None:
     """With nothing padded, who the neighbours are and how many of them there are changes no bit of a model.
 
@@ -102,7 +110,7 @@ def test_other_neighbours_change_no_bit(case: Case) -> None:
         assert torch.equal(expected[name], tensor), name
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@each_family(CASES)
 def test_padding_stays_exactly_zero(case: Case) -> None:
     stack = make_stack(case.models, case.training_sets, range(8), dtype=torch.float64)
     from byheart.measure.steppers import make_stepper

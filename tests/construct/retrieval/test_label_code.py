@@ -20,6 +20,8 @@ from byheart.network.size import size_of_network
 from tests.construct.retrieval.layouts import memorise
 from tests.examples import examples
 
+SLOW = pytest.mark.slow
+
 
 def skewed(n_samples: int, n_classes: int, n_vocab: int = 60) -> Dataset:
     """Class c has a share of about 1/(c + 1)², but for their names, which are shuffled."""
@@ -51,7 +53,12 @@ def test_uniform_labels_have_no_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "n_samples"), [("float64", 3_000), ("float64", 8_000), ("float32", 3_000)]
+    ("precision", "n_samples"),
+    [
+        ("float64", 1_500),
+        pytest.param("float64", 8_000, marks=SLOW),
+        pytest.param("float32", 3_000, marks=SLOW),
+    ],
 )
 def test_skewed_labels_are_memorised_in_fewer_parameters(precision: str, n_samples: int) -> None:
     data = skewed(n_samples, 40)
@@ -70,7 +77,7 @@ def test_skewed_labels_are_memorised_in_fewer_parameters(precision: str, n_sampl
     assert size.parameters_dense < size_of(DataShape.of(uniform), options).parameters_dense
 
 
-@pytest.mark.parametrize("n_samples", [3_000, 8_000])
+@pytest.mark.parametrize("n_samples", [1_500, pytest.param(8_000, marks=SLOW)])
 def test_flipping_a_bit_of_any_field_changes_exactly_the_facts_named(n_samples: int) -> None:
     """Of a frequent label, of a rare one in its first field, and of the same one in its last."""
     data = skewed(n_samples, 40)
