@@ -63,10 +63,10 @@ lint: $(STAMP) ## ruff, and vulture for code that nothing reaches
 types: $(STAMP) ## mypy, strict
 	$(BIN)/mypy
 
-test: lint ## lint, types (as a test among the others) and the fast tests
+test: $(STAMP) ## the fast tests; lint and types are among them
 	$(BIN)/pytest -n 2 --dist loadfile -m "$(FAST)"
 
-test-all: lint ## the same with the slow tests, more examples, and what needs a GPU where there is one
+test-all: $(STAMP) ## the same with the slow tests, more examples, and what needs a GPU where there is one
 	BYHEART_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
 
 check: format-check test ## format, lint, types and tests: what continuous integration runs

@@ -19,7 +19,11 @@ from byheart.errors import AssumptionViolated, ByheartError
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "check_without_byheart.py"
 EXACT = [name for name in registry.names() if "exact" in registry.get(name).precisions]
-CASES = [(name, task) for name in EXACT for task in registry.get(name).tasks]
+CASES = [
+    pytest.param(name, task, marks=[pytest.mark.slow] * (number > 0))
+    for name in EXACT
+    for number, task in enumerate(registry.get(name).tasks)
+]
 ON_ONE_VECTOR = ("two-layer-relu", "vardi-2022", "park-2021")
 
 

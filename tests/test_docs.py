@@ -89,8 +89,9 @@ def test_python_blocks_run_and_print_what_they_promise(page: Path, workplace: Pa
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=pytest.mark.slow if page.name == "measure.md" else []) for page in PAGES
-    ],  # it trains
+        pytest.param(page, marks=pytest.mark.slow if page.name in ("measure.md", "rivals.md") else [])
+        for page in PAGES
+    ],  # the one trains, the other builds every rival
     ids=lambda page: page.name,
 )
 def test_commands_succeed(page: Path, workplace: Path) -> None:

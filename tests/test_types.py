@@ -1,4 +1,4 @@
-"""mypy, strict, as one test among the others: it has a worker to itself while the other goes on."""
+"""ruff, vulture and mypy as tests among the others: they have a worker to themselves while the other goes on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 
 
-def test_mypy_finds_nothing(project_root: Path) -> None:
-    pytest.importorskip("mypy", reason="the extra `dev` is not installed")
+@pytest.mark.parametrize("command", ["mypy", "ruff check .", "vulture"])
+def test_it_finds_nothing(command: str, project_root: Path) -> None:
+    tool, *arguments = command.split()
+    pytest.importorskip(tool, reason="the extra `dev` is not installed")
     found = subprocess.run(
-        [sys.executable, "-m", "mypy"], cwd=project_root, capture_output=True, text=True, check=False
+        [sys.executable, "-m", tool, *arguments],
+        cwd=project_root,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr

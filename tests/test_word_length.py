@@ -24,6 +24,7 @@ def test_longer_words_never_need_more_parameters() -> None:
     assert sizes[0] > 3 * sizes[-1]
 
 
+@pytest.mark.slow
 def test_parameters_grow_as_the_root_with_words_of_any_size_and_linearly_with_floats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

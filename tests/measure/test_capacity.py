@@ -78,6 +78,7 @@ def specification(**changes: Any) -> Any:
     return specification_of(table | changes, Path())
 
 
+@pytest.mark.slow
 def test_linear_memory_has_a_known_answer(tmp_path: Path) -> None:
     """With no heads the model is U(e(t) + pos): free logits of rank d per token.
 

@@ -45,6 +45,7 @@ def answer(root: Path, absent: list[str], *arguments: str) -> subprocess.Complet
     return subprocess.run([sys.executable, "-c", code, script, *arguments], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_a_bare_machine_can_train_the_figures(project_root: Path, samples: Samples, tmp_path: Path) -> None:
     arguments = ["--data", str(samples.path.parent), "--store", str(tmp_path / "runs.sqlite")]
     lane = "dana-2024-fig4,kajitsuka-sato-2025-fig3,madden-2024-fig1-left"

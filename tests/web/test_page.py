@@ -265,6 +265,7 @@ def test_a_killed_worker_is_told_of_on_the_page(server: Server, open_page: OpenP
 # --- how it is made -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @both_looks(WIDE)
 def test_axe_finds_nothing_serious_in_any_view(
     open_page: OpenPage, capitals: str, width: int, theme: str
