@@ -72,13 +72,13 @@ MORRIS_2025 = EmpiricalLaw(
 
 ALLEN_ZHU_2024 = EmpiricalLaw(
     name="Allen-Zhu & Li 2024",
+    source="Allen-Zhu & Li 2024, Physics of Language Models: Part 3.3, Knowledge Capacity Scaling Laws",
     bits_per_parameter=Fraction(2),
     stored_bits=8,
     precision="int8",
     smallest_parameters=1_000_000,
     largest_parameters=500_000_000,
     conditions="GPT-2-style models, synthetic biographies seen 1000 times each; trained in 16 bits, then cut to int8",
-    source="Allen-Zhu & Li 2024, Physics of Language Models: Part 3.3, Knowledge Capacity Scaling Laws",
 )
 
 PUBLISHED_LAWS = (MORRIS_2025, ALLEN_ZHU_2024)

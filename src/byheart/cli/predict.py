@@ -38,8 +38,8 @@ ANSWER = "answer"
 @click.argument("texts", metavar="[TEXT]...", nargs=-1)
 @click.option(
     "--data",
-    metavar="FILE",
     type=PATH,
+    metavar="FILE",
     help="Ask every row of a table, every line of a .txt, or the array `inputs` of an NPZ file.",
 )
 @click.option(

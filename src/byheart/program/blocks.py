@@ -103,6 +103,7 @@ class Repeat:
 
 
 Step: TypeAlias = Block | TableBlock | RegisterAttention | SumPool | Repeat
+Steps: TypeAlias = "Sequence[Step]"
 
 
 Numbers: TypeAlias = "Repeated | Sequence[Number] | np.ndarray"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.program.blocks import TokenTable
 from byheart.program.projection import IntegerPoints, Projection, project_apart
+
+MaybeTable: TypeAlias = TokenTable | None
+"""What turns ids into vectors; None where vectors enter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +38,7 @@ class DistinctTokens:
     sequences: np.ndarray
     points: IntegerPoints
     separation: Separation
-    table: TokenTable | None
+    table: MaybeTable
     pad: int | None
 
     @property
@@ -122,7 +126,7 @@ def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
     return TokenTable((tokens,), None if n_places is None else (range(0, 2 * n_places, 2),))
 
 
-def table_of_shape(shape: DataShape) -> TokenTable | None:
+def table_of_shape(shape: DataShape) -> MaybeTable:
     """The table that data of this shape get, padding included; None for vectors."""
     if shape.vocab is None:
         return None

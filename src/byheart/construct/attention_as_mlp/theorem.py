@@ -121,11 +121,11 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
 METHOD = Method(
     name=NAME,
     source="Huben & Morris 2023",
-    tasks=("next-token",),
-    precisions=("float64",),
-    size_of=size_of,
-    plan=plan,
-    example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
     page="closed_forms.md",
     statements=("DPC24-P3",),
+    plan=plan,
+    size_of=size_of,
+    tasks=("next-token",),
+    precisions=("float64",),
+    example=lambda: Example(random_tokens(12, 1, 30, 3, seed=0)),
 )

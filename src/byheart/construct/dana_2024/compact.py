@@ -35,9 +35,9 @@ def fit_compact(
     spec: AttentionOnlySpec,
     rng: np.random.Generator,
     *,
+    device: str = "cpu",
     max_evaluations: int = 3000,
     n_starts: int = 3,
-    device: str = "cpu",
 ) -> CompactFit:
     """Fit every weight of an attention-only Transformer by L-BFGS on all sequences at once.
 

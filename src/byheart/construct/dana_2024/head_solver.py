@@ -43,9 +43,9 @@ def interpolate(
     encoder: SequenceEncoder,
     rng: np.random.Generator,
     *,
-    head_dim: int = 1,
-    precision: Precision = "float64",
     score_spreads: Sequence[float] = SCORE_SPREADS,
+    precision: Precision = "float64",
+    head_dim: int = 1,
     ragged: bool = False,
     key_dim: int | None = None,
 ) -> SolvedNetwork[AttentionOnly]:

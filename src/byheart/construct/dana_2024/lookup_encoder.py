@@ -16,7 +16,10 @@ _BISECTIONS = 200
 
 @dataclass(frozen=True, eq=False)
 class LookupEncoder:
-    """f(t) = λ_t W W_g(t): scaled towards the likeliest token, with the measured coherence max |W Wᵀ - I|."""
+    """f(t) = λ_t W W_g(t): scaled towards the likeliest token.
+
+    coherence: max |W Wᵀ - I|, as measured
+    """
 
     encoder: SequenceEncoder
     scales: Shares

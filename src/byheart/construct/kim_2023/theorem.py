@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from byheart.construct.kim_2023.string_ids import sorted_counts, string_ids
@@ -20,8 +18,7 @@ from byheart.program.blocks import (
     Program,
     RegisterAttention,
     Repeat,
-    Step,
-    TokenTable,
+    Steps,
     Unit,
     clear,
     head,
@@ -30,6 +27,7 @@ from byheart.program.blocks import (
 from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
 from byheart.program.distinct_tokens import (
+    MaybeTable,
     assume_contexts,
     assume_separated,
     distinct_tokens,
@@ -138,12 +136,12 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
 
 
 def sorting_program(
-    table: TokenTable | None,
+    table: MaybeTable,
     pad: int | None,
     token_line: LineMap,
-    rounds: Sequence[Step],
+    rounds: Steps,
     context_line: LineMap,
-    lookup: Sequence[Step],
+    lookup: Steps,
     seq_len: int,
 ) -> Program:
     """Two copies of the token's place, rounds of sorting, the context on its line, and the lookup of its label."""
@@ -154,7 +152,9 @@ def sorting_program(
     return Program(LOOKUP, {X: places, LEFT: places}, steps, ANSWER, seq_len, table, pad)
 
 
-def sorting_round(weight: Number, count_weight: Number, place_bits: int) -> tuple[Step, Step, Step]:
+def sorting_round(
+    weight: Number, count_weight: Number, place_bits: int
+) -> tuple[Block | RegisterAttention, ...]:
     """Find the largest place left, erase it, count it; add both to the string id by their weights.
 
     Keys are the places left; the query is the token's own place, positive, so every token sees the largest. `count_weight`

@@ -82,10 +82,6 @@ def plan(
         Memory.of(network, data, ordered=True),
         NAME,
         "Cabannes et al. 2024",
-        assumptions=(
-            Assumption("one token a sample", True, f"{n_items} tokens"),
-            Assumption("N <= d", n_items <= dim, f"{n_items} associations, d = {dim}"),
-        ),
         theorem_size=TheoremSize(
             Theorem(
                 "a linear memory of N associations",
@@ -97,6 +93,10 @@ def plan(
             parameters=n_items**2,
             weight_bits=0,
             assumptions=("independent inputs, given and not counted",),
+        ),
+        assumptions=(
+            Assumption("one token a sample", True, f"{n_items} tokens"),
+            Assumption("N <= d", n_items <= dim, f"{n_items} associations, d = {dim}"),
         ),
         notes={"rule": rule, "dim": dim, "n_contexts": n_items},
     )

@@ -210,11 +210,11 @@ def example() -> Example:
 METHOD = Method(
     name=NAME,
     source="byheart: a static function in a stock Llama",
+    page="llama.md",
+    options=LlamaOptions,
+    plan=plan,
+    size_of=size_of,
+    example=example,
     tasks=("next-token",),
     precisions=("float32",),
-    size_of=size_of,
-    plan=plan,
-    options=LlamaOptions,
-    example=example,
-    page="llama.md",
 )

@@ -6,6 +6,7 @@ Wide blocks say how many units they have before the units are made, so that a la
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -21,26 +22,36 @@ from byheart.program.blocks import Block, Form, Unit, negate
 HALF = Fraction(1, 2)
 
 
-class LazyUnits(Sequence[Unit]):
-    """So many units, each made when it is looked at."""
+class Units(Sequence[Unit]):
+    """Units that are made when they are looked at."""
 
-    def __init__(self, n_units: int, make: Callable[[int], Unit]) -> None:
-        self._range, self._make = range(n_units), make
-
-    def __len__(self) -> int:
-        return len(self._range)
+    @abstractmethod
+    def unit(self, at: int) -> Unit:
+        """The unit of this number, which is not negative."""
 
     @overload
     def __getitem__(self, at: int) -> Unit: ...
     @overload
     def __getitem__(self, at: slice) -> Sequence[Unit]: ...
     def __getitem__(self, at: int | slice) -> Unit | Sequence[Unit]:
-        if isinstance(at, slice):
-            return [self._make(number) for number in self._range[at]]
-        return self._make(self._range[at])
+        chosen = range(len(self))[at]
+        return self.unit(chosen) if isinstance(chosen, int) else [self.unit(number) for number in chosen]
 
 
-class Joined(Sequence[Unit]):
+class LazyUnits(Units):
+    """So many units of one kind."""
+
+    def __init__(self, n_units: int, make: Callable[[int], Unit]) -> None:
+        self._n_units, self._make = n_units, make
+
+    def __len__(self) -> int:
+        return self._n_units
+
+    def unit(self, at: int) -> Unit:
+        return self._make(at)
+
+
+class Joined(Units):
     """Several sequences of units, one after the other."""
 
     def __init__(self, *parts: Sequence[Unit]) -> None:
@@ -49,14 +60,7 @@ class Joined(Sequence[Unit]):
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    @overload
-    def __getitem__(self, at: int) -> Unit: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Unit]: ...
-    def __getitem__(self, at: int | slice) -> Unit | Sequence[Unit]:
-        if isinstance(at, slice):
-            return [self[number] for number in range(len(self))[at]]
-        at = range(len(self))[at]
+    def unit(self, at: int) -> Unit:
         for part in self._parts:
             if at < len(part):
                 return part[at]

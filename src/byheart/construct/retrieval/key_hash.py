@@ -51,7 +51,7 @@ def draw(
     if entrance.is_narrow:
         return _draw_narrow(layout, rng)
     parts = [
-        _draw_field(field, entrance, lowest, highest, layout.mantissa_bits, rng)
+        _draw_field(field, entrance, layout.mantissa_bits, rng, lowest, highest)
         for field in layout.hashed_fields
     ]
     tokens, positions, weights, offsets, centres = (
@@ -107,10 +107,10 @@ def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
 def _draw_field(
     field: HashedField,
     entrance: Entrance,
-    lowest: Int[np.ndarray, " dim"],
-    highest: Int[np.ndarray, " dim"],
     mantissa_bits: int,
     rng: np.random.Generator,
+    lowest: Int[np.ndarray, " dim"],
+    highest: Int[np.ndarray, " dim"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Choose one field, from its last reflection back to its inputs.
 

@@ -121,7 +121,7 @@ def _solve(
             hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
             fields = keys.pick(key_hash.evaluate_fields(layout, hashed, keys.inputs, keys.last_only))
             found = _solve_shards(
-                layout, hashed, fields, labels, keys.largest, own_generators(options, rng), progress
+                layout, hashed, own_generators(options, rng), fields, labels, keys.largest, progress
             )
             if isinstance(found, FilledTables):
                 return Solution(layout, hashed, found.words, found.centres, stage, n_draws, failures)
@@ -147,10 +147,10 @@ def own_generators(options: RetrievalOptions, rng: np.random.Generator) -> list[
 def _solve_shards(
     layout: RetrievalLayout,
     hashed: KeyHash,
+    generators: Sequence[np.random.Generator],
     fields: Int[np.ndarray, "n_keys n_fields"],
     labels: Int[np.ndarray, " n_keys"],
     largest_input: int,
-    generators: Sequence[np.random.Generator],
     progress: Progress | None,
 ) -> FilledTables | Failure:
     """One shard after the other, until one fails."""

@@ -198,12 +198,12 @@ def _solve(
         pieces.n_samples,
         pieces.seq_len,
         pieces.n_classes,
+        n_contexts=n_contexts,
+        ragged=pieces.shortest < pieces.seq_len,
         task=pieces.task,
         vocab=pieces.vocab,
         dim=pieces.dim,
         ordered=pieces.ordered,
-        ragged=pieces.shortest < pieces.seq_len,
-        n_contexts=n_contexts,
     )
     token_bits = (
         None if pieces.vocab is not None else int((numbers.highest - numbers.lowest).sum()).bit_length()
