@@ -25,11 +25,14 @@ import numpy as np
 from byheart import Dataset, compile
 from byheart.construct.registry import get
 from byheart.construct.retrieval.documents import END, recitation
-from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.generators import random_tokens
 from byheart.errors import ByheartError
 from byheart.network.memory import UNKNOWN, Memory
 from byheart.network.size import size_of_network
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.adversarial import ADVERSARIAL
 
 Part = dict[str, object]
 

@@ -13,7 +13,6 @@ import pytest
 
 import byheart as bh
 from byheart.cli.main import run
-from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.dataset import Dataset
 from byheart.errors import (
     AssumptionViolated,
@@ -28,6 +27,7 @@ from byheart.model import Model
 from byheart.network import SparseMatrix, Transformer
 from byheart.network.memory import Memory
 from byheart.pipeline import compile, load, read_like
+from tests.adversarial import ADVERSARIAL
 
 from .verify.lookup import CAPITALS, capitals, lookup
 

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 from byheart import theorems
 from byheart.construct.registry import Example, Method, get
-from byheart.data import ADVERSARIAL, Dataset, TokenSequences
+from byheart.data import Dataset, TokenSequences
 from byheart.data.dataset import Task
 from byheart.data.generators import random_labels
 from byheart.data.shape import DataShape
@@ -35,6 +35,7 @@ from byheart.model import Model
 from byheart.network import size_of_network
 from byheart.pipeline import compile, load
 from byheart.verify.verifier import verify_model
+from tests.adversarial import ADVERSARIAL
 
 from .rival_data import answers
 

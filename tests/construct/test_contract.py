@@ -15,7 +15,6 @@ import pytest
 
 from byheart.construct import registry
 from byheart.construct.registry import Example, Method, get, names
-from byheart.data import ADVERSARIAL
 from byheart.data.dataset import Task
 from byheart.data.generators import random_tokens
 from byheart.errors import AssumptionViolated, DoesNotHold
@@ -24,6 +23,7 @@ from byheart.network import SparseMatrix
 from byheart.network.size import Size
 from byheart.pipeline import load
 from byheart.program.construction import Construction, Plan
+from tests.adversarial import ADVERSARIAL
 
 from . import contract
 from .throw_away import METHOD as THROW_AWAY

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from byheart.construct.registry import candidates, get
-from byheart.data import ADVERSARIAL, Dataset, VectorSequences
+from byheart.data import Dataset, VectorSequences
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
+from tests.adversarial import ADVERSARIAL
 
 from .rival_data import answers, compiled, flattened
 

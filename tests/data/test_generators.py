@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.data import (
-    ADVERSARIAL,
     Dataset,
     TokenSequences,
     VectorSequences,
@@ -22,6 +21,7 @@ from byheart.data import (
     zipf_documents,
 )
 from byheart.errors import ConflictingLabels, NonFiniteInput
+from tests.adversarial import ADVERSARIAL
 from tests.examples import examples
 
 SMALL: dict[str, Callable[[int], Dataset]] = {

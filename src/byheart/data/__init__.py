@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from byheart.data.adversarial import ADVERSARIAL, Adversary
 from byheart.data.check import DataReport
 from byheart.data.consistency import Conflicts
 from byheart.data.contexts import Contexts, contexts_of
@@ -30,8 +29,6 @@ from byheart.data.tokenizers import (
 )
 
 __all__ = [
-    "ADVERSARIAL",
-    "Adversary",
     "BytesTokenizer",
     "CharTokenizer",
     "Conflicts",

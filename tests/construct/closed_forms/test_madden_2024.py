@@ -16,7 +16,6 @@ from byheart.construct.madden_2024.convex import regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped, is_hopeless
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.registry import get
-from byheart.data.adversarial import ADVERSARIAL
 from byheart.data.generators import random_tokens, story_openings
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
@@ -24,6 +23,7 @@ from byheart.network.size import size_of_network
 from byheart.program.fewest import find_fewest
 from byheart.program.targets import targets_of
 from byheart.theorems import checks
+from tests.adversarial import ADVERSARIAL
 
 from .story_data import document_targets, documents
 
