@@ -189,7 +189,7 @@ def two_machines() -> Iterator[str]:
 @pytest.mark.cluster
 @pytest.mark.parametrize("n_killed", [0, 1])
 def test_a_cluster_gives_the_same_bytes(two_machines: str, n_killed: int, tmp_path: Path) -> None:
-    path = save_tokens(tmp_path / "data.npz", 20_000)
+    path = save_tokens(tmp_path / "data.npz", 200_000)  # so that solving a shard takes a moment
     command = [
         *COMPILE,
         str(path),
@@ -204,8 +204,10 @@ def test_a_cluster_gives_the_same_bytes(two_machines: str, n_killed: int, tmp_pa
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     for _ in range(n_killed):
         at_work(tmp_path / "work", process)
-        victims = ray_workers()
-        assert victims, "no worker was left to kill"
+        victims = []
+        while not victims:
+            assert process.poll() is None, "no worker was left to kill"
+            victims = ray_workers()
         for worker in victims:
             os.kill(worker, signal.SIGKILL)
     assert process.wait() == 0
