@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from byheart.errors import UsageError
 from tests.attacks.fuzz import children
+from tests.attacks.fuzz.mutation import VALUES, mutate_document
 from tests.attacks.fuzz.target import Target, Wrong
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,3 +96,10 @@ def test_nothing_is_found(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert json.loads((tmp_path / "summary.json").read_text())["n_cases"] == 300
+
+
+def test_a_case_leaves_nothing_behind_for_the_next() -> None:
+    before = copy.deepcopy(VALUES)
+    for number in range(500):
+        mutate_document([{}, [], {"a": [1]}], Random(number))
+    assert before == VALUES

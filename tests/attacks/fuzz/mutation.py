@@ -97,16 +97,16 @@ def mutate_document(document: Any, random: Random) -> bytes:
 def _mutate_value(document: Any, random: Random) -> Any:
     holder, keys = None, list(_containers(document))
     if not keys:
-        return random.choice(VALUES)
+        return _value(random)
     holder = random.choice(keys)
     if isinstance(holder, dict):
         if not holder:
-            holder[random.choice(TEXTS)] = random.choice(VALUES)
+            holder[random.choice(TEXTS)] = _value(random)
             return document
         key = random.choice(list(holder))
     else:
         if not holder:
-            holder.append(random.choice(VALUES))
+            holder.append(_value(random))
             return document
         key = random.randrange(len(holder))
     kind = random.randrange(8)
@@ -126,8 +126,13 @@ def _mutate_value(document: Any, random: Random) -> Any:
         cut = random.randrange(len(text) + 1)
         holder[key] = text[:cut] + random.choice(TEXTS) + text[cut + random.choice((0, 1)) :]
     else:
-        holder[key] = copy.deepcopy(random.choice(VALUES))
+        holder[key] = _value(random)
     return document
+
+
+def _value(random: Random) -> Any:
+    """One of `VALUES`, as a copy: what is changed later must not change the next case."""
+    return copy.deepcopy(random.choice(VALUES))
 
 
 def _containers(value: Any, depth: int = 0) -> Any:
