@@ -44,6 +44,7 @@ def test_lines_end_where_words_are_too_short(monkeypatch: pytest.MonkeyPatch) ->
     assert (len(growth(24)), len(growth(53))) == (1, 2)
 
 
+@pytest.mark.slow
 def test_points_are_stored_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="the package matplotlib is not installed")
     for name, short in (("WORD_BITS", (24, 53)), ("SAMPLES", (1000,)), ("GROWTH", (1000, 2000))):

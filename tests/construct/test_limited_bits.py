@@ -37,6 +37,7 @@ def test_any_b_memorises_with_short_weights(data: Dataset, B: int) -> None:
     assert construction.notes["group_size_second"] <= fields_for(B)
 
 
+@pytest.mark.slow
 @checks("KS25-T F.1")
 def test_more_bits_fewer_parameters() -> None:
     data = uniform_vectors(600, seed=1)

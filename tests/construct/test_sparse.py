@@ -40,6 +40,7 @@ def test_every_label_through_the_extra_token(data: Dataset) -> None:
     assert plan.size == size_of_network(memory.network)
 
 
+@pytest.mark.slow
 @checks("KS25-R4.5")
 def test_larger_data_and_saving(tmp_path) -> None:
     for data in (

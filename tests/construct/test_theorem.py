@@ -289,6 +289,7 @@ def test_vectors_may_enter_without_a_linear_map(data: Dataset, seed: int) -> Non
     assert network.model_width == 10 + network.dim
 
 
+@pytest.mark.slow
 @checks("KS25-R4.3")
 def test_only_the_matrix_in_grows_with_the_dimension() -> None:
     rng = np.random.default_rng(0)

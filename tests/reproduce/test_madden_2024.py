@@ -35,6 +35,7 @@ def facts(samples: Samples) -> Facts:
     return gather_facts("paper", planted_gaps(samples, 24), samples)
 
 
+@pytest.mark.slow
 @checks("MFT24-F1 left")
 def test_the_heat_map_shows_every_gap_and_which_way_it_falls(samples: Samples, facts: Facts) -> None:
     verdict, computed = compute(LEFT, planted_gaps(samples, 24), facts)

@@ -78,6 +78,7 @@ def test_dimension_n_minus_one_is_enough_and_less_is_not() -> None:
     assert rank_lower_bound(p, uniform(40), 2) > 0  # proved to be positive
 
 
+@pytest.mark.slow
 @checks("DPC24-L1", "DPC24-P1")
 def test_the_best_encoder_lies_above_the_lower_bound_and_below_every_start() -> None:
     p = distributions(60, 8, 0.4, 1)

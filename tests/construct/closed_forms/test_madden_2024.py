@@ -232,6 +232,7 @@ def test_associations_are_stored_by_fewer_neurons_and_all_of_them_settle() -> No
     assert few.unsettled > 0
 
 
+@pytest.mark.slow
 def test_convex_models_are_judged_by_their_gap() -> None:
     data = documents(60, 12, 6, seed=0)
     given = {"method": "madden-2024", "precision": "float64", "solver": "convex", "activation": "gelu"}
