@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -265,7 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--bundle", type=Path)
-    parser.add_argument("--work", type=Path, default=Path("/tmp/large"))
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "large")
     parser.add_argument("--facts", default="1e8")
     parser.add_argument("--shards", type=int, default=64)
     parser.add_argument("--workers", type=int, default=14)

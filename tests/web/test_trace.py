@@ -125,3 +125,8 @@ def test_what_rare_labels_add_is_a_stage_of_its_own() -> None:
     kinds = [stage.kind for stage in stages_of(model.network, model.record)]
     assert kinds[-2:] == ["label", "rare"]
     assert "rare" in kinds[:-2]
+    for name in ("rare_layers", "rare_fields"):  # what no compilation writes is not followed
+        notes = {**model.record["notes"], name: 5}
+        assert {
+            stage.kind for stage in stages_of(model.network, {**model.record, "notes": notes})
+        }.isdisjoint({"label"})

@@ -97,8 +97,10 @@ def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | 
         return None
     if not all(isinstance(t, int) for t in tables) or not tables or summing + 1 + field_bits >= n_layers:
         return None
-    mixing, rare = _mixing(network), notes.get("rare_layers") or []
-    n_last = 2 * len(notes.get("rare_fields") or [])  # layers that add what rare labels have more
+    mixing, rare, rare_fields = _mixing(network), notes.get("rare_layers", []), notes.get("rare_fields", [])
+    if not isinstance(rare, list) or not isinstance(rare_fields, list):
+        return None
+    n_last = 2 * len(rare_fields)  # layers that add what rare labels have more
     stages: list[Stage] = []
     for at, layer in enumerate(network.layers):
         if at in tables:

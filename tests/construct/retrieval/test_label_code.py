@@ -16,6 +16,7 @@ from byheart.construct.retrieval.size import RetrievalOptions, size_of
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
+from byheart.errors import UsageError
 from byheart.network.size import size_of_network
 from tests.construct.retrieval.layouts import memorise
 from tests.examples import examples
@@ -75,6 +76,23 @@ def test_skewed_labels_are_memorised_in_fewer_parameters(precision: str, n_sampl
         assert size_of(DataShape.of(data), options).parameters_dense == size.parameters_dense
     uniform = data.with_labels(np.arange(n_samples) % 40)
     assert size.parameters_dense < size_of(DataShape.of(uniform), options).parameters_dense
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        5,
+        [5],
+        [{}],
+        [{"n_bits": 10**9, "n_planes": 1, "first": 1}],
+        [{"n_bits": "1", "n_planes": 1, "first": 1}],
+    ],
+)
+def test_notes_that_no_compilation_writes_are_refused(said: object) -> None:
+    data = random_tokens(40, n_vocab=12, seed=1)
+    built = memorise(data, {})
+    with pytest.raises(UsageError, match="with its notes"):
+        locate(built.memory, {**built.notes, "rare_fields": said}, built.memory.encode(data.inputs))
 
 
 @pytest.mark.parametrize("n_samples", [1_500, pytest.param(8_000, marks=SLOW)])

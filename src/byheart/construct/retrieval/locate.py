@@ -198,13 +198,20 @@ def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> 
 
 def _rare_fields(notes: Mapping[str, object]) -> RareFields:
     """The fields for rare labels that the notes name; none in models whose labels are all alike."""
-    named = notes.get("rare_fields", [])
-    try:
-        return tuple(RareField(**{name: int(value) for name, value in each.items()}) for each in named)  # type: ignore[attr-defined]
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UsageError(
-            "a map of memory needs a model compiled by the method retrieval, with its notes."
-        ) from error
+    named, names = notes.get("rare_fields", []), ("n_bits", "n_planes", "first")
+    is_known = isinstance(named, list) and all(
+        isinstance(each, dict) and {*each} == {*names} for each in named
+    )
+    numbers = (
+        [[each[name] for name in names] for each in named] if isinstance(named, list) and is_known else []
+    )
+    if not is_known or any(
+        type(number) is not int or not least <= number <= most
+        for row in numbers
+        for number, least, most in zip(row, (1, 1, 0), (64, 64, 1 << 53), strict=True)
+    ):
+        raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
+    return tuple(RareField(*row) for row in numbers)
 
 
 def _shape(notes: Mapping[str, object]) -> dict[str, int]:
