@@ -146,13 +146,13 @@ def facts_prompts(models: Path) -> tuple[Any, list[list[int]], list[str]]:
 
 def facts_by_module(models: Path, device: str, tf32: bool) -> dict[str, Any]:
     """Every value from its key by plain torch, with TF32 forbidden or allowed."""
-    from byheart.network.llama.generation import decoder_of, generate
+    from byheart.network.llama.generation import generate
 
     llama, prompts, values = facts_prompts(models)
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
-        decode = decoder_of(llama)
-        found = [decode(ids) for ids in generate(llama, prompts, "module", device)]
+        answers = generate(llama, prompts, "module", device)
+        found = llama.text_tokenizer.decode_all(answers, skip_special=True)
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False
     return {"right": sum(a == b for a, b in zip(found, values, strict=True)), "asked": len(values)}

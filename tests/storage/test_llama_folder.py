@@ -2,44 +2,131 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import byheart as bh
-from byheart.errors import CorruptModel
+from byheart.errors import ByheartError, CorruptModel
 from byheart.pipeline import load
 from byheart.verify import weights_digest
+from tests.storage.test_fixtures import FIXTURES
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def model() -> bh.Model:
-    data = bh.Dataset.read(Path(__file__).parent / "fixtures" / "data" / "short.csv")
-    return bh.compile(data, method="llama")
+Change = Callable[[dict[str, Any]], object]
 
 
-def test_a_llama_is_read_back_to_the_last_byte(model: bh.Model, tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FIXTURES / "llama-facts", tmp_path / "model"))
+
+
+def change(path: Path, how: Change) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    how(document)
+    path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["llama-facts", "llama-texts"])
+def test_a_llama_is_read_back_to_the_last_byte(name: str, tmp_path: Path) -> None:
+    model = load(FIXTURES / name)
     model.save(tmp_path / "one")
     again = load(tmp_path / "one")
     assert again.network.spec == model.network.spec
     assert again.network.files() == model.network.files()
     assert weights_digest(again.network) == weights_digest(model.network)
-    again.save(tmp_path / "two")
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert {"config.json", "tokenizer.json", "model.safetensors", "model.json"} <= set(names)
-    for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+    assert names == sorted(path.name for path in (FIXTURES / name).iterdir())
+    for each in names:
+        assert (tmp_path / "one" / each).read_bytes() == (FIXTURES / name / each).read_bytes(), each
     again.save(tmp_path / "one")  # a folder of this family may be replaced
 
 
-def test_a_changed_tokenizer_is_noticed(model: bh.Model, tmp_path: Path) -> None:
-    model.save(tmp_path / "model")
-    file = tmp_path / "model" / "tokenizer.json"
-    text = file.read_text(encoding="utf-8")
-    changed = text.replace('"x"', '"q"', 1)
-    assert changed != text
-    file.write_text(changed, encoding="utf-8")
-    with pytest.raises(CorruptModel):
-        load(tmp_path / "model")
+@pytest.mark.parametrize(
+    ("name", "how", "named"),
+    [
+        ("config.json", lambda d: d.update(rope_theta=2 * d["rope_theta"]), "rope_theta"),
+        ("config.json", lambda d: d.update(num_key_value_heads=True), "num_key_value_heads"),
+        ("config.json", lambda d: d.update(rope_scaling={"type": "linear", "factor": 2.0}), "rope_scaling"),
+        ("config.json", lambda d: d.pop("hidden_act"), "hidden_act"),
+        ("generation_config.json", lambda d: d.update(suppress_tokens=[3, 4]), "suppress_tokens"),
+        ("generation_config.json", lambda d: d.update(do_sample=True), "do_sample"),
+        ("generation_config.json", lambda d: d.update(eos_token_id=0), "eos_token_id"),
+        ("tokenizer_config.json", lambda d: d.update(padding_side="right"), "padding_side"),
+        ("tokenizer_config.json", lambda d: d.update(bos_token="<x>"), "bos_token"),
+        ("tokenizer.json", lambda d: d["model"]["vocab"].update(a=1, b=0), "tokenizer.json"),
+    ],
+)
+def test_no_setting_is_changed_unnoticed(folder: Path, name: str, how: Change, named: str) -> None:
+    """All of these would make other programs answer otherwise, with the weights that were verified."""
+    change(folder / name, how)
+    with pytest.raises(CorruptModel, match=named):
+        load(folder, check=False)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"\xff", b'{"a":' * 100_000, b"1" * 5000])
+def test_a_file_of_settings_that_is_none_is_refused(folder: Path, name: str, content: bytes | None) -> None:
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content)
+    with pytest.raises(CorruptModel, match=name):
+        load(folder, check=False)
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "special_tokens_map.json", "more.safetensors"])
+def test_what_other_programs_would_read_too_is_refused(folder: Path, name: str) -> None:
+    (folder / name).write_text("{}")
+    with pytest.raises(CorruptModel, match=name):
+        load(folder)
+    (folder / name).unlink()
+    (folder / "notes.txt").write_text("a file that nobody reads")
+    load(folder)
+
+
+def replace_tokenizer(folder: Path, how: Change) -> None:
+    """Change tokenizer.json, and have model.json and the other files agree; there is no certificate."""
+    change(folder / "tokenizer.json", how)
+    digest = hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
+    change(folder / "model.json", lambda d: d["architecture"].update(tokenizer_hash=digest))
+    (folder / "certificate.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda d: d["model"]["vocab"].update(a=1, b=0),
+        lambda d: d.update(normalizer={"type": "Lowercase"}),
+        lambda d: d.update(padding={"strategy": {"Fixed": 2**40}}),
+        lambda d: d.update(truncation={"max_length": 2}),
+        lambda d: d["post_processor"]["single"].pop(),
+        lambda d: d["added_tokens"].pop(),
+        lambda d: d.update(added_tokens=None),
+        lambda d: d.update(model=[]),
+        lambda d: d["model"].update(vocab=[["a", 0.0]]),
+    ],
+)
+def test_a_tokenizer_that_agrees_with_its_digest_is_still_the_one_of_model_json(
+    folder: Path, how: Change
+) -> None:
+    """What `verify` asks by the ids of model.json, other programs ask by those of tokenizer.json."""
+    replace_tokenizer(folder, how)
+    with pytest.raises(CorruptModel, match=r"tokenizer\.json"):
+        load(folder)
+
+
+def test_a_llama_without_a_tokenizer_answers_no_texts(folder: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json", "certificate.json"):
+        (folder / name).unlink()
+    change(
+        folder / "model.json", lambda d: d["architecture"].update(tokenizer_hash=hashlib.sha256().hexdigest())
+    )
+    with pytest.raises(CorruptModel, match=r"tokenizer\.json"):
+        load(folder)
+    change(folder / "model.json", lambda d: d.update(tokenizer=None))
+    with pytest.raises(ByheartError):
+        load(folder).predict([[0, 1]])

@@ -43,7 +43,8 @@ for line in sys.stdin:
             for text in asked["texts"]:
                 found.append(tokenizer.encode(text, add_special_tokens=False).ids)
         else:
-            found = tokenizer.decode(asked["ids"], skip_special_tokens=False)
+            for ids in asked["rows"]:
+                found.append(tokenizer.decode(ids, skip_special_tokens=asked["skip_special"]))
         answer = {"found": found}
     except BaseException as error:  # the package raises bare Exception, and panics that are not even that
         answer = {"refused": str(error), "row": len(found)}
@@ -85,9 +86,9 @@ class TokenizerProcess:
         """The ids of each text."""
         return list(self._ask({"texts": texts}))
 
-    def decode(self, ids: list[int]) -> str:
-        """A text for these ids."""
-        return str(self._ask({"ids": ids}))
+    def decode(self, rows: list[list[int]], *, skip_special: bool) -> list[str]:
+        """A text for each row of ids."""
+        return list(self._ask({"rows": rows, "skip_special": skip_special}))
 
     def _ask(self, question: dict[str, Any]) -> Any:
         with self._lock:

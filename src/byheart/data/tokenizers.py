@@ -309,10 +309,18 @@ class FileTokenizer(Tokenizer):
         return TokenSequences.of(rows, len(self.vocabulary))
 
     def decode(self, ids: Iterable[int]) -> str:
-        try:
-            return self._backend.decode(list(ids))
-        except RefusedText as error:
-            raise MalformedFile(f"these ids cannot be decoded: {error}") from None
+        return self.decode_all([list(ids)])[0]
+
+    def decode_all(self, rows: Sequence[list[int]], *, skip_special: bool = False) -> list[str]:
+        """Texts for many rows of ids, some thousands for each question; with `skip_special` without its special tokens."""
+        texts: list[str] = []
+        for start in range(0, len(rows), _TEXTS_PER_QUESTION):
+            try:
+                asked = list(rows[start : start + _TEXTS_PER_QUESTION])
+                texts += self._backend.decode(asked, skip_special=skip_special)
+            except RefusedText as error:
+                raise MalformedFile(f"these ids cannot be decoded: {error}") from None
+        return texts
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "json": self.document}

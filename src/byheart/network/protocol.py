@@ -19,6 +19,7 @@ from byheart.network.exact.dyadic import Weights
 if TYPE_CHECKING:
     from torch import nn
 
+    from byheart.data.tokenizers import Tokenizer
     from byheart.network.balls import Ball
 
 Precision = Literal["exact", "float64", "float32"]
@@ -192,6 +193,10 @@ class Network(ABC):
     @abstractmethod
     def traits(self) -> list[str]:
         """What tells this network from others with the same weights; part of its digest."""
+
+    def require_tokenizer(self, tokenizer: Tokenizer | None) -> None:
+        """`CorruptModel` where the files of this family tell of another tokenizer than model.json does."""
+        del tokenizer
 
     @abstractmethod
     def module(self) -> nn.Module:

@@ -8,7 +8,7 @@ certificate.json    what was checked of these weights, if anything was
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,6 +33,7 @@ from byheart.verify.certificate import Certificate, origin_of
 SCHEMA = 1
 FLOATS = {"float64": "F64", "float32": "F32"}
 FEW_COLUMNS = 4096
+OF_OTHERS = (".json", ".safetensors")
 
 
 def save_folder(
@@ -145,6 +146,7 @@ def _memory(network: Network, fields: Fields) -> Memory:
                 fields.where,
                 f"the tokenizer has {len(tokenizer.vocabulary):,} tokens; the network embeds {n_known:,}",
             )
+    network.require_tokenizer(tokenizer)
     if isinstance(network, AnswersWithLogits) and network.n_outputs > len(labels):
         raise corrupt(
             fields.where, f"there are {len(labels):,} labels; the network has {network.n_outputs:,} logits"
@@ -168,10 +170,24 @@ def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
         _sparse(spec, header, path) if spec.precision == "exact" else _floats(spec, header, path)
     )
     files = {name: read_bytes(folder / name) for name in family.files if (folder / name).exists()}
+    if files:
+        _refuse_other_files(folder, family)
     try:
         return spec.build(weights, files)
     except ShapeMismatch as error:
         raise corrupt(path, f"its weights do not fit together ({error})") from error
+
+
+def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
+    """Programs that open a folder with files of their own take more from it, such as adapters that change the weights."""
+    ours = {MODEL, WEIGHTS, CERTIFICATE, *family.files}
+    others = {path.name for path in folder.iterdir() if path.suffix in OF_OTHERS and path.name not in ours}
+    if others:
+        raise corrupt(
+            folder,
+            f"other programs may read {_few(others)}, of which nothing was checked",
+            "Remove what byheart did not write there.",
+        )
 
 
 def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[SparseMatrix]:
@@ -231,6 +247,6 @@ def _finite(array: np.ndarray, name: str, path: Path) -> np.ndarray:
     return array
 
 
-def _few(names: Mapping[str, object]) -> str:
-    shown = sorted(names)[:8]
-    return (", ".join(shown) or "none") + (", ..." if len(names) > len(shown) else "")
+def _few(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return (", ".join(listed[:8]) or "none") + (", ..." if len(listed) > 8 else "")

@@ -1,8 +1,9 @@
-"""Saved models of every family with one file spoilt."""
+"""Saved models of every family with one file spoilt, and everything that can be done with a model."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,18 +14,23 @@ import numpy as np
 import byheart as bh
 from byheart.data.dataset import Dataset
 from byheart.pipeline import load, read_like
+from byheart.web.processes import Refused
 from tests.attacks.fuzz.mutation import NUMBERS, TEXTS, mutate_bytes, mutate_document
+from tests.attacks.fuzz.page_requests import Questions
 from tests.attacks.fuzz.target import Target, Wrong, run_command
 from tests.storage.test_fixtures import FIXTURES, SAVED
 
 
 class ModelFolders(Target):
-    """Saved models of every family with one file spoilt: `load`, `predict`, now and then `verify` and `inspect`."""
+    """Saved models of every family with one file spoilt: `load`, `predict`, and now and then what else a model is for.
+
+    A part of them has no certificate, so that more of what is spoilt gets past `load`.
+    """
 
     name, share = "folders", 40
 
     def prepare(self, folder: Path) -> None:
-        self.seeds: list[tuple[str, Path, dict[str, bytes], Any, list[Any], Dataset]] = []
+        self.seeds: list[tuple[Path, dict[str, bytes], Any, list[Any], Dataset]] = []
         for name, saved in SAVED.items():
             model = load(FIXTURES / name)
             data = read_like(model, FIXTURES / "data" / saved["data"], **saved.get("reading", {}))
@@ -39,15 +45,20 @@ class ModelFolders(Target):
                 else np.load(FIXTURES / "data" / saved["data"])["inputs"]
             )
             files = {entry.name: entry.read_bytes() for entry in path.iterdir()}
-            self.seeds.append((name, path, files, asked, again.predict(asked), data))
-            self._show(path)
+            self.seeds.append((FIXTURES / "data" / saved["data"], files, asked, again.predict(asked), data))
+            run_command("inspect", "--json", str(path))
 
     def attack(self, random: Random, folder: Path) -> str:
-        _, _, files, asked, answers, data = random.choice(self.seeds)
+        path, files, asked, answers, data = random.choice(self.seeds)
+        files = dict(files)
+        if random.random() < 0.35:
+            del files["certificate.json"]
         spoilt = random.choice(list(files))
         for name, content in files.items():
             if name == spoilt:
-                if name.endswith(".json") and random.random() < 0.7:
+                if name == "model.json" and random.random() < 0.3:
+                    content = _mutate_record(content, random)
+                elif name.endswith(".json") and random.random() < 0.7:
                     content = mutate_document(json.loads(content), random)
                 elif name.endswith(".safetensors") and random.random() < 0.4:
                     content = _mutate_header(content, random)
@@ -63,8 +74,8 @@ class ModelFolders(Target):
                 if isinstance(asked, list)
                 else np.array([[random.choice(NUMBERS[:12])]])
             )
-        if random.random() < 0.1:
-            self._show(folder)
+        if random.random() < 0.25:
+            _use(random, folder, random.choice(asked) if isinstance(asked, list) else "0 1", path)
         is_changed = found != answers
         if is_changed and model.certificate is not None and model.certificate.holds:
             raise Wrong(f"{spoilt} changed, and the certificate holds; answers {found!r}, were {answers!r}")
@@ -81,8 +92,39 @@ class ModelFolders(Target):
             bh.verify(model, data)
         return "changed" if is_changed else "taken"
 
-    def _show(self, folder: Path) -> None:
-        run_command("inspect", "--json", str(folder))
+
+def _use(random: Random, folder: Path, question: str, data: Path) -> None:
+    """What else a model is for, on the terminal and on the page."""
+    question = question if random.random() < 0.9 else random.choice(TEXTS)
+    model = str(folder)
+    task = random.choice(("trace", "fact", "weights", "inspect"))
+    if random.random() < 0.4:
+        asks_text = {"trace": {"text": question}, "fact": {"text": question, "data": None}}
+        with suppress(Refused):
+            Questions().ask(task, {"model": model, **asks_text.get(task, {})})
+        return
+    arguments: tuple[str, ...] = random.choice(
+        (
+            ("inspect", model),
+            ("inspect", "--json", model),
+            ("inspect", f"--fact={question}", model),
+            ("inspect", f"--fact={question}", "--json", "--data", str(data), model),
+            ("recite", "--max-tokens=20", model, "--", question),
+            ("predict", model, "--", question),
+            ("predict", model, "--data", str(data)),
+            ("verify", model, str(data)),
+            ("export", model, "--to", "gguf", "-o", str(folder / "out.gguf")),
+            ("export", model, "--to", "onnx", "-o", str(folder / "out.onnx")),
+        )
+    )
+    run_command(*arguments)
+
+
+def _mutate_record(content: bytes, random: Random) -> bytes:
+    """Only what the model says of how it came about, on which no digest is."""
+    document = json.loads(content)
+    document["record"] = json.loads(mutate_document(document["record"], random).lstrip(b"["))
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _known_changed(found: list[Any], answers: list[Any], asked: Any, data: Dataset) -> bool:

@@ -28,7 +28,15 @@ from tests.attacks.fuzz.target import Target, Wrong
 from tests.measure.test_store import record
 from tests.storage.test_fixtures import FIXTURES
 
-MODELS = ("retrieval-float64", "transformer-exact", "decoder-attention", "attention-only")
+MODELS = (
+    "retrieval-float64",
+    "retrieval-coded",
+    "retrieval-dual",
+    "transformer-exact",
+    "decoder-attention",
+    "attention-only",
+    "llama-facts",
+)
 QUERIES = ("facts", "value_bits", "vocab", "seq_len", "row", "column", "where", "key", "name")
 CONFIG = {
     "model_type": "llama",

@@ -17,7 +17,7 @@ from tests.construct.retrieval.layouts import memorise
 DATA = {"tokens": random_tokens(300, n_vocab=50, seed=1), "grid": grid_vectors(300, seed=2)}
 
 
-@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("precision", ["float64", "float32", "exact"])
 @pytest.mark.parametrize("kind", ["chain", "dual table"])
 @pytest.mark.parametrize("name", DATA)
 def test_flipping_a_bit_changes_exactly_the_facts_named(

@@ -1,8 +1,8 @@
 """A stock Llama that knows texts by heart.
 
-Read in this order: `method` (all of it), `vocabulary` and `texts` (data to token ids), `compiler` (draw, solve, emit),
-`window_hash` and `heads` (what a window becomes), `tables` (words that add up), `layout` (where everything goes, and the smallest
-that does), `blocks` and `emission` (the tensors).
+Read in this order: `method` (all of it), `texts` and `vocabulary` of `network.llama` (data to token ids), `compiler` (draw, solve,
+emit), `window_hash` and `heads` (what a window becomes), `tables` (words that add up), `layout` (where everything goes, and the
+smallest that does), `blocks` and `emission` (the tensors).
 """
 
 from byheart.construct.llama.method import METHOD

@@ -11,7 +11,6 @@ from byheart.assumption import Assumption
 from byheart.construct.llama.compiler import CompiledTexts, LlamaOptions, TokenTexts, compile_texts
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.texts import fact_texts, window_texts
-from byheart.construct.llama.vocabulary import vocabulary_for
 from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
@@ -22,6 +21,7 @@ from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.checkpoint import hash_of
 from byheart.network.llama.evaluator import NoRounding, evaluate
 from byheart.network.llama.spec import Mode
+from byheart.network.llama.vocabulary import vocabulary_for
 from byheart.network.memory import Memory, Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.program.construction import Construction
@@ -89,7 +89,7 @@ def plan(
         unknown=vocabulary.unknown,
         mode=mode,
         answer_len=answer_len,
-        tokenizer_hash=hash_of(vocabulary.document),
+        tokenizer_hash=hash_of(vocabulary.document.encode()),
     )
     llama = Llama(spec, compiled.llama.weights, vocabulary.document)
     conditions = check_conditions(llama, texts)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from byheart.construct.llama.compiler import TokenTexts
-from byheart.construct.llama.vocabulary import TextVocabulary
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.chains import chain_windows
+from byheart.network.llama.vocabulary import TextVocabulary
 
 _SHOWN = 5
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 
 from byheart.construct.retrieval.label_code import (
     LabelField,
@@ -28,6 +29,7 @@ from byheart.construct.retrieval.label_code import (
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, SLOTS, Z
 from byheart.errors import UsageError
+from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.memory import Memory
 from byheart.network.transformer.architecture import FeedForward, Transformer
 from byheart.network.transformer.module import FeedForwardModule, to_module
@@ -111,13 +113,13 @@ class MemoryMap:
         meets = ((self.planes[others] == self.planes[fact]) & is_read).any(axis=1)
         return np.asarray(others[(others != fact) & meets])
 
-    def sums(self, network: Transformer) -> Int[np.ndarray, " n_facts"]:
+    def sums(self, network: Transformer) -> Shaped[np.ndarray, " n_facts"]:
         """The sum of the words each fact reads, from the weights."""
-        total = np.zeros(len(self.planes), dtype=np.int64)
-        for segment in range(len(self.tables)):
-            words = self._words(network, segment)[self.rows[:, segment]]
-            total += (words * self.channels[:, segment]).sum(axis=1)
-        return total
+        read = [
+            (self._words(network, segment)[self.rows[:, segment]] * self.channels[:, segment]).sum(axis=1)
+            for segment in range(len(self.tables))
+        ]
+        return np.asarray(sum(read))
 
     def labels(self, network: Transformer) -> Int[np.ndarray, " n_facts"]:
         """The class number each fact reads, from the weights."""
@@ -140,20 +142,21 @@ class MemoryMap:
         """The network with one bit of one word flipped."""
         layer = network.layers[cell.layer]
         assert isinstance(layer, FeedForward)
-        weights = np.array(getattr(layer, cell.matrix))
+        weights = _dense(getattr(layer, cell.matrix))
         at = (cell.row, cell.column) if cell.matrix == "w1" else (cell.column, cell.row)
         segment = self._segment(cell)
         scale, n_bits = self.scales[segment], self.fields[-1].stop
         flipped = int(weights[at] * scale) ^ (1 << bit)
         if self._words(network, segment).min() < 0:  # words are signed, and stay in their range
             flipped = (flipped + (1 << (n_bits - 1))) % (1 << n_bits) - (1 << (n_bits - 1))
-        weights[at] = flipped / scale
-        other = replace(layer, **{cell.matrix: weights})
+        is_exact = network.precision == "exact"
+        weights[at] = Fraction(flipped) / Fraction(scale) if is_exact else flipped / scale
+        other = replace(layer, **{cell.matrix: SparseMatrix.from_array(weights) if is_exact else weights})
         layers = (*network.layers[: cell.layer], other, *network.layers[cell.layer + 1 :])
         return replace(network, layers=layers)
 
     def _labels(
-        self, sums: Int[np.ndarray, " n_readers"], readers: Int[np.ndarray, " n_readers"]
+        self, sums: Shaped[np.ndarray, " n_readers"], readers: Int[np.ndarray, " n_readers"]
     ) -> Int[np.ndarray, " n_readers"]:
         return join_labels(read_numbers(self.fields, self.planes[readers], sums), self.rare)
 
@@ -165,12 +168,25 @@ class MemoryMap:
             s for s, layer in enumerate(self.tables) if (layer, self._matrix(s)) == (cell.layer, cell.matrix)
         )
 
-    def _words(self, network: Transformer, segment: int) -> Int[np.ndarray, "n_rows n_channels"]:
+    def _words(self, network: Transformer, segment: int) -> Shaped[np.ndarray, "n_rows n_channels"]:
         layer = network.layers[self.tables[segment]]
         assert isinstance(layer, FeedForward)
-        matrix = np.asarray(layer.w1 if self._matrix(segment) == "w1" else np.asarray(layer.w2).T)
+        matrix = _dense(layer.w1) if self._matrix(segment) == "w1" else _dense(layer.w2).T
         first_part = matrix[:, self.n_slots : self.n_slots + self.channels.shape[-1]]
+        if first_part.dtype == object:  # words of exact networks may be longer than 64 bits
+            scale = Fraction(self.scales[segment])
+            return np.array([[int(weight * scale) for weight in row] for row in first_part], dtype=object)
         return (first_part.astype(np.float64) * self.scales[segment]).astype(np.int64)
+
+
+def _dense(weights: Weights) -> np.ndarray:
+    """The weights as an array of their own: floats, or fractions where they are exact."""
+    if isinstance(weights, np.ndarray):
+        return weights.copy()
+    dense = np.full(weights.shape, Fraction(0), dtype=object)
+    for at, value in weights.entries.items():
+        dense[at] = value.fraction
+    return dense
 
 
 def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> MemoryMap:
@@ -187,7 +203,7 @@ def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> 
     rows, channels, places = (np.concatenate([part[i] for part in watched]) for i in range(3))
     layer = network.layers[tables[0]]
     assert isinstance(layer, FeedForward)
-    gate = -float(np.asarray(layer.b2)[SLOTS.index(LABEL)]) if is_dual else 1.0
+    gate = -float(_dense(layer.b2).ravel()[SLOTS.index(LABEL)]) if is_dual else 1.0
     scales = (1.0, gate / WORD_SCALE) if is_dual else (1.0 / WORD_SCALE,) * len(tables)
     layers = tables * 2 if is_dual else tables
     planes, one = planes_of(fields, places), np.ones(len(places), dtype=np.int64)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.network.arrays import expect_arrays
 from byheart.network.llama.spec import LlamaSpec, weight_name
 from byheart.network.protocol import Backend, Evaluation, Network
@@ -29,6 +31,11 @@ class Llama(Network):
 
     def __post_init__(self) -> None:
         expect_arrays(self)
+
+    @cached_property
+    def text_tokenizer(self) -> FileTokenizer:
+        """What turns generated ids into text, in a process of its own."""
+        return FileTokenizer(self.tokenizer_json)
 
     def weight(self, layer: int, part: str) -> np.ndarray:
         return self.weights[weight_name(layer, part)]
@@ -73,6 +80,12 @@ class Llama(Network):
         from byheart.network.llama.generation import answer_prompts
 
         return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
+
+    def require_tokenizer(self, tokenizer: Tokenizer | None) -> None:
+        """Its tokenizer.json must be the one that is written for the `tokenizer` of model.json."""
+        from byheart.network.llama.vocabulary import require_vocabulary
+
+        require_vocabulary(self.tokenizer_json, tokenizer, self.spec)
 
     def files(self) -> Mapping[str, bytes]:
         """The rest of the checkpoint: configuration, tokenizer, model card."""

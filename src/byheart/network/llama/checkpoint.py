@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from byheart.errors import CorruptModel
+from byheart.fields import Fields, corrupt, parse_json
+from byheart.json_file import show_value
 from byheart.network.families import FAMILIES
 from byheart.network.llama.spec import LlamaSpec
 
@@ -41,14 +43,24 @@ def config_of(spec: LlamaSpec) -> dict[str, Any]:
     }
 
 
-def hash_of(text: str) -> str:
-    """SHA-256 of a tokenizer's text, in hex."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+def hash_of(content: bytes) -> str:
+    """SHA-256 of a tokenizer.json, in hex."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
     """All files beside the weights, by name."""
-    documents: dict[str, Any] = {
+    documents = _documents(spec, tokenizer_json)
+    files = {name: json.dumps(document, indent=1).encode() for name, document in documents.items()}
+    if tokenizer_json:
+        files[TOKENIZER] = tokenizer_json.encode("utf-8")
+    files[CARD] = model_card(spec).encode("utf-8")
+    return files
+
+
+def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]]:
+    """What the three files of settings say. All of it decides what other programs answer."""
+    documents: dict[str, dict[str, Any]] = {
         CONFIG: config_of(spec),
         GENERATION: {
             "bos_token_id": spec.bos,
@@ -58,10 +70,12 @@ def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
             "max_length": spec.max_positions,
         },
     }
-    files = {name: json.dumps(document, indent=1).encode() for name, document in documents.items()}
     if tokenizer_json:
-        names = {item["id"]: item["content"] for item in json.loads(tokenizer_json)["added_tokens"]}
-        tokenizer_config = {
+        fields = Fields(parse_json(tokenizer_json.encode(), TOKENIZER), TOKENIZER)
+        names = {entry.integer("id"): entry.text("content") for entry in fields.children("added_tokens")}
+        if not {spec.bos, spec.eos} <= set(names):
+            raise corrupt(TOKENIZER, f"its added tokens lack the id {spec.bos} or {spec.eos}")
+        documents[TOKENIZER_CONFIG] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "bos_token": names[spec.bos],
             "eos_token": names[spec.eos],
@@ -70,38 +84,49 @@ def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
             "padding_side": "left",
             "clean_up_tokenization_spaces": False,
         }
-        files[TOKENIZER] = tokenizer_json.encode("utf-8")
-        files[TOKENIZER_CONFIG] = json.dumps(tokenizer_config, indent=1).encode()
-    files[CARD] = model_card(spec).encode("utf-8")
-    return files
+    return documents
 
 
 def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
-    """The tokenizer's text, if it and config.json are those that model.json speaks of."""
-    tokenizer = files.get(TOKENIZER, b"").decode("utf-8", errors="replace")
-    if hash_of(tokenizer) != spec.tokenizer_hash:
+    """The tokenizer's text, if it and the files of settings are those that model.json speaks of, with nothing added."""
+    content = files.get(TOKENIZER, b"")
+    if hash_of(content) != spec.tokenizer_hash:
         raise CorruptModel(
             f"{TOKENIZER} is not the one this model was compiled for: prompts would get other ids.\n"
             "  Restore the file, or compile again.",
             problem=TOKENIZER,
         )
     try:
-        found = json.loads(files.get(CONFIG, b""))
-        assert isinstance(found, dict)
-    except (ValueError, AssertionError):
-        raise CorruptModel(f"{CONFIG} is missing or not a JSON object.", problem=CONFIG) from None
-    for name, wanted in config_of(spec).items():
-        if found.get(name) != wanted:
-            raise CorruptModel(
-                f"{CONFIG} says {name} = {found.get(name)!r}; this model was compiled for {wanted!r}.\n"
-                "  With another number the same weights are another network. Restore the file, or compile again.",
-                problem=name,
-            )
+        tokenizer = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise corrupt(TOKENIZER, "the file is not UTF-8") from None
+    for name, wanted in _documents(spec, tokenizer).items():
+        if name not in files:
+            raise corrupt(name, "the file is missing")
+        found = Fields(parse_json(files[name], name), name).values
+        for key in [*wanted, *found]:
+            if _as_text(found, key) != _as_text(wanted, key):
+                says = f"says {_setting(found, key)}" if key in found else f"does not say {key}"
+                meant = f"for {_setting(wanted, key)}" if key in wanted else "without it"
+                raise CorruptModel(
+                    f"{name} {says}; this model was compiled {meant}.\n"
+                    "  Other settings make other answers of the same weights. Restore the file, or compile again.",
+                    problem=key,
+                )
     return tokenizer
 
 
+def _as_text(values: Mapping[str, Any], key: str) -> str | None:
+    """The value as JSON has it, where true is not 1 and 1 is not 1.0."""
+    return json.dumps(values[key], sort_keys=True) if key in values else None
+
+
+def _setting(values: Mapping[str, Any], key: str) -> str:
+    return f"{show_value(key)[1:-1]} = {show_value(values[key])}"
+
+
 def model_card(spec: LlamaSpec) -> str:
-    """What the folder is, how large, and how to run it."""
+    """What the folder is, how large, and how to run it. Certificates speak of these words too: with others they would not hold."""
     what = "answers keys with the values" if spec.mode == "facts" else "continues the texts"
     return f"""---
 library_name: transformers

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from byheart.errors import DoesNotHold, import_extra
+from byheart.errors import DoesNotHold
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import TOKENS, ChainedTexts, batches_of, chain_windows, follow_texts
 from byheart.network.llama.evaluator import evaluate
@@ -56,9 +56,11 @@ def answer_prompts(
         _confirm(llama, prompts, answers, device, _half(progress, 1))
     else:
         answers = generate(llama, prompts, backend, device, progress)
-    decode = decoder_of(llama)
+    texts = llama.text_tokenizer.decode_all(answers, skip_special=True)
     number = {name: index for index, name in enumerate(label_names)}
-    spelt = [number.get(decode(answer), UNKNOWN) if answer else UNKNOWN for answer in answers]
+    spelt = [
+        number.get(text, UNKNOWN) if answer else UNKNOWN for answer, text in zip(answers, texts, strict=True)
+    ]
     return np.array(spelt, dtype=np.int64)
 
 
@@ -171,13 +173,6 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
     if not found.conditions.holds:
         raise DoesNotHold(f"this Llama rounds: {found.conditions.problems[0]}.")
     return found.tokens
-
-
-def decoder_of(llama: Llama) -> Callable[[list[int]], str]:
-    """From generated ids to text, as `AutoTokenizer` would."""
-    tokenizers = import_extra("tokenizers", "huggingface", "reading the text of a Llama")
-    backend = tokenizers.Tokenizer.from_str(llama.tokenizer_json)
-    return lambda ids: str(backend.decode(ids, skip_special_tokens=True))
 
 
 def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) -> Iterator[str]:

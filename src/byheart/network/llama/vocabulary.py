@@ -1,5 +1,5 @@
 """A `tokenizer.json` for a data set: the same ids as byheart's own tokenizer, more tokens where values need them, and a
-template that makes a whole prompt of a bare key."""
+template that makes a whole prompt of a bare key. In a folder it must be the one that is written for this tokenizer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from byheart.data.tokenizers import BytesTokenizer, CharTokenizer, FileTokenizer, Tokenizer, WordTokenizer
-from byheart.errors import AssumptionViolated, import_extra
-from byheart.network.llama.spec import Mode
+from byheart.errors import AssumptionViolated, CorruptModel, import_extra
+from byheart.fields import Fields, corrupt, parse_json
+from byheart.network.llama.spec import LlamaSpec, Mode
 
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
 """UNREAD stands in prompts for what the tokenizer has no token for."""
@@ -38,11 +39,55 @@ def vocabulary_for(
     tokenizer: Tokenizer, values: Sequence[str], mode: Mode, unknown: str | None = None
 ) -> TextVocabulary:
     """Extend `tokenizer` by the tokens of `values`, by special tokens and by the token `unknown`; its own ids stay."""
+    vocabulary = _extend(tokenizer, _more_words(tokenizer, values), mode, unknown)
+    backend = vocabulary.backend()
+    ids = [backend.token_to_id(name) for name in vocabulary.names]
+    if ids != list(range(vocabulary.bos, vocabulary.n_tokens)):
+        raise AssumptionViolated(
+            "this tokenizer.json leaves no ids for special tokens after its own.\n  Compile with --tokenizer char or bytes."
+        )
+    return vocabulary
+
+
+def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSpec) -> None:
+    """`CorruptModel` unless `document` is the tokenizer.json that `vocabulary_for` writes for the `tokenizer` of model.json.
+
+    What was verified with the one would else be asked with the other.
+    """
+    name = "tokenizer.json"
+    if tokenizer is None and not document:
+        return  # a network of bare ids
+    if tokenizer is None or not document:
+        raise corrupt(name, "the tokenizer is missing, there or in model.json")
+    fields = Fields(parse_json(document.encode(), name), name)
+    added = {entry.integer("id"): entry.text("content") for entry in fields.children("added_tokens")}
+    words: list[str] = []
+    if not isinstance(tokenizer, FileTokenizer):
+        vocabulary = fields.child("model").child("vocab")
+        numbers = {vocabulary.integer(word): word for word in vocabulary.values}
+        words = [numbers[i] for i in sorted(numbers) if len(tokenizer.vocabulary) <= i < spec.bos]
+    unknown = added.get(spec.ends[-1], "") if len(spec.ends) > 1 else None
+    try:
+        expected = _extend(tokenizer, words, spec.mode, unknown)
+    except AssumptionViolated as error:
+        raise corrupt(name, f"no Llama is compiled for this tokenizer ({error})") from None
+    ids = (expected.n_tokens, expected.bos, expected.eos, expected.sep, expected.unknown)
+    if ids != (spec.n_tokens, spec.bos, spec.eos, spec.sep, spec.ends[-1]) or document != expected.document:
+        raise CorruptModel(
+            f"{name} is not what is written for the tokenizer in model.json: other programs would give prompts other ids.\n"
+            "  Restore the folder from a copy you trust, or compile the data again.",
+            problem=name,
+        )
+
+
+def _extend(tokenizer: Tokenizer, words: Sequence[str], mode: Mode, unknown: str | None) -> TextVocabulary:
+    """The tokenizer with `words` that values need, special tokens, and `unknown`."""
     if isinstance(tokenizer, FileTokenizer):
         document = json.loads(tokenizer.document)
+        document["added_tokens"] = document.get("added_tokens") or []
         n_base = len(tokenizer.vocabulary)
     else:
-        document, n_base = _document(tokenizer, values)
+        document, n_base = _document(tokenizer, words)
     taken = {item["content"] for item in document["added_tokens"]} | set(_vocabulary_of(document))
     names = [_unused_name(name, taken) for name in (BEGIN, END, SEPARATOR, UNREAD)]
     if unknown is not None:
@@ -57,25 +102,26 @@ def vocabulary_for(
         _added_token(number, name, is_special=name != unknown)
         for number, name in zip(ids, names, strict=True)
     ]
-    if document["model"]["type"] == "WordLevel" and not isinstance(tokenizer, FileTokenizer):
+    if isinstance(tokenizer, CharTokenizer | WordTokenizer):
         document["model"]["vocab"] |= dict(zip(names, ids, strict=True))
         document["model"]["unk_token"] = names[3]
     bos, eos, sep = ids[:3]
     document["post_processor"] = _template(names, (bos, eos, sep), mode)
     document["truncation"] = document["padding"] = None
     text = json.dumps(document, ensure_ascii=False)
-    vocabulary = TextVocabulary(
+    return TextVocabulary(
         text, n_base + len(names), bos, eos, sep, eos if unknown is None else ids[-1], tuple(names)
     )
-    backend = vocabulary.backend()
-    if [backend.token_to_id(name) for name in names] != ids:
-        raise AssumptionViolated(
-            "this tokenizer.json leaves no ids for special tokens after its own.\n  Compile with --tokenizer char or bytes."
-        )
-    return vocabulary
 
 
-def _document(tokenizer: Tokenizer, values: Sequence[str]) -> tuple[dict[str, Any], int]:
+def _more_words(tokenizer: Tokenizer, values: Sequence[str]) -> list[str]:
+    """Tokens of the values that no key has, where the tokenizer is a list of them."""
+    if not isinstance(tokenizer, CharTokenizer | WordTokenizer):
+        return []
+    return sorted({piece for value in values for piece in tokenizer.cut(value)} - set(tokenizer.vocabulary))
+
+
+def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any], int]:
     """A tokenizer.json without special tokens, and how many ids it has."""
     document: dict[str, Any] = {"version": "1.0", "added_tokens": [], "normalizer": None}
     if isinstance(tokenizer, BytesTokenizer):
@@ -91,9 +137,7 @@ def _document(tokenizer: Tokenizer, values: Sequence[str]) -> tuple[dict[str, An
         document |= {"pre_tokenizer": {"type": "Whitespace"}, "decoder": None}
     else:
         raise AssumptionViolated(f"the method llama has no tokenizer.json for {tokenizer.name} tokenizers.")
-    words = list(tokenizer.vocabulary)
-    known = set(words)
-    words += sorted({piece for value in values for piece in tokenizer.cut(value)} - known)
+    words = [*tokenizer.vocabulary, *more]
     document["model"] = {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(words)}}
     return document, len(words)
 
