@@ -69,7 +69,15 @@ CASES: dict[str, tuple[str, ...]] = {
         "cli/test_failures.py::test_whatever_is_raised_has_a_status",
         "attacks/test_fuzz.py::test_nothing_is_found",
     ),
-    "pipes and devices are read": ("data/test_hostile.py::test_pipes_and_devices_are_not_read",),
+    "pipes and devices are read": (
+        "data/test_hostile.py::test_pipes_and_devices_are_not_read",
+        "measure/test_specification.py::test_a_pipe_is_not_waited_for",
+    ),
+    "a specification of the wrong types, of endless numbers, or of data without end": (
+        "measure/test_specification.py::test_each_mistake_is_named",
+        "measure/test_specification.py::test_toml_that_its_reader_cannot_take_is_our_error",
+        "measure/test_specification.py::test_data_larger_than_memory_are_not_drawn",
+    ),
     "a power cut between two renames": (
         "storage/test_folder.py::test_a_crash_between_two_renames_is_mended",
         "storage/test_folder.py::test_leftovers_are_cleared_by_the_next_save_and_no_one_elses",

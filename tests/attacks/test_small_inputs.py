@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import byheart as bh
+from byheart.cli.main import run
 from byheart.cli.runs import command as runs
 from byheart.errors import ByheartError, CorruptModel
 from byheart.measure.store import Store
@@ -143,3 +144,8 @@ def test_an_array_of_large_ids(tmp_path: Path) -> None:
     np.savez(tmp_path / "large.npz", inputs=ids, labels=np.arange(4))
     data = bh.Dataset.read(tmp_path / "large.npz")
     assert data.n_samples == 4
+
+
+def test_a_zero_byte_in_an_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", "a\0b"]) == 2
+    assert "NUL" in capsys.readouterr().err

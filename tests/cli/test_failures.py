@@ -288,6 +288,7 @@ def test_a_mistake_of_ours_is_a_crash_that_asks_for_debug(
             "UsageError: secret.csv: Permission denied.",
         ),
         (MemoryError(), 1, "not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 1, "not enough memory"),
         (ByheartError("ours"), 1, "ByheartError: ours"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from byheart.measure.forecast import forecast
 from byheart.measure.specification import read_specification, specification_of
 from byheart.measure.store import Store
 from byheart.measure.sweep import Sweep
+from byheart.memory_limit import OverMemoryLimit
 
 GOOD = """
 name = "small"
@@ -90,19 +92,35 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
         ({"data": {"kind": "documents"}}, "need the field `path`"),
         ({"training": {"steps": 0}}, "`steps` must be a whole number of at least 1"),
         ({"training": {"step": 5}}, "Did you mean `steps`"),
-        ({"training": {"steps": 5, "optimiser": "sgd"}}, "adam, adamw, lbfgs; got 'sgd'"),
+        ({"training": {"steps": 5, "optimiser": "sgd"}}, "one of adam, adamw, lbfgs"),
         ({"training": {"steps": 5, "optimiser": "lbfgs", "batch": 4}}, "batch = 0"),
         ({"training": {"steps": 5, "learning_rate": -1.0}}, "must be positive"),
         ({"training": {"steps": []}}, "empty list"),
         ({"seeds": 0}, "count of at least 1"),
         ({"seeds": [1, 1]}, "one seed twice"),
         ({"pass": {"metric": "beauty", "threshold": 1}}, "no metric `beauty`"),
-        ({"pass": {"metric": "loss"}}, "needs `metric` and `threshold`"),
+        ({"pass": {"metric": "loss"}}, "threshold is missing; it must be a number"),
         ({"search": {"axis": "model.n_heads", "low": 1, "high": 9}}, "needs a pass rule"),
         ({"budget": {"max_runs": 3}}, "has 4 runs"),
         ({"budget": {"max_hours": 3}}, "no field `max_hours`"),
-        ({"tuning": {"trials": 0}}, "needs `trials`"),
-        ({"tuning": {"trials": 2, "learning_rate": 3}}, "range"),
+        ({"tuning": {"trials": 0}}, "trials is 0; it must be a whole number from 1"),
+        ({"tuning": {"trials": 2, "learning_rate": 3}}, "learning_rate is 3; it must be a list"),
+        ({"tuning": {"trials": 2, "learning_rate": [2.0, 1.0]}}, "range"),
+        ({"tuning": {"trials": 2, "learning_rate": [0.0, 1.0]}}, "above 0"),
+        ({"tuning": [1]}, "[tuning]: it is a list"),
+        ({"pass": "loss"}, "[pass]: it is"),
+        ({"pass": {"metric": "loss", "threshold": float("nan")}}, "finite number; got nan"),
+        ({"budget": {"max_seconds": float("inf")}}, "positive number; got inf"),
+        ({"training": {"learning_rate": 1e-3}}, "[training]: steps is missing"),
+        ({"training": {"steps": 5, "learning_rate": "fast"}}, 'learning_rate is "fast"'),
+        ({"training": {"steps": 10**400}}, "is a number of 1,329 bits"),
+        ({"data": {"kind": ["associations", ["facts"]]}}, "`kind` in [data] is a list"),
+        ({"data": {"kind": "associations", "seed": "x"}}, "`seed` of data"),
+        ({"seeds": 10**9}, "at most 1,000,000"),
+        (
+            {"model": {name: list(range(1, 200)) for name in ("family", "dim", "head_dim", "n_heads")}},
+            "grid has 1,568,239,201 points",
+        ),
     ],
 )
 def test_each_mistake_is_named(table: dict[str, Any], change: dict[str, Any], complaint: str) -> None:
@@ -110,6 +128,17 @@ def test_each_mistake_is_named(table: dict[str, Any], change: dict[str, Any], co
     with pytest.raises(UsageError) as caught:
         specification_of(wrong, Path())
     assert complaint in str(caught.value)
+
+
+def test_data_larger_than_memory_are_not_drawn(table: dict[str, Any]) -> None:
+    for data in (
+        {"kind": "associations", "n_vocab": 1000, "seq_len": 2**40},
+        {"kind": "random-tokens", "n_samples": 2**40},
+        {"kind": "facts", "n_samples": 2, "n_vocab": 2**50, "n_classes": 2},
+        {"kind": "rademacher-vectors", "dim": 2**50},
+    ):
+        with pytest.raises(OverMemoryLimit, match=f"data of kind {data['kind']} would take about"):
+            specification_of(table | {"data": data}, Path())
 
 
 def test_the_unchanged_table_is_right(table: dict[str, Any]) -> None:
@@ -121,6 +150,22 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         read_specification(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("name = \nseeds = 1")
     with pytest.raises(UsageError, match=r"cannot be read as TOML.*line 1"):
+        read_specification(tmp_path / "bad.toml")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(UsageError, match="is not a plain file"):
+        read_specification(tmp_path / "pipe.toml")
+
+
+@pytest.mark.parametrize(
+    "content", [b"seeds = " + b"9" * 5000, b"seeds = " + b"[" * 100_000, b"name = '\xff'"]
+)
+def test_toml_that_its_reader_cannot_take_is_our_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.toml").write_bytes(content)
+    with pytest.raises(UsageError, match="cannot be read as TOML"):
         read_specification(tmp_path / "bad.toml")
 
 

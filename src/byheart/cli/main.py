@@ -112,6 +112,8 @@ def run(arguments: Sequence[str]) -> int:
     before_texts = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
     as_json, debug = "--json" in before_texts, "--debug" in before_texts
     try:
+        if any("\0" in text for text in arguments):
+            raise UsageError("an argument holds the character NUL; no name of a file, column or option does.")
         status = group.main(list(arguments), prog_name="byheart", standalone_mode=False)
         sys.stdout.flush()
         return int(status or ExitStatus.HOLDS)
@@ -156,7 +158,7 @@ def as_byheart_error(error: Exception) -> ByheartError | None:
         return UsageError(f"{error.format_message()}\n  See `{command} --help`.")
     if isinstance(error, OSError) and error.filename is not None:
         return UsageError(f"{error.filename}: {error.strerror}.", path=str(error.filename))
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # torch raises a RuntimeError
         return ByheartError("there is not enough memory for this.")
     return None
 

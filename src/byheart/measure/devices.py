@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure.draws import draw_places
-from byheart.measure.families import ModelConfig
+from byheart.measure.families import ModelConfig, family_of
 from byheart.measure.objective import training_losses, uses_counts
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.training_set import TrainingSet
+from byheart.memory_limit import require_memory
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -69,6 +71,10 @@ def bytes_per_model(
 ) -> int:
     """Memory one model takes in a stack while it trains on `device`, from what one forward pass on the CPU saves."""
     dtype = DTYPES[training.dtype]
+    shapes = family_of(model.family).shapes(model, training_set)
+    n_weights = sum(math.prod(shape) for shape in shapes.values())
+    n_outputs = max(training_set.n_rows, training.batch) * training_set.n_classes
+    require_memory("training one model of this size", 8 * (n_weights + n_outputs))
     stack = make_stack([model], [training_set], [0], dtype=dtype)
     flat = stack.initial().requires_grad_()
     saved: dict[int, int] = {}

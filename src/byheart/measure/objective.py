@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from byheart.errors import DataError
 from byheart.measure.draws import draw_rows
 from byheart.measure.stack import Stack
 
@@ -78,7 +79,11 @@ def uses_counts(device: torch.device, n_rows: int, batch: int) -> bool:
 def batch_losses(stack: Stack, flat: Tensor, rows: Tensor) -> Tensor:
     """Summed loss of each model over the drawn rows (n_models, n_draws)."""
     targets = stack.targets
-    assert targets.labels is not None
+    if targets.labels is None:
+        raise DataError(
+            "batches are drawn from inputs with one answer each; some inputs of these data have several.\n"
+            "  Set batch = 0 in [training], so that every step sees all samples."
+        )
     n_models, n_draws = rows.shape
     if uses_counts(flat.device, targets.labels.shape[1], n_draws):
         counts = torch.zeros_like(targets.row_weights).scatter_add_(1, rows, flat.new_ones(rows.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args, get_origin, get_type_hints
@@ -26,6 +27,8 @@ class PassRule:
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise UsageError(f"no metric `{self.metric}`; a pass rule can use: {', '.join(METRICS)}.")
+        if not math.isfinite(self.threshold):
+            raise UsageError(f"the threshold of a pass rule must be a finite number; got {self.threshold}.")
 
     def holds(self, measured: Mapping[str, float]) -> bool:
         """Whether these measurements pass; a NaN never does."""
@@ -65,7 +68,7 @@ class Training:
                 raise UsageError(
                     f"`{name}` must be a whole number of at least {least}; got {value!r}.", name=name
                 )
-        if not self.learning_rate > 0 or self.weight_decay < 0:
+        if not 0 < self.learning_rate < math.inf or not 0 <= self.weight_decay < math.inf:
             raise UsageError(
                 f"`learning_rate` must be positive and `weight_decay` not negative;"
                 f" got {self.learning_rate!r} and {self.weight_decay!r}."

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import DataError, UsageError
+from byheart.json_file import show_value
 from byheart.measure.text_samples import (
     WORDS,
     distinct_texts,
@@ -32,6 +33,7 @@ from byheart.measure.training_set import (
     training_set_of_labels,
     training_set_of_values,
 )
+from byheart.memory_limit import require_memory
 
 Description = Mapping[str, Any]
 Maker = Callable[[Description], TrainingSet]
@@ -39,20 +41,26 @@ Maker = Callable[[Description], TrainingSet]
 
 @dataclass(frozen=True)
 class Source:
-    """A kind of data: the fields its description has, with defaults (None: must be given), and how it is made."""
+    """A kind of data: the fields its description has, with defaults (None: must be given), and how it is made.
+
+    n_numbers  how many numbers are drawn, known before they are
+    """
 
     fields: Mapping[str, Any]
     make: Maker
+    n_numbers: Callable[[Description], int]
 
 
 SOURCES: dict[str, Source] = {}
 
 
-def _source(name: str, **fields: Any) -> Callable[[Maker], Maker]:
+def _source(
+    name: str, n_numbers: Callable[[Description], int] = lambda d: 0, **fields: Any
+) -> Callable[[Maker], Maker]:
     """Enter the decorated function as a kind of data, with the fields of its description and their defaults."""
 
     def enter(make: Maker) -> Maker:
-        SOURCES[name] = Source(fields, make)
+        SOURCES[name] = Source(fields, make, n_numbers)
         return make
 
     return enter
@@ -62,7 +70,13 @@ def _labels(rng: np.random.Generator, n_classes: int, count: int) -> np.ndarray:
     return rng.integers(0, n_classes, size=(count,))
 
 
-@_source("associations", n_vocab=50, seq_len=2)
+def _n_associations(d: Description) -> int:
+    # beyond 64 tokens there are more sequences than memory has bytes, so the power is not taken; of one word there is one
+    n_sequences = 1 if d["n_vocab"] == 1 else d["n_vocab"] ** min(d["seq_len"], 64)
+    return int(n_sequences * (d["seq_len"] + 1))
+
+
+@_source("associations", _n_associations, n_vocab=50, seq_len=2)
 def _associations(d: Description) -> TrainingSet:
     """Every sequence of tokens with a random next token (DPC24)."""
     grid = np.indices((d["n_vocab"],) * d["seq_len"]).reshape(d["seq_len"], -1).T
@@ -70,7 +84,7 @@ def _associations(d: Description) -> TrainingSet:
     return training_set_of_labels(grid, labels, n_classes=d["n_vocab"], n_vocab=d["n_vocab"])
 
 
-@_source("facts", n_samples=None, n_vocab=None, n_classes=None)
+@_source("facts", lambda d: d["n_vocab"] + d["n_samples"], n_samples=None, n_vocab=None, n_classes=None)
 def _facts(d: Description) -> TrainingSet:
     """Single tokens with random labels."""
     if d["n_samples"] > d["n_vocab"]:
@@ -83,7 +97,15 @@ def _facts(d: Description) -> TrainingSet:
     return training_set_of_labels(keys, labels, n_classes=d["n_classes"], n_vocab=d["n_vocab"])
 
 
-@_source("random-tokens", n_samples=None, n_vocab=1000, seq_len=8, n_classes=16, read="last")
+@_source(
+    "random-tokens",
+    lambda d: d["n_samples"] * (d["seq_len"] + 1),
+    n_samples=None,
+    n_vocab=1000,
+    seq_len=8,
+    n_classes=16,
+    read="last",
+)
 def _random_tokens(d: Description) -> TrainingSet:
     """Uniform token sequences with random labels."""
     rng = np.random.default_rng(d["seed"])
@@ -95,7 +117,14 @@ def _random_tokens(d: Description) -> TrainingSet:
     )
 
 
-@_source("rademacher-vectors", n_samples=500, seq_len=10, dim=6, read="last")
+@_source(
+    "rademacher-vectors",
+    lambda d: d["n_samples"] * d["seq_len"] * d["dim"],
+    n_samples=500,
+    seq_len=10,
+    dim=6,
+    read="last",
+)
 def _rademacher(d: Description) -> TrainingSet:
     """Uniform vectors with labels ±1 (KS25's study of the sequence length)."""
     rng = np.random.default_rng(d["seed"])
@@ -106,7 +135,8 @@ def _rademacher(d: Description) -> TrainingSet:
 @_source("documents", path=None, n_documents=None, n_tokens=10, field="text")
 def _documents(d: Description) -> TrainingSet:
     """Next tokens of documents (MFT24): shuffled, cut to `n_tokens`, the vocabulary that of the subset alone."""
-    texts = [WORDS.findall(str(row[d["field"]])) for row in _rows(d["path"], d["sha256"])]
+    rows = _rows(d["path"], d["sha256"])
+    texts = [WORDS.findall(text) for text in _column(rows, d["field"], d["path"])]
     texts = [words[: d["n_tokens"]] for words in texts if len(words) >= d["n_tokens"]]
     order = np.random.default_rng(d["seed"]).permutation(len(texts))[: d["n_documents"]]
     if order.size < d["n_documents"]:
@@ -130,9 +160,9 @@ def _documents(d: Description) -> TrainingSet:
 def _sentences(d: Description) -> TrainingSet:
     """Labelled texts (KS25) cut to `seq_len` tokens; inputs that occur with two labels are left out, repeats count once."""
     rows = _rows(d["path"], d["sha256"])
-    fields = d["field"].split("+")
-    texts = [first_words(" ".join(str(row[name]) for name in fields), d["seq_len"]) for row in rows]
-    labels = [int(row[d["label"]]) for row in rows]
+    columns = [_column(rows, name, d["path"]) for name in d["field"].split("+")]
+    texts = [first_words(" ".join(cells), d["seq_len"]) for cells in zip(*columns, strict=True)]
+    labels = [_label(cell, d["path"]) for cell in _column(rows, d["label"], d["path"])]
     kept = [i for i, words in enumerate(texts) if len(words) == d["seq_len"]]
     order = [kept[i] for i in np.random.default_rng(d["seed"]).permutation(len(kept))]
     place = 0 if d["read"] == "first" else d["seq_len"] - 1
@@ -182,11 +212,34 @@ def _file(d: Description) -> TrainingSet:
 _source("prepared", path=None, collection=None, n_samples=None)(training_set_of_sample)
 
 
+MOST_CLASSES = 2**24
+
+
+def _column(rows: list[dict[str, Any]], name: str, path: str) -> list[str]:
+    for number, row in enumerate(rows, start=1):
+        if name not in row:
+            raise DataError(f"{path}, row {number}: there is no field `{name}`.", path=path, row=number)
+    return [str(row[name]) for row in rows]
+
+
+def _label(cell: str, path: str) -> int:
+    if not (cell.isascii() and cell.isdigit() and len(cell) < 9 and int(cell) < MOST_CLASSES):
+        raise DataError(
+            f"{path}: labels must be whole numbers from 0 to {MOST_CLASSES:,}; one is {show_value(cell)}.",
+            path=path,
+        )
+    return int(cell)
+
+
 def complete_description(data: Description, seed: int, folder: Path) -> dict[str, Any]:
     """A full description: defaults filled in, the seed set, a file named by its content; a `UsageError` otherwise."""
     kind = data.get("kind")
     if kind not in SOURCES:
         raise UsageError(f"no kind of data `{kind}`; there are: {', '.join(SOURCES)}.", kind=kind)
+    if kind == "prepared":
+        raise UsageError(
+            "data of kind prepared are described by `byheart reproduce`; name a file of texts here."
+        )
     source = SOURCES[kind]
     full = dict(source.fields) | {"seed": seed} | dict(data)
     for name in data:
@@ -205,12 +258,16 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
                 f" got {value!r}.",
                 name=name,
             )
+    if type(full["seed"]) is not int or full["seed"] < 0:
+        raise UsageError(f"`seed` of data must be a whole number, not negative; got {full['seed']!r}.")
+    require_memory(f"data of kind {kind}", 8 * source.n_numbers(full))
     if full.get("read", "last") not in ("first", "last"):
         raise UsageError(f"`read` must be first or last; got {full['read']!r}.")
     if "path" in full:
-        path = (folder / str(full["path"])).resolve()
-        if not path.is_file():
+        path = folder / str(full["path"])
+        if "\0" in str(path) or not path.is_file():
             raise UsageError(f"there is no file {path}.", path=str(path))
+        path = path.resolve()
         full |= {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     return full
 

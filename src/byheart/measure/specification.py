@@ -7,20 +7,27 @@ Any list in [model], [data] or [training] is an axis of the grid; a text that st
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from byheart.errors import UsageError, did_you_mean
+from byheart.errors import ByheartError, UsageError, did_you_mean
+from byheart.json_file import read_bytes, show_value
 from byheart.measure.capacity import Goal
 from byheart.measure.families import ModelConfig, family_of
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
 from byheart.measure.sources import complete_description
+from byheart.reader import read_values, within
 
 SECTIONS = ("name", "seeds", "model", "data", "training", "pass", "search", "tuning", "budget")
+MOST_RUNS = 10**6
+"""Runs that a grid may have. Each is made and checked before the first is trained."""
+
+MOST = 2**53  # no whole number in a specification comes near
 
 
 @dataclass(frozen=True)
@@ -46,20 +53,36 @@ class Search:
 class TuningPlan:
     """Ranges that Optuna tunes in, a whole stack of `per_round` trials at a time."""
 
-    trials: int
-    per_round: int
-    learning_rate: tuple[float, float] | None
-    warmup: tuple[int, int] | None
-    seed: int
+    trials: Annotated[int, within(1, MOST_RUNS)]
+    per_round: Annotated[int, within(0, MOST_RUNS)] = 0  # 0: all at once
+    learning_rate: tuple[float, float] | None = None
+    warmup: tuple[int, int] | None = None
+    seed: Annotated[int, within(0, MOST)] = 0
+
+    def __post_init__(self) -> None:
+        for name, span in (("learning_rate", self.learning_rate), ("warmup", self.warmup)):
+            if span is not None and not 0 <= span[0] <= span[1] < math.inf:
+                raise UsageError(f"`{name}` in [tuning] must be a range [least, most]; got {list(span)}.")
+        if self.learning_rate is not None and self.learning_rate[0] == 0:
+            raise UsageError("`learning_rate` in [tuning] is tuned in logarithms; it must begin above 0.")
+
+    @property
+    def round_size(self) -> int:
+        """Trials of one round."""
+        return self.per_round or self.trials
 
 
 @dataclass(frozen=True)
 class Budget:
     """Limits a sweep keeps to."""
 
-    max_runs: int | None = None
+    max_runs: Annotated[int, within(1, MOST)] | None = None
     max_seconds: float | None = None
-    max_stack: int | None = None
+    max_stack: Annotated[int, within(1, MOST)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
+            raise UsageError(f"`max_seconds` in [budget] must be a positive number; got {self.max_seconds}.")
 
 
 @dataclass(frozen=True)
@@ -81,9 +104,9 @@ class Specification:
         model = dict(point["model"])
         family = family_of(model.pop("family"))
         sizes = {field.name for field in family.size_fields}
-        plan = dict(point["training"]) | training
+        plan = read_values(dict(point["training"]) | training, Training, "[training]")
         if self.stops_early:
-            plan["stop"] = self.rule
+            plan = replace(plan, stop=self.rule)
         return Run(
             ModelConfig(
                 family.name,
@@ -91,7 +114,7 @@ class Specification:
                 {name: value for name, value in model.items() if isinstance(value, str)},
             ),
             complete_description(point["data"], seed, self.folder),
-            Training(**plan),
+            plan,
             seed,
         )
 
@@ -104,13 +127,19 @@ class Specification:
 def read_specification(path: str | Path) -> Specification:
     """Read and check a specification; relative paths in it are relative to its folder."""
     path = Path(path)
+    if not path.exists():
+        raise UsageError(f"there is no specification {path}.", path=str(path))
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"there is no specification {path}.", path=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UsageError(f"{path} cannot be read as TOML: {error}.", path=str(path)) from error
+        table = tomllib.loads(read_bytes(path, refuse=_refuse).decode("utf-8"))
+    except RecursionError:
+        raise _refuse(str(path), "its values are nested too deep") from None
+    except ValueError as error:  # not UTF-8, not TOML, or a number of thousands of digits
+        raise _refuse(str(path), str(error)) from error
     return specification_of(table, path.parent, default_name=path.stem)
+
+
+def _refuse(where: str, problem: str) -> ByheartError:
+    return UsageError(f"{where} cannot be read as TOML: {problem}.", path=where)
 
 
 def specification_of(
@@ -137,14 +166,16 @@ def specification_of(
         rule=rule,
         stops_early=stops,
         search=search,
-        tuning=_tuning(table.get("tuning")),
-        budget=_budget(table.get("budget")),
+        tuning=None if table.get("tuning") is None else read_values(table["tuning"], TuningPlan, "[tuning]"),
+        budget=read_values(table.get("budget", {}), Budget, "[budget]"),
         folder=folder.resolve(),
     )
     n_runs = len(specification.points) * len(specification.seeds)
     limit = specification.budget.max_runs
     if limit is not None and n_runs > limit:
         raise UsageError(f"the grid has {n_runs} runs; [budget] allows max_runs = {limit}.", n_runs=n_runs)
+    if n_runs > MOST_RUNS:
+        raise UsageError(f"the grid has {n_runs:,} runs; {MOST_RUNS:,} is the most.", n_runs=n_runs)
     for point in specification.points:  # every point is checked now, not hours into the sweep
         specification.run(point, specification.seeds[0])
     return specification
@@ -172,6 +203,16 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
     for section, field, values in axes:
         if not values:
             raise UsageError(f"`{field}` in [{section}] is an empty list, so the grid is empty.", field=field)
+        for value in values:
+            if not _is_plain(value):
+                raise UsageError(
+                    f"`{field}` in [{section}] is {show_value(value)}; it must be a number up to 2^53, a text, true or false,"
+                    " or a list of these.",
+                    field=field,
+                )
+    n_points = math.prod(len(values) for _, _, values in axes)
+    if n_points > MOST_RUNS:
+        raise UsageError(f"the grid has {n_points:,} points; {MOST_RUNS:,} is the most.", n_points=n_points)
     points = []
     for choice in itertools.product(*(values for _, _, values in axes)):
         point: dict[str, dict[str, Any]] = {"model": {}, "data": {}, "training": {}}
@@ -179,6 +220,10 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
             point[section][field] = value
         points.append(resolve_references(point))
     return tuple(points)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= MOST)
 
 
 def resolve_references(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -206,66 +251,44 @@ def with_searched_value(
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_RUNS:
         return tuple(range(value))
-    if isinstance(value, list) and value and all(type(v) is int and v >= 0 for v in value):
+    if isinstance(value, list) and value and all(type(v) is int and 0 <= v <= MOST for v in value):
         if len(set(value)) < len(value):
             raise UsageError(f"`seeds` names one seed twice: {value}.")
         return tuple(value)
-    raise UsageError(f"`seeds` must be a count of at least 1 or a list of seeds; got {value!r}.")
-
-
-def _rule(table: Mapping[str, Any] | None) -> tuple[PassRule | None, bool]:
-    if table is None:
-        return None, False
-    _require_known("[pass]", table, ("metric", "threshold", "stop_early"))
-    if "metric" not in table or "threshold" not in table:
-        raise UsageError("[pass] needs `metric` and `threshold`.", section="pass")
-    return PassRule(table["metric"], float(table["threshold"])), bool(table.get("stop_early", True))
-
-
-def _search(table: Mapping[str, Any] | None) -> Search | None:
-    if table is None:
-        return None
-    _require_known("[search]", table, ("axis", "low", "high", "goal"))
-    for name in ("axis", "low", "high"):
-        if name not in table:
-            raise UsageError(f"[search] needs `{name}`.", section="search")
-    goal = table.get("goal", "smallest" if str(table["axis"]).startswith("model.") else "largest")
-    if goal not in ("smallest", "largest"):
-        raise UsageError(f"`goal` in [search] must be smallest or largest; got {goal!r}.")
-    if not (type(table["low"]) is type(table["high"]) is int and 0 <= table["low"] < table["high"]):
-        raise UsageError(
-            f"[search] needs whole numbers low < high; got {table['low']!r} and {table['high']!r}."
-        )
-    return Search(str(table["axis"]), table["low"], table["high"], goal)
-
-
-def _tuning(table: Mapping[str, Any] | None) -> TuningPlan | None:
-    if table is None:
-        return None
-    _require_known("[tuning]", table, ("trials", "per_round", "learning_rate", "warmup", "seed"))
-    rate, warmup = table.get("learning_rate"), table.get("warmup")
-    for name, span in (("learning_rate", rate), ("warmup", warmup)):
-        if span is not None and not (isinstance(span, list) and len(span) == 2 and 0 <= span[0] <= span[1]):
-            raise UsageError(f"`{name}` in [tuning] must be a range [least, most]; got {span!r}.")
-    trials = table.get("trials")
-    if type(trials) is not int or trials < 1:
-        raise UsageError(f"[tuning] needs `trials`, a whole number of at least 1; got {trials!r}.")
-    return TuningPlan(
-        trials=trials,
-        per_round=int(table.get("per_round", trials)),
-        learning_rate=None if rate is None else (float(rate[0]), float(rate[1])),
-        warmup=None if warmup is None else (int(warmup[0]), int(warmup[1])),
-        seed=int(table.get("seed", 0)),
+    raise UsageError(
+        f"`seeds` must be a count of at least 1 and at most {MOST_RUNS:,}, or a list of seeds; got {show_value(value)}."
     )
 
 
-def _budget(table: Mapping[str, Any] | None) -> Budget:
+@dataclass(frozen=True)
+class _PassSection:
+    metric: str
+    threshold: float
+    stop_early: bool = True
+
+
+def _rule(table: object) -> tuple[PassRule | None, bool]:
     if table is None:
-        return Budget()
-    _require_known("[budget]", table, [f.name for f in fields(Budget)])
-    for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise UsageError(f"`{name}` in [budget] must be a positive number; got {value!r}.")
-    return Budget(**table)
+        return None, False
+    found = read_values(table, _PassSection, "[pass]")
+    return PassRule(found.metric, found.threshold), found.stop_early  # type: ignore[arg-type]  # the rule looks at it
+
+
+@dataclass(frozen=True)
+class _SearchSection:
+    axis: str
+    low: Annotated[int, within(0, MOST)]
+    high: Annotated[int, within(1, MOST)]
+    goal: Goal | None = None
+
+
+def _search(table: object) -> Search | None:
+    if table is None:
+        return None
+    found = read_values(table, _SearchSection, "[search]")
+    if found.low >= found.high:
+        raise UsageError(f"[search] needs whole numbers low < high; got {found.low} and {found.high}.")
+    goal: Goal = found.goal or ("smallest" if found.axis.startswith("model.") else "largest")
+    return Search(found.axis, found.low, found.high, goal)

@@ -74,11 +74,14 @@ COLLECTIONS = {
 def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
     """The objects of a file of JSON lines; `MalformedFile` names the line that is none."""
     rows = []
-    for number, line in enumerate(raw.decode("utf-8").splitlines(), start=1):
+    for number, line in enumerate(raw.split(b"\n"), start=1):
         try:
-            rows.append(dict(json.loads(line)))
-        except ValueError as error:
-            raise MalformedFile(f"{path}, line {number}: {error}", path=str(path), line=number) from error
+            if line.strip():
+                rows.append(dict(json.loads(line.decode("utf-8"))))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise MalformedFile(
+                f"{path}, line {number} is no JSON object: {error}.", path=str(path), line=number
+            ) from error
     return rows
 
 
@@ -164,10 +167,23 @@ class Samples:
 
 @lru_cache(maxsize=64)
 def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.ndarray]:
-    with np.load(path, allow_pickle=False) as arrays:
-        if f"{collection}_{sample}_ids" not in arrays:
-            raise DataError(f"{path} has no sample {sample} of {collection}.", path=path)
-        return arrays[f"{collection}_{sample}_ids"], arrays[f"{collection}_{sample}_labels"]
+    names = [f"{collection}_{sample}_{part}" for part in ("ids", "labels")]
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            if names[0] not in arrays:
+                raise DataError(f"{path} has no sample {sample} of {collection}.", path=path)
+            ids, labels = (arrays[name] for name in names)
+    except DataError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise what they happen to raise
+        raise MalformedFile(f"{path} is not a whole file of samples: {error!r}.", path=path) from error
+    if ids.ndim != 2 or labels.shape != ids.shape[:1] or not {ids.dtype.kind, labels.dtype.kind} <= set("iu"):
+        raise DataError(
+            f"{path}: {names[0]} must be whole numbers, a row for each text, and {names[1]} a number for each;"
+            f" their shapes are {ids.shape} and {labels.shape}.",
+            path=path,
+        )
+    return ids, labels
 
 
 def training_set_of_sample(d: Mapping[str, Any]) -> TrainingSet:

@@ -32,7 +32,7 @@ def tune(
     found: list[list[Record]] = [[] for _ in settings]
     left = tuning.trials
     while left > 0:
-        count = min(tuning.per_round, left)
+        count = min(tuning.round_size, left)
         left -= count
         asked = [[study.ask() for _ in range(count)] for study in studies]
         runs = [
@@ -63,7 +63,7 @@ def _study(tuning: TuningPlan, point: Point, seed: int) -> Any:
     # Neighbouring settings should not walk through the same trials, and Python's own hash changes every time.
     mixed = hashlib.sha256(f"{tuning.seed} {seed} {sorted(point['model'].items())}".encode()).digest()
     sampler = optuna.samplers.TPESampler(
-        seed=int.from_bytes(mixed[:4], "big"), constant_liar=tuning.per_round > 1
+        seed=int.from_bytes(mixed[:4], "big"), constant_liar=tuning.round_size > 1
     )
     return optuna.create_study(direction="minimize", sampler=sampler)
 

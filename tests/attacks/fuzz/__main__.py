@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from tests.attacks.fuzz.children import TARGETS, run_case, run_cases
+from tests.attacks.fuzz import children
+from tests.attacks.fuzz.children import run_case, run_cases
 
 
 def prepare(folder: Path) -> None:
@@ -26,7 +27,7 @@ def prepare(folder: Path) -> None:
         "256M"  # so small that what files of this size ask for can go beyond it
     )
     torch.set_num_threads(1)
-    for target in TARGETS:
+    for target in children.TARGETS:
         (folder / target.name).mkdir(parents=True)
         target.prepare(folder / target.name)
 
@@ -48,9 +49,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same cases")
     parser.add_argument("--cases", type=int, help="stop after so many")
     parser.add_argument("--case", type=int, help="run this one alone, here, and show what happens")
+    parser.add_argument("--only", nargs="+", metavar="TARGET", help="attack these ways in alone")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out/fuzz"))
     options = parser.parse_args()
+    if options.only:
+        children.TARGETS = tuple(target for target in children.TARGETS if target.name in options.only)
     with tempfile.TemporaryDirectory(prefix="byheart-fuzz-") as temporary:
         folder = Path(temporary)
         prepare(folder / "seeds")

@@ -19,9 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.attacks.fuzz.command_lines import CommandLines
 from tests.attacks.fuzz.data_files import DataFiles
 from tests.attacks.fuzz.model_folders import ModelFolders
 from tests.attacks.fuzz.page_requests import PageRequests
+from tests.attacks.fuzz.specifications import Specifications
 from tests.attacks.fuzz.stores import Stores
 from tests.attacks.fuzz.target import Target, Wrong, is_ours
 from tests.attacks.fuzz.tokenizer_files import Tokenizers
@@ -34,7 +36,15 @@ CASES_PER_CHILD = 200
 EXAMPLES_KEPT = 3  # of each kind of finding
 
 Outcome = dict[str, Any]
-TARGETS: tuple[Target, ...] = (ModelFolders(), DataFiles(), Stores(), Tokenizers(), PageRequests())
+TARGETS: tuple[Target, ...] = (
+    ModelFolders(),
+    DataFiles(),
+    Stores(),
+    Tokenizers(),
+    PageRequests(),
+    CommandLines(),
+    Specifications(),
+)
 
 
 def target_of(random: Random) -> Target:
@@ -144,10 +154,15 @@ def _keep(seed: int, found: Outcome, scratch: Path, out: Path) -> None:
     place = out / found["kind"] / f"{seed}-{found['number']}"
     place.parent.mkdir(parents=True, exist_ok=True)
     if len(list(place.parent.iterdir())) < EXAMPLES_KEPT:
-        shutil.copytree(scratch, place, dirs_exist_ok=True)
+        shutil.copytree(scratch, place, dirs_exist_ok=True, ignore=_pipes)
         (place / "FOUND.txt").write_text(
             f"{found['target']}, seed {seed}, case {found['number']}\n{found['detail']}\n"
         )
+
+
+def _pipes(folder: str, names: list[str]) -> list[str]:
+    """What cannot be copied."""
+    return [name for name in names if (Path(folder) / name).is_fifo()]
 
 
 def _be_a_child(
