@@ -23,6 +23,16 @@ CASES: dict[str, tuple[str, ...]] = {
         "attacks/test_forged.py::test_changed_weights_are_refused",
         "verify/test_verifier.py::test_labels_and_vocabulary_are_under_a_digest",
     ),
+    "the settings of a Llama, its tokenizer, or an adapter beside it change what other programs answer": (
+        "storage/test_llama_folder.py::test_no_setting_is_changed_unnoticed",
+        "storage/test_llama_folder.py::test_a_file_of_settings_that_is_none_is_refused",
+        "storage/test_llama_folder.py::test_what_other_programs_would_read_too_is_refused",
+        "storage/test_llama_folder.py::test_a_tokenizer_that_agrees_with_its_digest_is_still_the_one_of_model_json",
+    ),
+    "a word of the record crashes a command": (
+        "attacks/test_records.py::test_no_word_of_a_record_crashes_a_command",
+        "attacks/test_records.py::test_a_part_of_the_record_that_is_of_another_kind_is_named",
+    ),
     "a token id takes memory in proportion to it": (
         "attacks/test_small_inputs.py::test_a_large_id_at_predict",
         "verify/test_verifier.py::test_a_large_token_id_takes_no_memory",

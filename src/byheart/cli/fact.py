@@ -66,7 +66,7 @@ def _find_in_tables(model: Model, tokenizer: Tokenizer, fact: str, dataset: Data
     encoded = model.memory.encode(tokenizer.encode_all([fact]))
     if dataset is not None:
         encoded = np.concatenate([encoded, model.memory.encode(dataset.inputs)])
-    found = locate(model.memory, model.record.get("notes", {}), encoded)
+    found = locate(model.memory, model.record.get("notes") or {}, encoded)
     cells, bits = found.cells(0), found.bits(0)
     is_itself = (encoded == encoded[0]).all(axis=1)
     others = [int(i) - 1 for i in found.sharing(0) if not is_itself[i]]
@@ -101,7 +101,9 @@ def _find_in_llama(model: Model, tokenizer: Tokenizer, fact: str, dataset: Datas
     prompts = [full_prompt(llama, key) for key in keys]
     answers = generate(llama, prompts, llama.backend)
     known = [i for i, each in enumerate(answers) if each]
-    places = locate(llama, model.record.get("notes", {}), [(prompts[i], answers[i]) for i in known])
+    if 0 not in known:
+        raise UsageError(f"{fact!r}: nothing follows it, so no weights hold it.", fact=fact)
+    places = locate(llama, model.record.get("notes") or {}, [(prompts[i], answers[i]) for i in known])
     mine = sorted(places[0], key=lambda each: (each.layer, each.unit, each.column))
     names = [each.name for each in mine]
     others = [

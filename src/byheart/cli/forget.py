@@ -33,6 +33,7 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
 
     DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn.
     """
+    from byheart.fields import LARGEST, Fields
     from byheart.pipeline import compile, load, read_like
     from byheart.storage.atomic_folder import check_target
 
@@ -48,14 +49,16 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
     kept = [i for i, text in enumerate(texts) if text not in keys]
     if not kept:
         raise UsageError("no fact would be left.")
-    notes = model.record["notes"]
+    record = Fields(dict(model.record), folder / "model.json", "record")
+    notes = record.child("notes")
     options = {
-        **model.record["options"],
-        "room": notes["contexts"],
-        "rows": notes["rows"],
-        "first_draw": notes["hashes drawn"] - 1,
+        **record.child("options").values,
+        "room": notes.integer("contexts"),
+        "rows": notes.integer("rows"),
+        "first_draw": notes.integer("hashes drawn", 1) - 1,
     }
-    without = compile(dataset.subset(kept), method="llama", seed=model.record["seed"], **options)
+    seed = record.integer("seed", most=LARGEST)
+    without = compile(dataset.subset(kept), method="llama", seed=seed, **options)
     without.save(output)
     changed = _differences(dict(model.network.parameters()), dict(without.network.parameters()))
     if as_json:

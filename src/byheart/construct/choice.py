@@ -20,6 +20,7 @@ from byheart.network.transformer.architecture import Precision
 USUAL = "retrieval"
 REJECT_BITS = (16, 12, 8, 4)
 """Bits that turn unknown inputs away, the most first; fewer where the numbers of the precision have no room."""
+_MOST_REJECT_BITS = 64  # that a record may speak of
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
 def describe_unknown_input(record: Mapping[str, Any]) -> str:
     """What an input gets that was not among the data of the model with this record."""
     bits = (record.get("notes") or {}).get("reject_bits")
-    if isinstance(bits, int):
+    if type(bits) is int and 0 <= bits <= _MOST_REJECT_BITS:
         return unknown_input(bits)
     method = record.get("method") or "this model"
     return f"an unknown input may get some label: {method} promises nothing for it"

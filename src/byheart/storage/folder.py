@@ -125,7 +125,7 @@ def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate |
     spec = read_spec(fields.child("architecture"))
     network = _network(spec, folder, FAMILIES[spec.family])
     memory = _memory(network, fields)
-    record = fields.child("record").values
+    record = _record(fields.child("record"))
     origin_of(record, folder / MODEL)
     certificate = None
     if (folder / CERTIFICATE).exists():
@@ -152,6 +152,19 @@ def _memory(network: Network, fields: Fields) -> Memory:
             fields.where, f"there are {len(labels):,} labels; the network has {network.n_outputs:,} logits"
         )
     return Memory(network, task, labels, tokenizer, fields.boolean("ordered"))
+
+
+def _record(fields: Fields) -> dict[str, Any]:
+    """What the model says of how it came about, if its parts are of the kinds that `compile` writes."""
+    for name in ("notes", "options", "versions", "refused", "reading"):
+        if fields.has(name):
+            fields.child(name)
+    for name in ("versions", "refused"):
+        if fields.has(name):
+            part = fields.child(name)
+            for each in part.values:
+                part.text(each)
+    return fields.values
 
 
 def _tokenizer(fields: Fields) -> Tokenizer:

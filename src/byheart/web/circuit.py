@@ -77,7 +77,8 @@ def channels_of(network: Transformer, record: Mapping[str, Any]) -> list[dict[st
     if is_dual:
         if "slots" not in notes:  # in older models
             named.append(("role", "1 for the extra token"))
-        n_digits = width - len(named) - int(notes["channels"])
+        n_words = notes.get("channels")
+        n_digits = width - len(named) - (n_words if type(n_words) is int and n_words >= 0 else 0)
         named += [(f"d{i + 1}", "digit of the row") for i in range(n_digits)]
     if named:
         named += [(f"w{i + 1}", f"word {i + 1} of the row") for i in range(width - len(named))]
@@ -93,9 +94,12 @@ def _mixing(network: Transformer) -> list[int]:
 def _retrieval(network: Transformer, notes: Mapping[str, Any]) -> list[Stage] | None:
     tables, summing, field_bits = notes.get("tables"), notes.get("sum"), notes.get("field_bits")
     n_layers = len(network.layers)
-    if not isinstance(tables, list) or not isinstance(summing, int) or not isinstance(field_bits, int):
+    if not isinstance(tables, list) or type(summing) is not int or type(field_bits) is not int:
         return None
-    if not all(isinstance(t, int) for t in tables) or not tables or summing + 1 + field_bits >= n_layers:
+    feed_forward = [at for at, layer in enumerate(network.layers) if isinstance(layer, FeedForward)]
+    if not tables or any(type(t) is not int or t not in feed_forward for t in tables):
+        return None
+    if not 0 <= summing < n_layers - 1 - field_bits or field_bits < 1:
         return None
     mixing, rare, rare_fields = _mixing(network), notes.get("rare_layers", []), notes.get("rare_fields", [])
     if not isinstance(rare, list) or not isinstance(rare_fields, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.errors import DoesNotHold
+from byheart.fields import LARGEST, Fields
 from byheart.model import Model
 from byheart.network.memory import UNKNOWN
 from byheart.pipeline import compile as compile_data
@@ -46,13 +48,13 @@ def forget(context: Context, model: str, data: str, text: str) -> Document:
     dataset = read_like(whole, data)
     forgotten = _sample_of(dataset, text)
     rest = dataset.subset([sample for sample in range(dataset.n_samples) if sample != forgotten])
-    record = whole.record
-    options = {name: value for name, value in record.get("options", {}).items() if name != "precision"}
+    record = Fields(dict(whole.record), Path(model, "model.json"), "record")
+    options = {name: value for name, value in record.child("options").values.items() if name != "precision"}
     without = compile_data(
         rest,
-        method=str(record["method"]),
+        method=record.text("method"),
         precision=whole.network.precision,
-        seed=int(record["seed"]),
+        seed=record.integer("seed", most=LARGEST),
         progress=context.progress,
         **options,
     )

@@ -60,7 +60,8 @@ def show_fact(context: Context, model: str, text: str, data: str | None) -> Docu
             row, column = column, row
         cell["weight"] = {"matrix": matrix, "row": row, "column": column}
         cell.update(_describe(opened, matrix, row, column))
-        power = math.log2(scales[cell["layer"], cell["matrix"]])
+        scale = scales[cell["layer"], cell["matrix"]]
+        power = math.log2(scale) if scale > 0 else 0.5
         if power.is_integer():  # bit b of the word is worth 2^b / scale in the weight
             cell["label_powers"] = [bit - int(power) for bit in range(*document["bits"])]
     return document
@@ -87,7 +88,7 @@ def _scales(model: Model, text: str) -> dict[tuple[int, str], float]:
     tokenizer = model.memory.tokenizer
     assert tokenizer is not None
     encoded = model.memory.encode(tokenizer.encode_all([text]))
-    found = locate(model.memory, model.record.get("notes", {}), encoded)
+    found = locate(model.memory, model.record.get("notes") or {}, encoded)
     segments = {layer: number for number, layer in enumerate(found.tables)}
     return {
         (cell.layer, cell.matrix): found.scales[0 if cell.matrix == "w1" else segments[cell.layer]]

@@ -35,6 +35,7 @@ from byheart.network.transformer.architecture import FeedForward, Transformer
 from byheart.network.transformer.module import FeedForwardModule, to_module
 
 _BATCH = 2048
+_MOST = 1 << 40  # rows, planes or bits that notes may name
 
 
 @dataclass(frozen=True)
@@ -232,10 +233,14 @@ def _rare_fields(notes: Mapping[str, object]) -> RareFields:
 
 def _shape(notes: Mapping[str, object]) -> dict[str, int]:
     names = ("rows", "channels", "segments", "planes", "field_bits")
-    if any(not isinstance(notes.get(name), int) for name in names) or "layout" not in notes:
+    named = {
+        **{name: notes.get(name) for name in names},
+        "parts": notes.get("parts", 1),
+    }  # absent in older models
+    found = {name: n for name, n in named.items() if type(n) is int and 1 <= n <= _MOST}
+    if len(found) < len(named) or "layout" not in notes:
         raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
-    parts = notes.get("parts", 1)  # which older models do not name
-    return {**{name: int(str(notes[name])) for name in names}, "parts": int(str(parts))}
+    return found
 
 
 def _layers(
@@ -255,9 +260,12 @@ def _layers(
     if (
         not isinstance(named, list)
         or len(named) != (1 if is_dual else shape["segments"])
-        or any(widths.get(number) != shape["rows"] for number in named)
-        or not isinstance(summing, int)
+        or any(type(number) is not int or widths.get(number) != shape["rows"] for number in named)
+        or named != sorted(set(named))
+        or type(summing) is not int
+        or not max(named) < summing < len(network.layers) - shape["field_bits"]
         or widths.get(summing) != _sum_width(shape, fields)
+        or network.model_width < len(SLOTS) + shape["parts"] * shape["channels"]
     ):
         raise UsageError("these notes do not belong to this network: its tables cannot be found.")
     return tuple(named), summing

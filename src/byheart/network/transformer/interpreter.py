@@ -19,7 +19,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from byheart.errors import ByheartError
+from byheart.errors import UsageError
 from byheart.network.exact.dyadic import SparseMatrix, Weights, as_sparse
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Head, Transformer
 from byheart.theorems import realises
@@ -32,7 +32,7 @@ Needs = dict[int, frozenset[int]]
 """For each group of tokens, the channels that something later reads."""
 
 
-class NotExact(ByheartError):
+class NotExact(UsageError):
     """The network computes something that no rational number equals (softmax of unequal scores)."""
 
 
