@@ -137,17 +137,23 @@ def compile_in_shards(
     certificate = verify(
         construction.memory, pieces, record=record, sample=sample, progress=_stage(progress, "verify")
     )
-    return _checked(Model(construction.memory, record, certificate))
+    return _checked(
+        Model(construction.memory, record, certificate),
+        f"If files in {folder} were changed, remove the folder and run the same command again.\n  If not: {OUR_MISTAKE}",
+    )
 
 
-def _checked(model: Model) -> Model:
+OUR_MISTAKE = "This is a mistake in byheart. Please report it with the data."
+
+
+def _checked(model: Model, remedy: str = OUR_MISTAKE) -> Model:
     """The model, if its certificate holds."""
     certificate = model.certificate
     if certificate is not None and not certificate.holds:
         raise DoesNotHold(
             f"{model.record['method']} built a network that does not memorise these data; nothing is kept.\n"
             f"  {certificate.problems[0]}\n"
-            "  This is a mistake in byheart. Please report it with the data.",
+            f"  {remedy}",
             certificate=certificate,
         )
     return model

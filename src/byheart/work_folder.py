@@ -1,11 +1,17 @@
-"""A folder of intermediate results: every file in it is whole, so that work goes on where a kill ended it."""
+"""A folder of intermediate results: every file in it is whole, so that work goes on where a kill ended it.
+
+Every file carries a checksum and its own name, so that what was damaged, cut or exchanged since is not taken for a result.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import zipfile
+from binascii import crc32
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,12 +19,30 @@ import numpy as np
 
 from byheart.errors import UsageError
 
+JOB = "job.json"
+NAME = "file name"  # the array that holds it
+
+
+class DamagedWork(UsageError):
+    """A file of an unfinished compilation is not what was written there."""
+
+
+def damaged(path: Path, problem: str) -> DamagedWork:
+    """The exception for a file that cannot be gone on from; it names the folder to remove."""
+    folder = next((each for each in path.parents if (each / JOB).exists()), path.parent)
+    return DamagedWork(
+        f"{path}: what was left of an unfinished compilation is damaged: {problem}.\n"
+        f"  Remove the folder {folder} and run the same command again; it starts anew.",
+        path=str(path),
+        folder=str(folder),
+    )
+
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name, put it on disk, and give it its name: it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with fresh.open("wb") as file:
             write(file)
             file.flush()
@@ -35,9 +59,34 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Named arrays, as `numpy.load` reads them."""
+    """Named arrays, as `read_arrays` reads them."""
     save: Callable[..., None] = np.savez
-    write_whole(path, lambda file: save(file, **arrays))
+    write_whole(path, lambda file: save(file, **arrays, **{NAME: np.array(path.name)}))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """What `write_arrays` wrote. The archive has a checksum of every array."""
+    _require_plain(path)
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in arrays.files}
+    except MemoryError:  # for what is there, or for what a damaged header claims
+        if _has_its_checksums(path):
+            raise
+        raise damaged(path, "it claims arrays that it does not hold") from None
+    except Exception as error:  # zipfile, zlib and numpy raise what they happen to raise
+        raise damaged(path, str(error) or type(error).__name__) from error
+    if str(found.pop(NAME, None)) != path.name:
+        raise damaged(path, "it was written under another name")
+    return found
+
+
+def _has_its_checksums(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except Exception:  # as zipfile and zlib happen to raise
+        return False
 
 
 def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence[np.ndarray]) -> None:
@@ -45,7 +94,10 @@ def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence
     order = np.argsort(part_of, kind="stable")
     bounds = np.searchsorted(part_of[order], np.arange(n_parts + 1, dtype=part_of.dtype))
     rows = np.stack([column.view(np.int64)[order] for column in columns], axis=1)
-    write_whole(path.with_suffix(".bounds"), lambda file: np.save(file, bounds))
+    sums = [crc32(rows[begin:end].data) for begin, end in pairwise(bounds)]
+    write_arrays(
+        path.with_suffix(".bounds"), {"bounds": bounds, "checksums": np.array(sums, dtype=np.uint32)}
+    )
     write_whole(path, lambda file: np.save(file, rows))
 
 
@@ -53,8 +105,20 @@ def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
     """The rows of one part of all these files, one file after the other; nothing else of them is read."""
     found = []
     for path in paths:
-        begin, end = np.load(path.with_suffix(".bounds"), mmap_mode="r")[number : number + 2]
-        found.append(np.array(np.load(path, mmap_mode="r")[begin:end]))
+        about = read_arrays(path.with_suffix(".bounds"))
+        begin, end = about["bounds"][number : number + 2]
+        _require_plain(path)
+        try:
+            rows = np.array(np.load(path, mmap_mode="r", allow_pickle=False)[begin:end])
+        except Exception as error:  # as numpy happens to raise
+            raise damaged(path, str(error) or type(error).__name__) from error
+        if (
+            rows.dtype != np.int64
+            or not rows.flags.c_contiguous
+            or crc32(rows.data) != about["checksums"][number]
+        ):
+            raise damaged(path, f"part {number} has another checksum than when it was written")
+        found.append(rows)
     return np.concatenate(found)
 
 
@@ -66,26 +130,52 @@ def remove_parts(paths: Iterable[Path]) -> None:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """One JSON document."""
+    """One JSON document, and a line with a checksum of it and of the file's name."""
     text = json.dumps(document, ensure_ascii=True)
-    write_whole(path, lambda file: file.write(text.encode("ascii")))
+    write_whole(path, lambda file: file.write(f"{text}\n{_checksum(path, text)}\n".encode("ascii")))
 
 
 def read_json(path: Path) -> Any:
     """What `write_json` wrote; None where there is no such file."""
-    return json.loads(path.read_text("ascii")) if path.exists() else None
+    if not path.exists():
+        return None
+    _require_plain(path)
+    text, _, checksum = path.read_bytes().decode("ascii", "replace").removesuffix("\n").rpartition("\n")
+    if checksum != _checksum(path, text):
+        raise damaged(path, "it has another checksum than when it was written")
+    return json.loads(text)
+
+
+def require_json(path: Path) -> Any:
+    """What `write_json` wrote, which must be there."""
+    found = read_json(path)
+    if found is None:
+        raise damaged(path, "the file is missing")
+    return found
+
+
+def _checksum(path: Path, text: str) -> str:
+    return f"{crc32(f'{path.name} {text}'.encode()):08x}"
+
+
+def _require_plain(path: Path) -> None:
+    """Refuse what is missing, and what may be read without end."""
+    if not path.is_file():
+        raise damaged(path, "the file is missing or is not a plain file")
 
 
 def claim_folder(folder: Path, job: Mapping[str, Any]) -> None:
     """Say in `folder` which job its files belong to; refuse a folder that belongs to another one or to nobody."""
-    known = read_json(folder / "job.json")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder.\n  Choose another one.", path=str(folder))
+    known = read_json(folder / JOB)
     if known is None:
         if folder.exists() and any(folder.iterdir()):
             raise UsageError(
                 f"{folder} is not empty and not the folder of an unfinished compilation.\n  Choose another one.",
                 path=str(folder),
             )
-        write_json(folder / "job.json", dict(job))
+        write_json(folder / JOB, dict(job))
         return
     differing = sorted(name for name in {*known, *job} if known.get(name) != job.get(name))
     if differing:

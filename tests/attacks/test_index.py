@@ -82,6 +82,12 @@ CASES: dict[str, tuple[str, ...]] = {
     "pipes and devices are read": (
         "data/test_hostile.py::test_pipes_and_devices_are_not_read",
         "measure/test_specification.py::test_a_pipe_is_not_waited_for",
+        "test_work_folder.py::test_a_pipe_is_not_waited_for",
+    ),
+    "a changed file of an unfinished compilation becomes a model": (
+        "test_work_folder.py::test_a_changed_file_is_named_with_the_folder_to_remove",
+        "test_work_folder.py::test_missing_and_exchanged_files_are_named",
+        "test_work_folder.py::test_a_result_that_is_whole_and_wrong_does_not_become_a_model",
     ),
     "a specification of the wrong types, of endless numbers, or of data without end": (
         "measure/test_specification.py::test_each_mistake_is_named",

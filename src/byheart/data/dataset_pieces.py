@@ -26,7 +26,7 @@ from byheart.data.readers import describe_source
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import UsageError
-from byheart.work_folder import read_json, write_arrays, write_json
+from byheart.work_folder import read_arrays, read_json, require_json, write_arrays, write_json
 
 _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is what occurs in the texts
 
@@ -106,7 +106,7 @@ class DatasetPieces:
 
     def piece(self, number: int) -> Dataset:
         """One piece; its samples are numbered as in the file."""
-        about, arrays = _about(self.folder, number), np.load(_arrays(self.folder, number), allow_pickle=False)
+        about, arrays = _about(self.folder, number), read_arrays(_arrays(self.folder, number))
         tokens, classes = self._numbers
         inputs: Sequences
         if "values" in arrays:
@@ -163,7 +163,7 @@ def _arrays(folder: Path, number: int) -> Path:
 
 
 def _about(folder: Path, number: int) -> dict[str, Any]:
-    about: dict[str, Any] = read_json(folder / f"{number:06d}.json")
+    about: dict[str, Any] = require_json(folder / f"{number:06d}.json")
     return about
 
 

@@ -25,7 +25,7 @@ from byheart.data.row_groups import mix
 from byheart.data.sequences import Sequences, VectorSequences
 from byheart.errors import ConflictingLabels
 from byheart.task_runner import Progress, Workers
-from byheart.work_folder import read_json, read_part, remove_parts, write_json, write_parts
+from byheart.work_folder import read_json, read_part, remove_parts, require_json, write_json, write_parts
 
 PARTITION_SAMPLES = 1 << 21
 _SALTS = (np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344))
@@ -97,7 +97,7 @@ def count_contexts(
         )
         partitions = [_Partition(folder, number, n_pieces) for number in range(n_partitions)]
         workers.run(_count_partition, partitions, progress)
-        found = [read_json(partition.file) for partition in partitions]
+        found = [require_json(partition.file) for partition in partitions]
         total = sum(partition["n_contexts"] for partition in found)
         conflicts = [partition["first"] for partition in found if partition["n_conflicts"]]
         n_conflicts = sum(partition["n_conflicts"] for partition in found)
@@ -105,7 +105,7 @@ def count_contexts(
             done, {"n_contexts": total, "n_conflicts": n_conflicts, "first": min(conflicts, default=None)}
         )
         remove_parts(map(_piece_file, repeat(folder), range(n_pieces)))
-    known = read_json(done)
+    known = require_json(done)
     if known["n_conflicts"]:
         later, earlier, *labels = known["first"]
         raise ConflictingLabels(

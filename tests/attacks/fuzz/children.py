@@ -27,6 +27,7 @@ from tests.attacks.fuzz.specifications import Specifications
 from tests.attacks.fuzz.stores import Stores
 from tests.attacks.fuzz.target import Target, Wrong, is_ours
 from tests.attacks.fuzz.tokenizer_files import Tokenizers
+from tests.attacks.fuzz.work_folders import WorkFolders
 
 CPU_SECONDS = 10.0  # of one case
 WALL_SECONDS = 300.0  # the same, where it waits instead of working; generous, for the machine may be busy
@@ -44,6 +45,7 @@ TARGETS: tuple[Target, ...] = (
     PageRequests(),
     CommandLines(),
     Specifications(),
+    WorkFolders(),
 )
 
 

@@ -50,9 +50,10 @@ from byheart.program.construction import Construction
 from byheart.program.emit import emit
 from byheart.task_runner import Progress, Workers
 from byheart.work_folder import (
-    read_json,
+    read_arrays,
     read_part,
     remove_parts,
+    require_json,
     write_arrays,
     write_json,
     write_parts,
@@ -158,7 +159,7 @@ def _whole_numbers(
         return WholeNumbers(pieces.vocab if pieces.shortest < pieces.seq_len else None, 0, none, none)
     tasks = [_Survey(pieces, folder, number) for number in range(len(pieces.sizes))]
     workers.run(_survey_piece, tasks, progress)
-    found = [read_json(task.file) for task in tasks]
+    found = [require_json(task.file) for task in tasks]
     lowest = np.array([piece["lowest"] for piece in found]).min(axis=0)
     highest = np.array([piece["highest"] for piece in found]).max(axis=0)
     largest = float(max(np.abs(lowest).max(), np.abs(highest).max()))
@@ -289,12 +290,10 @@ def _keys_file(folder: Path, number: int) -> Path:
 
 
 def _read_shard(path: Path) -> SolvedShard | Failure:
-    with np.load(path, allow_pickle=False) as arrays:
-        if "failure" in arrays:
-            return FAILURES[int(arrays["failure"])]
-        return SolvedShard(
-            arrays["words"], tuple(arrays["lowest"].tolist()), tuple(arrays["highest"].tolist())
-        )
+    arrays = read_arrays(path)
+    if "failure" in arrays:
+        return FAILURES[int(arrays["failure"])]
+    return SolvedShard(arrays["words"], tuple(arrays["lowest"].tolist()), tuple(arrays["highest"].tolist()))
 
 
 def _assumptions(pieces: DatasetPieces, numbers: WholeNumbers, n_contexts: int) -> tuple[Assumption, ...]:

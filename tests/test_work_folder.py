@@ -1,0 +1,120 @@
+"""What is left of an unfinished compilation is gone on from only where it is what was written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from byheart.construct.retrieval import out_of_core
+from byheart.data import distinct_contexts, piece_reader
+from byheart.errors import DoesNotHold, UsageError
+from byheart.model import Model
+from byheart.pipeline import compile_in_shards
+from byheart.work_folder import DamagedWork, claim_folder, read_arrays, read_part, write_arrays, write_parts
+
+FACTS = {f"the key of {number}": f"value {number % 5}" for number in range(40)}
+COUNTED, SHARD = "contexts/counted.json", "solution/draw-01/shard-000000.npz"
+SHARDS = (SHARD, SHARD.replace("0.npz", "1.npz"))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a compilation, with everything that is removed on the way."""
+    folder = tmp_path_factory.mktemp("sharded")
+    rows = [f"{key},{value}" for key, value in FACTS.items()]
+    (folder / "data.csv").write_text("\n".join(["key,value", *rows]) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (out_of_core, distinct_contexts):
+            patch.setattr(module, "remove_parts", lambda paths: None)
+        patch.setattr(piece_reader, "PIECE_ROWS", 15)
+        compile_in_shards(folder / "data.csv", n_shards=2, work=folder / "work")
+    return folder
+
+
+@pytest.fixture
+def work(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished / "work", tmp_path / "work"))
+
+
+def go_on(finished: Path, work: Path) -> Model:
+    return compile_in_shards(finished / "data.csv", n_shards=2, work=work)
+
+
+def test_a_sound_folder_is_gone_on_from(finished: Path, work: Path) -> None:
+    assert go_on(finished, work).predict(list(FACTS)) == list(FACTS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "without"),
+    [
+        ("job.json", (), b"seed"),
+        ("pieces/000000.json", (), b"value 3"),  # a label
+        ("pieces/000001.npz", (), None),
+        ("pieces/merged.json", (), b"3"),
+        ("contexts/piece-000000.npy", (COUNTED, "contexts/partition-000000.json"), None),
+        ("contexts/piece-000000.bounds", (COUNTED, "contexts/partition-000000.json"), None),
+        (COUNTED, (), b"40"),
+        (SHARD, (), None),
+        ("solution/draw-01/keys-000002.npy", SHARDS, None),
+        ("solution/draw-01/keys-000002.bounds", SHARDS, None),
+    ],
+)
+def test_a_changed_file_is_named_with_the_folder_to_remove(
+    finished: Path, work: Path, name: str, before: tuple[str, ...], without: bytes | None
+) -> None:
+    """`before` are results that would stand for the changed file; `without` is what is changed, else a byte near the end."""
+    for result in before:
+        (work / result).unlink()
+    content = bytearray((work / name).read_bytes())
+    place = len(content) * 3 // 4 if without is None else content.index(without)
+    content[place] ^= 1
+    (work / name).write_bytes(content)
+    with pytest.raises(
+        DamagedWork, match=f"Remove the folder {work} and run the same command again"
+    ) as caught:
+        go_on(finished, work)
+    assert caught.value.facts["path"] == str(work / name)
+
+
+@pytest.mark.parametrize("name", ["pieces/000001.json", "pieces/000001.npz"])
+def test_missing_and_exchanged_files_are_named(finished: Path, work: Path, name: str) -> None:
+    (work / name).write_bytes((work / name.replace("1", "0")).read_bytes())
+    with pytest.raises(DamagedWork, match=name):
+        go_on(finished, work)
+    (work / name).unlink()
+    with pytest.raises(DamagedWork, match="missing"):
+        go_on(finished, work)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name")
+def test_a_pipe_is_not_waited_for(finished: Path, work: Path) -> None:
+    (work / COUNTED).unlink()
+    os.mkfifo(work / COUNTED)
+    with pytest.raises(DamagedWork, match="not a plain file"):
+        go_on(finished, work)
+
+
+def test_a_result_that_is_whole_and_wrong_does_not_become_a_model(finished: Path, work: Path) -> None:
+    arrays = read_arrays(work / SHARD)
+    write_arrays(work / SHARD, arrays | {"words": np.zeros_like(arrays["words"])})
+    with pytest.raises(DoesNotHold, match=f"If files in {work} were changed, remove the folder"):
+        go_on(finished, work)
+
+
+def test_a_file_is_not_a_folder_to_work_in(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="is not a folder"):
+        claim_folder(tmp_path / "file", {})
+
+
+def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
+    path, columns = tmp_path / "rows.npy", [np.arange(6), np.arange(6)]
+    write_parts(path, np.arange(6) % 2, 2, columns)
+    assert read_part([path], 1).tolist() == [[1, 1], [3, 3], [5, 5]]
+    path.write_bytes(path.read_bytes().replace(b"'<i8'", b"'>i8'"))
+    with pytest.raises(DamagedWork, match="part 1 has another checksum"):
+        read_part([path], 1)
