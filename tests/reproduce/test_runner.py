@@ -44,7 +44,7 @@ def test_a_stage_that_fails_is_reported_and_passed_over(tmp_path: Path, samples:
         done = work([good, bad], store, device="cpu", goes_on=True)
         assert [(part.name, part.is_complete) for part in done] == [("bad", False), (good.name, True)]
         assert "gone.npz" in done[0].error
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(MalformedFile, match="not a whole file of samples"):
             work([bad], store, device="cpu")
 
 
