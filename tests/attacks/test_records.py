@@ -75,3 +75,12 @@ def test_a_part_of_the_record_that_is_of_another_kind_is_named(
     folder = changed("retrieval-float64", tmp_path, (part,), [1])
     assert run(["inspect", str(folder)]) == ExitStatus.FALSE
     assert f"record.{part}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("layers", [[1, 10], [0, 2**63], [[], []], None, [5, 10, 11]])
+def test_a_llama_that_names_other_layers_for_its_tables_has_no_map(
+    layers: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = changed("llama-facts", tmp_path, ("notes", "table layers"), layers)
+    assert run(["inspect", str(folder), "--fact=ab"]) == ExitStatus.USAGE
+    assert "of this model" in capsys.readouterr().err

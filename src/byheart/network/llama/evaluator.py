@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from byheart.errors import DoesNotHold
+from byheart.errors import DoesNotHold, UsageError
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
@@ -168,6 +168,8 @@ def trace_units(
             found[layer].append((contexts + done, units))
 
     machine = _Machine(llama, watch)
+    if min(layers) <= machine.last_gather:  # where every token is at work still, asked or not
+        raise UsageError(f"layer {min(layers)} of this model holds no table: a later one reads other tokens.")
     for chunk in _chunks(texts):
         done += len(machine.answer(*chunk))
     return {
