@@ -11,7 +11,7 @@ from torch import Tensor
 
 from byheart.errors import UsageError
 from byheart.measure.draws import draw_places
-from byheart.measure.families import ModelConfig, family_of
+from byheart.measure.families import ModelConfig, complete_model, family_of
 from byheart.measure.objective import training_losses, uses_counts
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
@@ -71,7 +71,8 @@ def bytes_per_model(
 ) -> int:
     """Memory one model takes in a stack while it trains on `device`, from what one forward pass on the CPU saves."""
     dtype = DTYPES[training.dtype]
-    shapes = family_of(model.family).shapes(model, training_set)
+    family = family_of(model.family)
+    shapes = family.shapes(complete_model(family, model), training_set)
     n_weights = sum(math.prod(shape) for shape in shapes.values())
     n_outputs = max(training_set.n_rows, training.batch) * training_set.n_classes
     require_memory("training one model of this size", 8 * (n_weights + n_outputs))

@@ -206,7 +206,7 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
         for value in values:
             if not _is_plain(value):
                 raise UsageError(
-                    f"`{field}` in [{section}] is {show_value(value)}; it must be a number up to 2^53, a text, true or false,"
+                    f"`{field}` in [{section}] is {show_value(value)}; it must be a number (whole ones up to 2^53), a text, true or false,"
                     " or a list of these.",
                     field=field,
                 )
@@ -223,7 +223,9 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
 
 
 def _is_plain(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, int | float) and abs(value) <= MOST)
+    if isinstance(value, int):
+        return abs(value) <= MOST
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def resolve_references(point: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
