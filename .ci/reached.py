@@ -35,6 +35,7 @@ _.loss_nats
 _.allowed_divergence
 _.allowed_gap_percent
 _.wrong_tokens
+_.devices
 
 # Read or called by a library: click, tokenizers, pydantic, Sphinx, llama.cpp, torch
 _.format_commands

@@ -132,6 +132,8 @@ def _explain(value: object, kind: Any, path: str) -> str | None:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         if path.endswith("."):
+            if is_dataclass(_without_none(kind)) and isinstance(value, Mapping):  # what `kind` itself refuses
+                return f"{path.removesuffix('.')}: {error}"
             expected = describe_type(kind)
             return f"{path.removesuffix('.')} is {show_value(value)}; it must be {expected}"
         return str(error) if isinstance(value, Mapping) else f"it is {show_value(value)}, not an object"

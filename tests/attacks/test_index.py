@@ -89,6 +89,11 @@ CASES: dict[str, tuple[str, ...]] = {
         "test_work_folder.py::test_missing_and_exchanged_files_are_named",
         "test_work_folder.py::test_a_result_that_is_whole_and_wrong_does_not_become_a_model",
     ),
+    "a record of a figure with odd fields": (
+        "reproduce/test_hostile_records.py::test_odd_fields_are_named",
+        "reproduce/test_hostile_records.py::test_observations_that_do_not_make_the_figure_are_said_so",
+        "reproduce/test_hostile_records.py::test_a_pass_of_odd_fields_is_named_by_its_line",
+    ),
     "a specification of the wrong types, of endless numbers, or of data without end": (
         "measure/test_specification.py::test_each_mistake_is_named",
         "measure/test_specification.py::test_toml_that_its_reader_cannot_take_is_our_error",

@@ -206,8 +206,8 @@ def _points(table: Mapping[str, Any], search: Search | None) -> tuple[dict[str, 
         for value in values:
             if not _is_plain(value):
                 raise UsageError(
-                    f"`{field}` in [{section}] is {show_value(value)}; it must be a number (whole ones up to 2^53), a text, true or false,"
-                    " or a list of these.",
+                    f"`{field}` in [{section}] is {show_value(value)};"
+                    " it must be a number (whole ones up to 2^53), a text, true or false, or a list of these.",
                     field=field,
                 )
     n_points = math.prod(len(values) for _, _, values in axes)

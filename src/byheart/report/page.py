@@ -11,7 +11,7 @@ from pathlib import Path
 from byheart.errors import UsageError
 from byheart.reproduce.dana_2024.curves import agreement_in_words
 from byheart.reproduce.figure import FigureRecord
-from byheart.reproduce.figure_files import read_record, run_sentence
+from byheart.reproduce.figure_files import blaming, read_record, run_sentence
 from byheart.reproduce.plots import as_svg
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.wall_clock import FILE, Pass, in_words, read
@@ -130,6 +130,8 @@ def _mark(holds: bool | None) -> str:
 
 def _section(record: FigureRecord) -> str:
     verdict = record.verdict
+    with blaming(record):
+        drawn = as_svg(record)
     trials = [(_mark(one.holds), escape(one.condition), escape(one.found)) for one in verdict.trials]
     checks = [(_mark(one.holds), *map(escape, (one.name, one.found, one.wanted))) for one in record.checks]
     beside = (
@@ -146,7 +148,7 @@ def _section(record: FigureRecord) -> str:
     return (
         f'<section id="{escape(record.figure)}"><h3>{escape(record.title)} {_badge(record)}</h3>'
         f'<p class="claim">{_text(record.claim)}</p><p>Rule: {_text(record.rule)}</p>'
-        f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{as_svg(record)}</div>'
+        f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{drawn}</div>'
         f"<p>{escape(verdict.summary)}</p>{_table(('', 'condition', 'found'), trials, 'checks')}{beside}"
         f"<details><summary>Tables</summary>{tables}</details>"
         f"<details><summary>Choices and numbers</summary><ul>{choices}</ul>"

@@ -43,6 +43,11 @@ class Series:
     high: tuple[float, ...] = ()
     n_seeds: int = 0
 
+    def __post_init__(self) -> None:
+        lengths = {len(self.x), len(self.y), len(self.low) or len(self.x), len(self.high) or len(self.x)}
+        if len(lengths) > 1 or bool(self.low) != bool(self.high):
+            raise ValueError(f"x, y, low and high of {self.label!r} have different lengths")
+
 
 def series_of(label: str, style: Style, points: Iterable[tuple[float, float]]) -> Series:
     """A line through (x, y) points that have no intervals."""
@@ -64,6 +69,10 @@ class Panel:
     rows: tuple[float, ...] = ()  # heat map: what y counts
     cells: tuple[tuple[float, ...], ...] = ()  # heat map, a tuple per row
 
+    def __post_init__(self) -> None:
+        if {len(row) for row in self.cells} - {len(self.columns)} or len(self.cells) != len(self.rows):
+            raise ValueError(f"cells of {self.title!r} are not as many as its rows and columns")
+
 
 @dataclass(frozen=True)
 class Table:
@@ -72,6 +81,10 @@ class Table:
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if {len(row) for row in self.rows} - {len(self.heads)}:
+            raise ValueError(f"rows of {self.title!r} are longer or shorter than its heads")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
-from byheart.errors import DataError, MalformedFile
+from byheart.errors import ByheartError, DataError, MalformedFile
+from byheart.json_file import show_value
 from byheart.measure.records import Record, finite
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
@@ -95,8 +97,9 @@ def _budget(observations: Sequence[Observation]) -> str:
 
 def recompute(record: FigureRecord) -> list[str]:
     """Where a stored record differs from what follows from its own observations; empty where it agrees."""
-    again = assemble(record.figure, record.scale, record.observations, record.facts, record.runs)
-    return list(_differences(_document(record), _document(again), ""))
+    with blaming(record):
+        again = assemble(record.figure, record.scale, record.observations, record.facts, record.runs)
+        return list(_differences(_document(record), _document(again), ""))
 
 
 def _differences(stored: Any, found: Any, path: str) -> Iterator[str]:
@@ -147,35 +150,71 @@ def _text(value: Any, indent: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+@dataclass(frozen=True)
+class _StoredRuns:
+    """What `runs` of a record holds."""
+
+    count: int
+    diverged: int
+    devices: tuple[str, ...]
+    versions: tuple[Mapping[str, str], ...]
+    first: str
+    last: str
+    seconds: float
+
+
 def read_record(path: Path) -> FigureRecord:
     """A record as `to_json` wrote it; a `MalformedFile` otherwise."""
-    from byheart.json_file import read_json
+    from byheart.json_file import read_json, refuse_file
+    from byheart.reader import read_values
 
     table: Any = read_json(path)
+    if not isinstance(table, dict) or "schema" not in table:
+        raise refuse_file(str(path), "it is no record of a figure")
+    if table["schema"] != SCHEMA:
+        raise MalformedFile(
+            f"{path} has schema {show_value(table['schema'])}, this version reads {SCHEMA}.\n"
+            "  Make it again with `byheart reproduce --draw-only`.",
+            path=str(path),
+        )
+    rest = {name: value for name, value in table.items() if name not in ("schema", "observations")}
+    rest["panels"] = _with_nan(rest.get("panels"))
+    record = read_values(rest, FigureRecord, str(path), refuse=refuse_file)
+    read_values(record.runs, _StoredRuns, f"{path}, runs", refuse=refuse_file)
+    if record.paper != figure_of(record.figure).paper:
+        raise refuse_file(str(path), f"{record.figure} is no figure of {record.paper}")
     try:
-        if table["schema"] != SCHEMA:
-            raise MalformedFile(
-                f"{path} has schema {table['schema']}, this version reads {SCHEMA}.\n"
-                "  Make it again with `byheart reproduce --draw-only`.",
-                path=str(path),
-            )
-        rest = {name: value for name, value in table.items() if name not in ("schema", "observations")}
-        record: FigureRecord = _read(FigureRecord, rest)
         return replace(record, observations=from_groups(table["observations"]))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise MalformedFile(f"{path} is no record of a figure: {error!r}", path=str(path)) from error
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise MalformedFile(
+            f"{path}: its observations are not those of a figure: {error!r}.", path=str(path)
+        ) from error
 
 
-def _read(kind: Any, value: Any) -> Any:
-    """`value`, as JSON has it, as a `kind`: dataclasses and tuples by their types, null as NaN where a number is due."""
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{name: _read(hints[name], item) for name, item in value.items()})
-    if get_origin(kind) is tuple:
-        return tuple(_read(get_args(kind)[0], item) for item in value)
-    if kind is float:
-        return math.nan if value is None else float(value)
+def _with_nan(value: Any) -> Any:
+    """Panels as JSON has them, with NaN for null, which only stands for numbers there."""
+    if isinstance(value, dict):
+        return {name: _with_nan(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [math.nan if item is None else _with_nan(item) for item in value]
     return value
+
+
+@contextmanager
+def blaming(record: FigureRecord) -> Iterator[None]:
+    """What fails while a stored record is drawn or computed again is the record's fault, and is said so."""
+    try:
+        yield
+    except ByheartError:
+        raise
+    except (
+        Exception
+    ) as error:  # numbers of a record may be anything, and so may what they do to numpy and matplotlib
+        raise MalformedFile(
+            f"the record of {record.figure} holds what no figure does: {type(error).__name__}: {error}\n"
+            f"  Make it again with `byheart reproduce {record.figure} --draw-only`.",
+            figure=record.figure,
+        ) from error
 
 
 def verdict_text(record: FigureRecord) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from byheart.errors import MalformedFile
+from byheart import json_file
 
 FILE = "passes.jsonl"  # beside records of figures
 
@@ -21,6 +22,11 @@ class Pass:
     seconds: float
     device: str
     n_trained: int
+
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.began).timestamp()
+        if not 0 <= self.seconds < math.inf:
+            raise ValueError(f"{self.seconds} are no seconds")
 
 
 def beside(store: Path) -> Path:
@@ -40,10 +46,19 @@ def read(path: Path) -> list[Pass]:
     """The passes noted, none where there is no file."""
     if not path.is_file():
         return []
+    lines = json_file.read_bytes(path).split(b"\n")
+    return [
+        _read_pass(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()
+    ]
+
+
+def _read_pass(line: bytes, where: str) -> Pass:
+    from byheart.reader import read_values
+
     try:
-        return [Pass(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (ValueError, TypeError) as error:
-        raise MalformedFile(f"{path} holds a line that is no pass: {error}", path=str(path)) from error
+        return read_values(json_file.parse_json(line, where), Pass, where, refuse=json_file.refuse_file)
+    except OverflowError as error:  # a year that no clock shows
+        raise json_file.refuse_file(where, str(error)) from error
 
 
 def wall_clock(passes: Sequence[Pass]) -> float:

@@ -19,8 +19,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.attacks.fuzz.architectures import Architectures
 from tests.attacks.fuzz.command_lines import CommandLines
 from tests.attacks.fuzz.data_files import DataFiles
+from tests.attacks.fuzz.figure_records import FigureRecords
 from tests.attacks.fuzz.model_folders import ModelFolders
 from tests.attacks.fuzz.page_requests import PageRequests
 from tests.attacks.fuzz.specifications import Specifications
@@ -46,6 +48,8 @@ TARGETS: tuple[Target, ...] = (
     CommandLines(),
     Specifications(),
     WorkFolders(),
+    Architectures(),
+    FigureRecords(),
 )
 
 

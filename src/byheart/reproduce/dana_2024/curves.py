@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from byheart.errors import MalformedFile
 from byheart.measure.fits import CutOff, up_to_first_above
 from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import runs
@@ -156,9 +157,7 @@ def within(gaps: Sequence[tuple[str, float]], n_stored: int) -> list[int]:
 def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
     """The stored points met within the tolerance over all figures; Figure 1a's are a part of Figure 2b's and count once."""
     found = {
-        record.title.partition(":")[0]: record.numbers[AGREEMENT]
-        for record in records
-        if AGREEMENT in record.numbers
+        record.title.partition(":")[0]: _counts(record) for record in records if AGREEMENT in record.numbers
     }
     counted = [counts for title, counts in found.items() if title != "DPC24 Figure 1a"]
     if not counted:
@@ -166,6 +165,18 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
     good, whole = (sum(counts[place] for counts in counted) for place in (0, 1))
     parts = "; ".join(f"{title}: {close} of {stored}" for title, (close, stored) in sorted(found.items()))
     return f"DPC24 as coded meets {good} of the authors' {whole} stored points within {TOLERANCE} ({good / whole:.0%}). {parts}."
+
+
+def _counts(record: fig.FigureRecord) -> tuple[int, int]:
+    """Points met, and points stored."""
+    match record.numbers[AGREEMENT]:
+        case [int(met), int(stored)] if 0 <= met <= stored and stored > 0:
+            return met, stored
+        case other:
+            raise MalformedFile(
+                f"the record of {record.figure}: `{AGREEMENT}` is {other!r}; it must be two counts.",
+                figure=record.figure,
+            )
 
 
 def can_compare(scale: fig.Scale) -> bool:
