@@ -146,14 +146,24 @@ def compile_in_shards(
 OUR_MISTAKE = "This is a mistake in byheart. Please report it with the data."
 
 
-def _checked(model: Model, remedy: str = OUR_MISTAKE) -> Model:
+def _checked(model: Model, remedy: str = "") -> Model:
     """The model, if its certificate holds."""
     certificate = model.certificate
     if certificate is not None and not certificate.holds:
+        options = {
+            name: value
+            for name, value in model.record["options"].items()
+            if name not in ("precision", "shards")
+        }
+        if options and not remedy:
+            given = ", ".join(f"{name}={value}" for name, value in options.items())
+            remedy = (
+                f"Leave out the options ({given}), or change them.\n  If that does not help: {OUR_MISTAKE}"
+            )
         raise DoesNotHold(
             f"{model.record['method']} built a network that does not memorise these data; nothing is kept.\n"
             f"  {certificate.problems[0]}\n"
-            f"  {remedy}",
+            f"  {remedy or OUR_MISTAKE}",
             certificate=certificate,
         )
     return model
@@ -169,15 +179,19 @@ def _build(
 ) -> tuple[Construction, dict[str, object]]:
     """The first construction that takes the data, and what the record says of how it was chosen."""
     refused: dict[str, str] = {}
-    for trial in trials(method, precision, DataShape.of(data), options):
+    shape = DataShape.of(data)
+    for trial in trials(method, precision, shape, options):
         chosen = trial.method
         given = (
             {**trial.options, "precision": trial.precision} if len(chosen.precisions) > 1 else trial.options
         )
+        read = chosen.read_options(trial.options, trial.precision)
+        if trial.options:  # sizes that the caller chose, and not the construction
+            chosen.require_memory(shape, read)
         try:
             plan = chosen.plan(
                 data,
-                chosen.read_options(trial.options, trial.precision),
+                read,
                 np.random.default_rng(seed),
                 progress,
             )

@@ -94,6 +94,12 @@ CASES: dict[str, tuple[str, ...]] = {
         "reproduce/test_hostile_records.py::test_observations_that_do_not_make_the_figure_are_said_so",
         "reproduce/test_hostile_records.py::test_a_pass_of_odd_fields_is_named_by_its_line",
     ),
+    "an option of a construction that nothing can follow": (
+        "construct/test_odd_options.py::test_options_are_finite",
+        "construct/test_odd_options.py::test_sizes_without_memory_for_them_are_not_drawn",
+        "construct/test_odd_options.py::test_more_shards_than_keys_are_solved",
+        "cli/test_llama.py::test_options_out_of_range_are_refused",
+    ),
     "a specification of the wrong types, of endless numbers, or of data without end": (
         "measure/test_specification.py::test_each_mistake_is_named",
         "measure/test_specification.py::test_toml_that_its_reader_cannot_take_is_our_error",

@@ -110,7 +110,6 @@ def test_texts_are_recited(tokenizer: str, tmp_path: Path, capsys: pytest.Captur
         ([("a <sep> b", "c"), ("b", "d")], [], "special token"),
         ([("b", "d"), ("a" * 90, "c")], ["--set", "max_positions=64"], "row 2 has 94 tokens"),
         ([("b", "d"), ("a" * 40_000, "c")], [], "row 2 has 40,004 tokens"),
-        ([("b", "d"), ("c", "e")], ["--set", "max_positions=100000"], "32,768 at most"),
     ],
 )
 def test_what_cannot_be_held_is_refused(
@@ -142,8 +141,10 @@ def test_what_cannot_be_held_is_refused(
         ("hidden=48", "one of 32, 64, 128, 256, 512"),
         ("reject_bits=40", "this construction has 0 to 34"),
         ("reject_bits=-1", "this construction has 0 to 34"),
-        ("first_draw=-1", "first_draw=-1 is negative"),
-        ("max_positions=-5", "max_positions=-5 is negative"),
+        ("first_draw=-1", "first_draw is -1; it must be a whole number from 0"),
+        ("max_positions=-5", "max_positions is -5; it must be a whole number from 2"),
+        ("max_positions=100000", "from 2 to 32,768"),
+        ("rows=0", "rows is 0; it must be a whole number from 1"),
     ],
 )
 def test_options_out_of_range_are_refused(

@@ -203,7 +203,7 @@ def _setting(text: str) -> tuple[str, Any]:
         )
     try:
         return name, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name, value
 
 

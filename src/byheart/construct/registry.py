@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
+from byheart.memory_limit import require_memory
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
@@ -60,6 +63,9 @@ class Method:
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
         """The options `given` as the construction's own dataclass; `UsageError` names what is wrong with one."""
         chosen = dict(given)
+        for name, value in chosen.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{self.name}: {name} is {value}; it must be a finite number.", option=name)
         if precision is not None and any(each.name == "precision" for each in fields(self.options)):
             chosen["precision"] = precision
         return read_values(chosen, self.options, self.name, noun="option")
@@ -69,6 +75,14 @@ class Method:
     ) -> Size:
         """What data of this shape would probably take, with the options `given`."""
         return self.size_of(shape, self.read_options(given or {}, precision))
+
+    def require_memory(self, shape: DataShape, options: Any) -> None:
+        """Refuse sizes for whose weights there is no memory. Networks of floats alone are dense; others are kept sparse."""
+        if "exact" not in self.precisions:
+            with suppress(AssumptionViolated):  # which `plan` says better
+                require_memory(
+                    f"{self.name} of these sizes", 8 * self.size_of(shape, options).parameters_dense
+                )
 
     def build(
         self,

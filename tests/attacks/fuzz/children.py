@@ -25,6 +25,7 @@ from tests.attacks.fuzz.data_files import DataFiles
 from tests.attacks.fuzz.figure_records import FigureRecords
 from tests.attacks.fuzz.model_folders import ModelFolders
 from tests.attacks.fuzz.page_requests import PageRequests
+from tests.attacks.fuzz.settings import Settings
 from tests.attacks.fuzz.specifications import Specifications
 from tests.attacks.fuzz.stores import Stores
 from tests.attacks.fuzz.target import Target, Wrong, is_ours
@@ -50,6 +51,7 @@ TARGETS: tuple[Target, ...] = (
     WorkFolders(),
     Architectures(),
     FigureRecords(),
+    Settings(),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Int
@@ -23,6 +24,7 @@ from byheart.errors import AssumptionViolated
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
 from byheart.network.protocol import Progress, report
+from byheart.reader import within
 
 MOST_DRAWS = 60
 
@@ -53,6 +55,10 @@ class CompiledTexts:
     n_draws: int
 
 
+MOST_POSITIONS = 1 << 15
+"""Beyond, float32 angles of rotation lose what tells distances apart."""
+
+
 @dataclass(frozen=True)
 class LlamaOptions:
     """reject_bits    unknown prompts are answered with the end at once, but for one in 2^reject_bits
@@ -65,12 +71,12 @@ class LlamaOptions:
     """
 
     reject_bits: int = 16
-    max_positions: int | None = None
+    max_positions: Annotated[int, within(2, MOST_POSITIONS)] | None = None
     hidden: int | None = None
     unknown: str | None = None
-    room: int = 0
-    rows: int | None = None
-    first_draw: int = 0
+    room: Annotated[int, within(0, 1 << 53)] = 0
+    rows: Annotated[int, within(1, 1 << 53)] | None = None
+    first_draw: Annotated[int, within(0, 1 << 31)] = 0
 
 
 def compile_texts(

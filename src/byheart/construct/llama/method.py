@@ -8,14 +8,20 @@ from dataclasses import replace
 import numpy as np
 
 from byheart.assumption import Assumption
-from byheart.construct.llama.compiler import CompiledTexts, LlamaOptions, TokenTexts, compile_texts
+from byheart.construct.llama.compiler import (
+    MOST_POSITIONS,
+    CompiledTexts,
+    LlamaOptions,
+    TokenTexts,
+    compile_texts,
+)
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.texts import fact_texts, window_texts
 from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
+from byheart.errors import AssumptionViolated, DoesNotHold
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.checkpoint import hash_of
@@ -32,8 +38,6 @@ TOKENS_CHECKED = 60_000
 PRODUCTS_CHECKED, LEAST_CHECKED = 4 * 10**9, 4096
 """The same in contexts times parameters (some seconds of exact arithmetic), but never fewer contexts than that."""
 TEXT_POSITIONS = 2048
-MOST_POSITIONS = 1 << 15
-"""Beyond, float32 angles of rotation lose what tells distances apart."""
 
 
 def plan(
@@ -53,9 +57,6 @@ def plan(
             "the method llama takes texts: keys with values, or documents to recite.\n"
             "  Give a table with the columns key and value, or documents with --recite."
         )
-    for name in ("room", "first_draw", "max_positions"):
-        if (getattr(options, name) or 0) < 0:
-            raise UsageError(f"{name}={getattr(options, name)} is negative.", option=name)
     mode: Mode = "texts" if data.source is not None and data.source.recite else "facts"
     values = () if mode == "texts" else data.label_names
     vocabulary = vocabulary_for(data.tokenizer, values, mode, options.unknown)

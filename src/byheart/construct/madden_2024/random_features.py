@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from byheart.construct.madden_2024.context_vectors import Features, mixed_contexts, with_neurons, with_outputs
 from byheart.construct.madden_2024.size import neurons_for
+from byheart.errors import AssumptionViolated
 from byheart.network.batches import run_in_batches
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.decoder.module import DecoderModule
@@ -81,7 +82,13 @@ def solve_by_random_features(
     n_contexts = len(encoded)
     if n_neurons is None:
         n_neurons = neurons_for(n_contexts, front.precision)
-    assert n_neurons >= n_contexts
+    if n_neurons < n_contexts:
+        raise AssumptionViolated(
+            f"{n_neurons} neurons are fewer than the {n_contexts} contexts, so no linear system gives each its logits.\n"
+            "  Give a hidden_width of at least that, none, or solver=convex.",
+            n_neurons=n_neurons,
+            n_contexts=n_contexts,
+        )
     neurons = draw_neurons(front, mixed_contexts(front, encoded), n_neurons, rng, spread=spread)
     features = features_of(neurons, encoded)
     output, condition = solve_least_norm(features, logits, REFINEMENTS)

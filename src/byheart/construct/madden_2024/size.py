@@ -38,6 +38,9 @@ def neurons_for(n_contexts: int, precision: str) -> int:
     return -(-n_contexts * times // over)
 
 
+LARGEST_MARGIN = 1_000_000  # of logits; beyond some hundreds a softmax in floats is a single token
+
+
 @dataclass(frozen=True)
 class MaddenOptions:
     """The options of both constructions.
@@ -63,6 +66,9 @@ class MaddenOptions:
     neurons: Literal["shaped", "random"] = "shaped"
 
     def __post_init__(self) -> None:
+        for name, value in (("margin", self.margin), ("gap", self.gap)):
+            if value is not None and not 0 < value <= LARGEST_MARGIN:
+                raise UsageError(f"{name} must be above 0 and at most {LARGEST_MARGIN:,}; got {value}.")
         if self.solver == "steps" and self.activation != "tanh":
             raise UsageError(
                 f"steps need an activation that saturates: tanh, not {self.activation}.\n"

@@ -26,7 +26,8 @@ class Addresses:
     @property
     def n_duplicates(self) -> int:
         """Keys that share their whole address with an earlier one: their equations would be the same."""
-        flat = self.patterns.reshape(len(self.planes), -1).view(np.int64)
+        n_keys, n_segments, n_words = self.patterns.shape
+        flat = self.patterns.reshape(n_keys, n_segments * n_words).view(np.int64)
         columns = np.ascontiguousarray(np.concatenate([self.planes[:, :1], self.rows, flat], axis=1))
         mixed = columns.astype(np.uint64) @ _ODD[: columns.shape[1]]  # equal rows, equal sums modulo 2^64
         order = np.argsort(mixed, kind="stable")
