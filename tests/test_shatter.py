@@ -69,3 +69,8 @@ def test_the_command_prints_both_bounds(capsys: pytest.CaptureFixture[str]) -> N
     said = json.loads(capsys.readouterr().out)
     assert (said["n_realised"], said["holds"]) == (4, True)
     assert said["vc_at_most"] > 2
+
+
+@pytest.mark.parametrize("odd", ["--seed=-1", "--seq-len=-1", "--seq-len=99999999999", "--points=0"])
+def test_numbers_that_make_no_inputs_are_refused(odd: str) -> None:
+    assert run(["shatter", "--points", "2", odd]) == UsageError.exit_status

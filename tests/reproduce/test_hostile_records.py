@@ -104,3 +104,12 @@ def test_a_pass_of_odd_fields_is_named_by_its_line(tmp_path: Path, line: str) ->
         read(tmp_path / "passes.jsonl")
     (tmp_path / "passes.jsonl").write_text(f"{good}\n")
     assert read(tmp_path / "passes.jsonl") == [Pass("2026-01-01T00:00:00", 1.0, "cpu", 1)]
+
+
+def test_more_than_can_be_drawn_is_refused(tmp_path: Path) -> None:
+    """A record of 170 kB with a thousand panels was drawn for a minute."""
+    table = json.loads(to_json(RECORD))
+    table["panels"] = table["panels"][:1] * 1000
+    (tmp_path / "x.json").write_text(json.dumps(table))
+    with pytest.raises(MalformedFile, match="1,000 panels"):
+        read_record(tmp_path / "x.json")

@@ -6,17 +6,19 @@ from dataclasses import asdict
 
 import click
 
-from byheart.cli.options import output_options
+from byheart.cli.options import WholeNumber, output_options, seed_option
 from byheart.cli.output import echo_json, show_pairs
 from byheart.cli.progress import watch
 from byheart.errors import ExitStatus
 
 
 @click.command()
-@click.option("--points", "n_points", type=int, required=True, help="Inputs K; 2^K networks are built.")
+@click.option(
+    "--points", "n_points", type=WholeNumber(1), required=True, help="Inputs K; 2^K networks are built."
+)
 @click.option("--method", default="kajitsuka-sato-2025", help="An exact construction.")
-@click.option("--seq-len", type=int, default=1, help="Tokens of an input.")
-@click.option("--seed", type=int, default=0)
+@click.option("--seq-len", type=WholeNumber(1, 1 << 16), default=1, help="Tokens of an input.")
+@seed_option
 @output_options
 def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) -> int:
     """Realise all 2^K labellings of K inputs by networks of one architecture, and verify each exactly.

@@ -22,6 +22,7 @@ from byheart.reproduce.runner import stored_records
 
 SCHEMA = 2
 OPTIMISERS = {"adam": "Adam", "adamw": "AdamW", "lbfgs": "L-BFGS"}
+MOST_PANELS, MOST_SERIES, MOST_CELLS = 32, 64, 4096  # of a record: drawing takes milliseconds for each
 AGREES = 1e-9  # relative, or absolute below 1
 
 
@@ -181,6 +182,12 @@ def read_record(path: Path) -> FigureRecord:
     rest["panels"] = _with_nan(rest.get("panels"))
     record = read_values(rest, FigureRecord, str(path), refuse=refuse_file)
     read_values(record.runs, _StoredRuns, f"{path}, runs", refuse=refuse_file)
+    sizes = [(len(record.panels), "panels", MOST_PANELS)]
+    sizes += [(len(panel.series), "series in a panel", MOST_SERIES) for panel in record.panels]
+    sizes += [(sum(map(len, panel.cells)), "cells in a panel", MOST_CELLS) for panel in record.panels]
+    for number, what, most in sizes:
+        if number > most:
+            raise refuse_file(str(path), f"it has {number:,} {what}, more than the {most:,} that are drawn")
     if record.paper != figure_of(record.figure).paper:
         raise refuse_file(str(path), f"{record.figure} is no figure of {record.paper}")
     try:
