@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.attacks.mistakes import FOLDER, Mutant
 
 FORGED, SMALL = "tests/attacks/test_forged.py", "tests/attacks/test_small_inputs.py"
+LLAMA, RECORDS = "tests/storage/test_llama_folder.py", "tests/attacks/test_records.py"
 DATA, STORE = "tests/data/test_hostile.py", "tests/measure/test_store.py"
 VERIFIER, PROCESSES = "tests/verify/test_verifier.py", "tests/attacks/test_processes.py"
 ONE_CONTEXT = (
@@ -32,6 +33,24 @@ REMOVED_GUARDS = (
     Mutant("R3a", "verify/digest.py", '"labels": list(memory.label_names),', "", FORGED),
     Mutant("R3b", "verify/digest.py", '"tokenizer": tokenizer,', "", FORGED),
     Mutant("R3c", "verify/digest.py", '"ordered": memory.ordered,', "", FORGED),
+    # files beside the weights that other programs read
+    Mutant(
+        "R3d", "network/llama/checkpoint.py", "for key in [*wanted, *found]:", "for key in wanted:", LLAMA
+    ),
+    Mutant(
+        "R3e",
+        "network/llama/checkpoint.py",
+        "if _as_text(found, key) != _as_text(wanted, key):",
+        "if found.get(key) != wanted.get(key):",
+        LLAMA,
+    ),
+    Mutant(
+        "R3f", "storage/folder.py", "        _refuse_other_files(folder, family)\n", "        pass\n", LLAMA
+    ),
+    Mutant("R3g", "storage/folder.py", "    network.require_tokenizer(tokenizer)\n", "", LLAMA),
+    Mutant(
+        "R3h", "storage/folder.py", '("notes", "options", "versions", "refused", "reading")', "()", RECORDS
+    ),
     # small inputs that take everything
     Mutant(
         "R4a",
