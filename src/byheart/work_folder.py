@@ -38,9 +38,18 @@ def damaged(path: Path, problem: str) -> DamagedWork:
     )
 
 
+def check_file_target(path: Path) -> None:
+    """Refuse to write where a pipe or a device is: a file of that name would take its place."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UsageError(
+            f"{path} is a pipe or a device, not a file.\n  Name a file; nothing was written.", path=str(path)
+        )
+
+
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name, put it on disk, and give it its name: it is there whole or not at all."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    check_file_target(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with fresh.open("wb") as file:

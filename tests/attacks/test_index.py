@@ -83,6 +83,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "data/test_hostile.py::test_pipes_and_devices_are_not_read",
         "measure/test_specification.py::test_a_pipe_is_not_waited_for",
         "test_work_folder.py::test_a_pipe_is_not_waited_for",
+        "cli/test_failures.py::test_no_file_takes_the_place_of_a_pipe",
     ),
     "a changed file of an unfinished compilation becomes a model": (
         "test_work_folder.py::test_a_changed_file_is_named_with_the_folder_to_remove",

@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from byheart.errors import ByheartError, CorruptModel, DoesNotHold
+import byheart as bh
+from byheart.cli.main import run
+from byheart.errors import ByheartError, CorruptModel, DoesNotHold, ExitStatus
 from byheart.pipeline import load
 
 from .conftest import METHOD, ROWS, Byheart, Outcome, listing, write_table
@@ -392,3 +394,30 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(arguments: list[str
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 141
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("predict", "model", "--data", "facts.csv", "-o", "pipe.csv"),
+        ("export", "model", "--to", "onnx", "-o", "pipe.onnx"),
+        ("plan", "--facts", "1000", "--figure", "pipe.svg"),
+        ("report", "-o", "facts.csv"),
+    ],
+)
+def test_no_file_takes_the_place_of_a_pipe(
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "facts.csv").write_text("key,value\na,b\nb,c\n")
+    bh.compile(tmp_path / "facts.csv", method="retrieval").save(tmp_path / "model")
+    pipes = [tmp_path / f"pipe{suffix}" for suffix in (".csv", ".onnx", ".svg")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    monkeypatch.chdir(tmp_path)
+    assert run(list(arguments)) == ExitStatus.USAGE
+    assert " is " in capsys.readouterr().err
+    assert all(pipe.is_fifo() for pipe in pipes)

@@ -148,6 +148,8 @@ def _check_figure(_: click.Context, __: click.Parameter, figure: Path | None) ->
     if figure is not None:
         if figure.suffix.lower() not in FIGURES:
             raise click.BadParameter(f"{figure} ends in none of {', '.join(FIGURES)}.")
+        if figure.exists() and not figure.is_file():
+            raise click.BadParameter(f"{figure} is not a file.")
         require_extra("matplotlib", "figures", "drawing a figure")
     return figure
 

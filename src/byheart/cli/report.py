@@ -37,6 +37,8 @@ def command(results: Path, output: Path | None, recomputes: bool, as_json: bool)
 
     if output is None and not recomputes:
         raise UsageError("name the folder of the page with -o DIR, or ask for --recompute.")
+    if output is not None and output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is not a folder, and the page needs one.", path=str(output))
     records = read_results(results)
     found: dict[str, list[str]] = {}
     if recomputes:

@@ -17,6 +17,7 @@ import numpy as np
 from byheart.errors import UsageError, import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
+from byheart.work_folder import check_file_target
 
 SPACE = "\u2581"  # how SentencePiece writes a space
 WHY_NOT = {
@@ -40,6 +41,7 @@ PARTS = {
 
 def save_gguf(llama: Llama, path: Path) -> None:
     """Write `llama` as a GGUF file, whole or not at all."""
+    check_file_target(path)
     gguf = import_extra("gguf", "gguf", "the GGUF export")
     spec = llama.spec
     tokens, kinds = llama_cpp_tokens(llama)

@@ -19,6 +19,7 @@ from byheart.export.onnx_logits import LOGIT_MODELS
 from byheart.network.protocol import Network
 from byheart.network.transformer.architecture import Attention, FeedForward, Head, Layer, SumPool, Transformer
 from byheart.network.transformer.floats import as_floats
+from byheart.work_folder import check_file_target
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -52,6 +53,7 @@ def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
 
 def save_onnx(network: Network, path: Path, *, last_only: bool = False) -> None:
     """Write `network` as an ONNX file, whole or not at all."""
+    check_file_target(path)
     content = to_onnx(network, last_only=last_only).SerializeToString()
     fresh = path.with_name(f".{path.name}.new")
     try:

@@ -15,7 +15,7 @@ import click
 from byheart.cli.main import group
 from byheart.measure.store import Store
 from tests.attacks.fuzz.mutation import TEXTS
-from tests.attacks.fuzz.target import Target, run_command
+from tests.attacks.fuzz.target import Target, Wrong, run_command
 from tests.measure.test_store import record
 from tests.storage.test_fixtures import FIXTURES
 
@@ -35,7 +35,7 @@ SOUND: dict[str, tuple[str, ...]] = {
         *("models/recite", "models/retrieval-float64", "models/transformer-exact-vectors"),
         *("models/retrieval-tokens", "models/attention-only"),
     ),
-    "output": ("new", "new.csv", "new.onnx", "new/deeper", "models/recite"),
+    "output": ("new", "new.csv", "new.onnx", "new/deeper", "models/recite", "pipe.csv", "pipe.onnx"),
     "spec": ("spec.toml",),
     "path": ("runs.sqlite", "runs.sqlite", "fresh.sqlite"),
     "results": ("results",),
@@ -43,7 +43,7 @@ SOUND: dict[str, tuple[str, ...]] = {
     "keys": ("capital of Peru", "x"),
     "texts": ("capital of France", "0 1"),
     "names": ("madden-2024-fig1-left", "beyond-capacity"),
-    "figure": ("new.svg",),
+    "figure": ("new.svg", "pipe.svg"),
     "facts": ("1000", "1e12"),
     "method": ("auto", "retrieval", "two-layer-relu", "kajitsuka-sato-2025"),
     "methods": ("retrieval", "two-layer-relu,retrieval"),
@@ -56,10 +56,33 @@ SOUND: dict[str, tuple[str, ...]] = {
     "where": ("seed<1", "status=done", "sizes.n_heads=2"),
     "state": ("done",),
 }
+WHOLE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "bounds": (("--samples=100", "--vocab=50"), ("--data=data.csv",), ("--samples=9", "--dim=3")),
+    "compile": (
+        ("data.csv", "-o", "new", "--method=retrieval"),
+        ("texts.txt", "-o", "new", "--method=retrieval", "--recite"),
+        ("data.csv", "-o", "new", "--method=retrieval", "--shards=2", "--work=work"),
+    ),
+    "report": (("-o", "new"), ("--recompute",)),
+    "reproduce": (("beyond-capacity",), ("madden-2024-fig1-left",)),
+    "recite": (("models/recite", "the cat"),),
+    "verify": (
+        ("models/retrieval-float64", "data.csv"),
+        ("models/transformer-exact-vectors", "vectors.npz"),
+        ("models/recite", "texts.txt"),
+    ),
+    "predict": (("models/retrieval-float64", "--data=data.csv"), ("models/retrieval-float64", "x")),
+    "inspect": (("models/retrieval-float64", "--fact=capital of Peru", "--data=data.csv"),),
+    "export": (("models/retrieval-float64", "--to=onnx", "-o", "new.onnx"),),
+    "plan": (("--facts=1000",),),
+    "shatter": (("--points=2",),),
+}  # whole command lines, to which odd options are added: the last one given counts
 NEVER_LONG = {
     "reproduce": ("--draw-only", "--dry-run", "--list", "--minutes=0"),
     "measure": ("--dry-run",),
+    "compare": ("--methods=retrieval", "--methods=two-layer-relu, park-2021"),
 }  # one of these is always given
+TOO_LONG = {("compare", "figure"), ("compare", "methods")}
 SPECIFICATION = """
 [model]
 family = "attention-only"
@@ -81,7 +104,7 @@ CONFIG = (
 class CommandLines(Target):
     """Every command with odd values for its options."""
 
-    name, share = "commands", 8
+    name, share = "commands", 6
 
     def prepare(self, folder: Path) -> None:
         self.folder = folder
@@ -109,12 +132,16 @@ class CommandLines(Target):
 
     def attack(self, random: Random, folder: Path) -> str:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        os.mkfifo(folder / "pipe")
+        pipes = [folder / name for name in ("pipe", "pipe.csv", "pipe.onnx", "pipe.svg")]
+        for pipe in pipes:
+            os.mkfifo(pipe)
         path = random.choice(list(self.commands))
         arguments = [*path, *_arguments(path, self.commands[path].params, random)]
         (folder / "ARGUMENTS.txt").write_text(repr(arguments))
         with chdir(folder):
             run_command(*arguments)
+        if not all(pipe.is_fifo() for pipe in pipes):
+            raise Wrong("a file took the place of a pipe")
         return "taken"
 
 
@@ -131,11 +158,17 @@ def _commands(parent: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tupl
 
 def _arguments(path: tuple[str, ...], parameters: list[click.Parameter], random: Random) -> list[str]:
     """Sound values for what is required and for a few options more, one or two of them made odd."""
-    required = [one for one in parameters if one.required]
-    others = [one for one in parameters if not one.required and one.name not in LEFT_OUT]
+    whole = random.choice(WHOLE[path[0]]) if path[0] in WHOLE and random.random() < 0.7 else ()
+    required = [one for one in parameters if one.required and not whole]
+    others = [
+        one
+        for one in parameters
+        if not one.required and one.name not in LEFT_OUT and (path[0], one.name) not in TOO_LONG
+        if not (whole and isinstance(one, click.Argument))
+    ]
     chosen = required + random.sample(others, min(len(others), random.choice((0, 1, 1, 2, 4))))
     odd = set(random.sample(range(len(chosen)), min(len(chosen), random.choice((0, 1, 1, 2)))))
-    found: list[str] = [random.choice(NEVER_LONG[path[0]])] if path[0] in NEVER_LONG else []
+    found = [*whole, *([random.choice(NEVER_LONG[path[0]])] if path[0] in NEVER_LONG else [])]
     texts: list[str] = []
     for place, one in enumerate(chosen):
         value = random.choice(ODD) if place in odd else _sound(one, random)
