@@ -432,3 +432,27 @@ def test_a_record_whose_bits_are_not_a_number_is_refused(number: object) -> None
     with pytest.raises(CorruptModel, match="label_bits"):
         _ = replace(model, record=record).bits_per_parameter
     assert replace(model, record={**record, "dataset": []}).label_bits is None
+
+
+def test_what_is_no_data_set_is_told_how_to_become_one() -> None:
+    """In a process of its own: here the types of arguments are checked before anything else."""
+    script = """
+import byheart as bh
+pairs = [("ab", "x"), ("b", "y")]
+model = bh.compile(pairs, check=False)
+for ask in (bh.verify, lambda _, given: bh.bounds.table(given)):
+    for given in ("facts.csv", pairs, None):
+        try:
+            ask(model, given)
+        except bh.errors.UsageError as error:
+            assert "Dataset.read" in str(error), error
+        else:
+            raise AssertionError(given)
+"""
+    subprocess.run([sys.executable, "-c", "import byheart.errors\n" + script], check=True)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    with pytest.raises(UsageError, match="seed must be a whole number"):
+        compile(PAIRS, seed=seed)

@@ -70,6 +70,8 @@ def compile(
     """
     if isinstance(data, Dataset) and task is not None and task != data.task:
         raise UsageError(f"the data set is for the task {data.task}, not {task}.", task=task)
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(f"seed must be a whole number from 0 on, not {seed!r}.", seed=str(seed))
     reading = {name: options.pop(name) for name in READING_OPTIONS if name in options}
     data = dataset_of(data, task=None if isinstance(data, Dataset) else task, **reading)
     data.require_finite()

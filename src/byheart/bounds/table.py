@@ -15,6 +15,7 @@ from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, 
 from byheart.bounds.token_vectors import shape_of, tokens_as_vectors
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
+from byheart.errors import UsageError
 
 Entry = Bound | NotApplicable
 
@@ -80,6 +81,11 @@ def table(dataset: Dataset, estimates: Iterable[Estimate | NotApplicable] = ()) 
 
     Documents also get the entropy below which no model's loss on them falls (MFT24 Lemma 2).
     """
+    if not isinstance(dataset, Dataset):
+        raise UsageError(
+            f"table takes a Dataset, not {type(dataset).__name__}.\n"
+            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs)."
+        )
     result = for_shape(shape_of(dataset), estimates, check_assumptions(dataset))
     if dataset.task != "distribution":
         return result

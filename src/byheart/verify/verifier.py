@@ -88,6 +88,11 @@ def verify(
     What does not hold is reported, never raised. `UsageError` only where the comparison makes no sense:
     another task or another kind of tokenizer.
     """
+    if not isinstance(dataset, Dataset | DatasetPieces):
+        raise UsageError(
+            f"verify takes a Dataset, not {type(dataset).__name__}.\n"
+            "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs)."
+        )
     if memory.task != dataset.task:
         raise UsageError(
             f"the model was made for the task {memory.task}; this data set is for {dataset.task}.\n"
