@@ -40,6 +40,8 @@ def damaged(path: Path, problem: str) -> DamagedWork:
 
 def check_file_target(path: Path) -> None:
     """Refuse to write where a pipe or a device is: a file of that name would take its place."""
+    if not path.name:
+        raise UsageError(f"{path} is no name for a file.\n  Name one; nothing was written.", path=str(path))
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(
             f"{path} is a pipe or a device, not a file.\n  Name a file; nothing was written.", path=str(path)
@@ -48,8 +50,8 @@ def check_file_target(path: Path) -> None:
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name, put it on disk, and give it its name: it is there whole or not at all."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     check_file_target(path)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with fresh.open("wb") as file:

@@ -402,6 +402,7 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(arguments: list[str
     [
         ("predict", "model", "--data", "facts.csv", "-o", "pipe.csv"),
         ("export", "model", "--to", "onnx", "-o", "pipe.onnx"),
+        ("export", "model", "--to", "onnx", "-o", ""),
         ("plan", "--facts", "1000", "--figure", "pipe.svg"),
         ("report", "-o", "facts.csv"),
     ],
