@@ -9,6 +9,7 @@ import pytest
 import byheart as bh
 from byheart.cli.compile import _setting
 from byheart.construct.registry import get
+from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.memory_limit import OverMemoryLimit
 
@@ -52,6 +53,12 @@ def test_fewer_neurons_than_contexts_are_refused() -> None:
     assert example is not None
     with pytest.raises(AssumptionViolated, match="3 neurons are fewer than the"):
         bh.compile(example().data, method="madden-2024", hidden_width=3)
+
+
+def test_texts_longer_than_any_llama_are_not_sized() -> None:
+    shape = DataShape(1000, 2**31, 4, vocab=1000, ordered=True)
+    with pytest.raises(AssumptionViolated, match="longer than the 32,768 positions"):
+        get("llama").estimate(shape)
 
 
 def test_a_wrong_network_is_laid_to_the_options_first() -> None:

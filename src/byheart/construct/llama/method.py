@@ -188,13 +188,17 @@ def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
         raise AssumptionViolated("the method llama takes texts whose order matters.")
     per_value = max(1, math.ceil(math.log(max(2, shape.n_classes)) / math.log(max(2, shape.vocab))))
     longest = shape.seq_len + per_value + 2
+    if longest + 1 > MOST_POSITIONS:
+        raise AssumptionViolated(
+            f"texts of {longest:,} tokens are longer than the {MOST_POSITIONS:,} positions that a Llama of ours may have."
+        )
     layout = choose_layout(
         TextShape(
             shape.vocab + 4,
             min(shape.vocab, shape.n_classes),
             shape.n_samples * per_value,
             longest,
-            chosen.max_positions or max(64, 1 << (longest + 8).bit_length()),
+            chosen.max_positions or min(MOST_POSITIONS, max(64, 1 << (longest + 8).bit_length())),
             chosen.reject_bits,
         ),
         chosen.hidden,
