@@ -20,7 +20,9 @@ from click.testing import CliRunner
 import byheart as bh
 from byheart.cli.main import run
 from byheart.cli.runs import command as runs
-from byheart.errors import ByheartError, CorruptModel
+from byheart.construct.registry import get
+from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, ExitStatus
 from byheart.measure.store import Store
 from byheart.storage.tensor_file import read_header, read_tensor, write_tensors
 from tests.measure.test_store import record
@@ -149,3 +151,27 @@ def test_an_array_of_large_ids(tmp_path: Path) -> None:
 def test_a_zero_byte_in_an_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", "a\0b"]) == 2
     assert "NUL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ("plan", "--facts=1000", "--seq-len=1e19"),
+        ("plan", "--facts=1000", "--vocab=1e30"),
+        ("bounds", "--samples=100", "--vocab=1e30"),
+        ("bounds", "--samples=100", "--dim=1e30"),
+        ("bounds", "--samples=100", "--dim=1e9"),
+        ("bounds", "--samples=1e30", "--dim=4"),
+    ],
+)
+def test_sizes_without_end_are_not_foretold(
+    sizes: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Networks for them were counted in machine numbers, which overflowed, or a number for each dimension was kept."""
+    assert run([*sizes]) == ExitStatus.HOLDS
+    assert "foretold" in capsys.readouterr().out
+
+
+def test_a_weight_of_a_gigabyte_is_not_foretold() -> None:
+    with pytest.raises(AssumptionViolated, match=r"weights of .* bits"):
+        get("park-2021").estimate(DataShape(10**16, 1, 4, dim=4))

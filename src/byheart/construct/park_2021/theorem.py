@@ -15,6 +15,7 @@ from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated
 from byheart.network.memory import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
@@ -24,6 +25,7 @@ from byheart.program.count import count
 from byheart.program.single_samples import TASKS, assume_single, labelled_vectors, outline_table
 
 NAME = "park-2021"
+MOST_BITS = 1 << 28  # of a weight, in an estimate
 
 
 def memorise_without_keys(
@@ -95,8 +97,13 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
     """
     table = outline_table(NAME, shape)
     n_points, field_bits = shape.context_count, field_bits_of(shape.n_classes)
+    parts = expected_parts(shape)
+    if parts.n_fields * field_bits > MOST_BITS:
+        raise AssumptionViolated(
+            f"{NAME} would take weights of {parts.n_fields * field_bits:,} bits; sizes are foretold up to {MOST_BITS:,}."
+        )
     axes = [1] if table is not None else [typical(MANTISSA_BITS["float64"])] * (shape.dim or 1)
-    steps = lookup_outline(expected_parts(shape), field_bits, 2 * n_points.bit_length())
+    steps = lookup_outline(parts, field_bits, 2 * n_points.bit_length())
     return count(line_program(table, axes, steps))
 
 
