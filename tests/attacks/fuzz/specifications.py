@@ -100,7 +100,7 @@ class Specifications(Target):
                 mutate_document(random.choice(self.tables), random).removeprefix(b"[" * 100_000)
             )
             text = _toml(table).encode("utf-8", "surrogatepass")
-            is_few = _has_few_steps(table)
+            is_few = _has_few_steps(table) and not _has_large_models(table)
         (folder / "texts.jsonl").write_bytes(lines)
         (folder / "spec.toml").write_bytes(text)
         trains = is_few and random.random() < 0.2
@@ -113,6 +113,13 @@ def _has_few_steps(table: Any) -> bool:
     training = table.get("training") if isinstance(table, dict) else None
     steps = training.get("steps") if isinstance(training, dict) else None
     return isinstance(steps, int) and steps <= FEW_STEPS
+
+
+def _has_large_models(value: Any) -> bool:
+    """Whether a number in it may be a size that is trained, and that takes what one model of that size takes."""
+    if isinstance(value, dict | list):
+        return any(map(_has_large_models, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and 4096 < value < 2**31
 
 
 def _toml(table: Any) -> str:
