@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -422,3 +423,18 @@ def test_no_file_takes_the_place_of_a_pipe(
     assert run(list(arguments)) == ExitStatus.USAGE
     assert " is " in capsys.readouterr().err
     assert all(pipe.is_fifo() for pipe in pipes)
+
+
+def test_threads_are_no_more_than_cores_and_are_given_back_where_an_option_is_refused() -> None:
+    """A thousand threads may not be had, and then libgomp ends the process."""
+    import torch
+
+    before, variable = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    assert run(["predict", "absent", "x", "--threads=1000", "--data="]) == ExitStatus.USAGE
+    assert run(["forget", "absent", "absent.csv", "--threads=1000"]) == ExitStatus.USAGE  # --keys is missing
+    assert torch.get_num_threads() == before
+    assert os.environ.get("OMP_NUM_THREADS") == variable
+    used = []
+    with patch("torch.set_num_threads", used.append):
+        run(["predict", "absent", "x", "--threads=1000"])
+    assert max(used) <= max(before, os.cpu_count() or 1)

@@ -84,8 +84,10 @@ def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> N
 
 
 def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) -> None:
+    """Compute with so many threads until the command ends. More than there are cores gain nothing, and may not be had."""
     if n_threads is None:
         return
+    n_threads = min(n_threads, os.cpu_count() or 1)
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(n_threads)))
     import torch
@@ -98,7 +100,7 @@ def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) 
         for name, value in before.items():
             set_variable(name, value)
 
-    ctx.call_on_close(undo)
+    ctx.find_root().call_on_close(undo)  # which is closed even where a later option is refused
 
 
 def set_variable(name: str, value: str | None) -> None:
@@ -129,7 +131,7 @@ threads_option = click.option(
     metavar="N",
     expose_value=False,
     callback=_use_threads,
-    help="Threads to compute with (default: one for each core). Answers do not depend on it.",
+    help="Threads to compute with, no more than there are cores (default: as many). Answers do not depend on it.",
 )
 
 
