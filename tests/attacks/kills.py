@@ -28,24 +28,10 @@ from byheart.cli.main import run
 from byheart.liveness import is_running
 from byheart.measure.store import Store
 from byheart.pipeline import load
+from tests.measure.small_sweep import small_sweep
 
 ROWS = {f"capital of country {i}": f"city {i % 7}" for i in range(60)}
-SPEC = """
-seeds = 4
-[model]
-family = "attention-only"
-dim = 3
-head_dim = "=dim"
-n_heads = [1, 2]
-[data]
-kind = "associations"
-n_vocab = 5
-[training]
-steps = 60
-learning_rate = 1e-2
-[budget]
-max_stack = 1
-"""
+SPEC = small_sweep(n_steps=60, seeds=4, more="[budget]\nmax_stack = 1\n")
 N_RUNS = 8
 
 

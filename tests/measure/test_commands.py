@@ -19,21 +19,9 @@ from byheart.measure.progress import cells, duration, report_to, seconds_left
 from byheart.measure.sweep import Progress
 from byheart.measure.trainer import Moment
 from byheart.measure.workers import BudgetSpent
+from tests.measure.small_sweep import small_sweep
 
-SPEC = """
-seeds = 2
-[model]
-family = "attention-only"
-dim = 3
-head_dim = "=dim"
-n_heads = [1, 2]
-[data]
-kind = "associations"
-n_vocab = 5
-[training]
-steps = 20
-learning_rate = 1e-2
-"""
+SPEC = small_sweep(n_steps=20, seeds=2)
 SEARCH = """
 [pass]
 metric = "accuracy"

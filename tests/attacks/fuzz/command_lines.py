@@ -16,6 +16,7 @@ from byheart.cli.main import group
 from byheart.measure.store import Store
 from tests.attacks.fuzz.mutation import TEXTS
 from tests.attacks.fuzz.target import Target, Wrong, run_command
+from tests.measure.small_sweep import small_sweep
 from tests.measure.test_store import record
 from tests.storage.test_fixtures import FIXTURES
 
@@ -83,19 +84,7 @@ NEVER_LONG = {
     "compare": ("--methods=retrieval", "--methods=two-layer-relu, park-2021"),
 }  # one of these is always given
 TOO_LONG = {("compare", "figure"), ("compare", "methods")}
-SPECIFICATION = """
-[model]
-family = "attention-only"
-dim = 3
-head_dim = "=dim"
-n_heads = [1, 2]
-[data]
-kind = "associations"
-n_vocab = 5
-[training]
-steps = 2
-learning_rate = 1e-2
-"""
+SPECIFICATION = small_sweep(n_steps=2)
 CONFIG = (
     """{"model_type": "gpt2", "vocab_size": 100, "n_positions": 16, "n_embd": 8, "n_layer": 2, "n_head": 2}"""
 )
