@@ -24,6 +24,7 @@ HOSTILE = [
     ".",
     "",
     "x" * 300 + ".csv",
+    "漢" * 90 + ".csv",
     ".hidden.csv",
     "a\0.csv",
     "a.csv\n",

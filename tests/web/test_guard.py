@@ -70,7 +70,7 @@ def test_a_name_that_points_here_by_a_trick_is_not_answered(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1:8001", "https://localhost"]
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:8001", "https://localhost", "http://["]
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_another_origin_is_refused(method: str, origin: str) -> None:
@@ -107,6 +107,9 @@ def test_beyond_this_machine_a_token_is_needed() -> None:
     assert ask(headers={"authorization": "Bearer wrong"}).status_code == 401
     assert ask(headers={"authorization": "Bearer secret"}).status_code == 200
     assert ask(headers={"cookie": "byheart_token_8000=secret"}).status_code == 200
+    others = "a/b=c; d(e)=f; =; "  # of another server under the same name
+    assert ask(headers={"cookie": f"{others}byheart_token_8000=secret"}).status_code == 200
+    assert ask(headers={"cookie": others}).status_code == 401
     opened = ask(path="/ask?q=a+b&token=secret")
     assert (opened.status_code, opened.headers["location"]) == (303, "/ask?q=a+b")
     assert "HttpOnly; SameSite=Strict" in opened.headers["set-cookie"]

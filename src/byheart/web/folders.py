@@ -16,6 +16,9 @@ from byheart.web.limits import Limits
 
 MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 DATA_NAME = re.compile(r"[\w][\w .()+-]{0,99}\.(csv|tsv|jsonl|json|txt|parquet|npz)", re.IGNORECASE)
+NAME_BYTES = 200
+"""Of an upload's name, a letter of which may take four: file systems take 255, and a number may come behind it."""
+
 DATA_MARK = ".data"
 """A model `NAME` made here has the data it was made of beside it, as `NAME.data.csv`."""
 
@@ -60,7 +63,7 @@ class Folders:
         ]
 
     def data_path(self, name: str) -> Path:
-        if DATA_NAME.fullmatch(name):
+        if _names_data(name):
             for folder in (self.data, self.examples):
                 path = folder / name
                 if path.is_file() and path.resolve().parent == folder.resolve():
@@ -69,10 +72,10 @@ class Folders:
 
     async def keep_upload(self, name: str, chunks: AsyncIterator[bytes], limits: Limits) -> dict[str, Any]:
         """Write an upload under a free name, whole or not at all, never more than is allowed."""
-        if not DATA_NAME.fullmatch(name):
+        if not _names_data(name):
             raise UsageError(
                 f"{name!r} cannot name a data file: letters, digits, spaces and .-_()+, ending in "
-                ".csv, .tsv, .jsonl, .txt, .parquet or .npz.",
+                f".csv, .tsv, .jsonl, .txt, .parquet or .npz, no longer than {NAME_BYTES} bytes.",
                 name=name,
             )
         if sum(1 for _ in self.data.iterdir()) >= limits.n_data:
@@ -158,6 +161,10 @@ class Folders:
         if self.figures is None or name not in self.list_figures():
             raise UnknownName(f"there is no figure {name!r}.", name=name)
         return self.figures / f"{name}.json"
+
+
+def _names_data(name: str) -> bool:
+    return DATA_NAME.fullmatch(name) is not None and len(name.encode()) <= NAME_BYTES
 
 
 def _names_from(name: str) -> Iterator[str]:

@@ -8,7 +8,6 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
-from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -90,7 +89,7 @@ class Guard:
         if not self._knows_host(host):
             return Refusal(421, "WrongHost", f"this server does not answer to the name {host!r}.")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _host_of(origin) != host:
             return Refusal(403, "WrongOrigin", f"requests from the page {origin!r} are not taken.")
         is_page = scope["method"] in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_page:
@@ -140,8 +139,7 @@ class Guard:
     def _has_token(self, headers: dict[str, str]) -> bool:
         assert self.token is not None
         given = headers.get("authorization", "").removeprefix("Bearer ")
-        morsel = SimpleCookie(headers.get("cookie", "")).get(f"{COOKIE}_{self.port}")
-        candidates = [given, "" if morsel is None else morsel.value]
+        candidates = [given, _cookie(headers.get("cookie", ""), f"{COOKIE}_{self.port}")]
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
     def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
@@ -155,6 +153,20 @@ class Guard:
             return {"type": "http.disconnect"} if seen > most else message
 
         return receive_counted
+
+
+def _host_of(origin: str) -> str | None:
+    """The host that an Origin header names; None where it is no address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
+
+
+def _cookie(header: str, name: str) -> str:
+    """The value of a cookie, empty where there is none. Others come along, however they are written."""
+    pairs = (each.strip().partition("=") for each in header.split(";"))
+    return next((value for key, _, value in pairs if key == name), "")
 
 
 def _with_headers(send: Send) -> Send:

@@ -46,7 +46,7 @@ class Compile(Reading):
     method: Name = "auto"
     precision: Precision | None = None
     seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
-    reject_bits: Annotated[int, Field(ge=0, le=32)] | None = None
+    reject_bits: Annotated[int, Field(ge=0, le=24)] | None = None
     on_conflict: Literal["error", "first", "last", "majority", "drop"] = "error"
     name: Name | None = Field(None, description="name of the model; that of the data file unless given")
 
