@@ -244,9 +244,12 @@ def source_of(model: Model) -> DataSource:
 def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
 
-    Conflicting labels are kept if none were allowed before, so that `verify` can say which of them is wrong.
+    Conflicting labels are kept if none were allowed before, so that `verify` can say which of them is wrong. The rule of the
+    record is followed only under a certificate, whose digest says which rows remained: else a folder could leave out what it
+    does not know.
     """
     source = source_of(model)
+    follows = source.on_conflict != "error" and model.certificate is not None
     tokenizer = model.memory.tokenizer
     # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
@@ -261,7 +264,7 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
         "ordered": model.memory.ordered,
         "input": source.input,
         "label": source.label,
-        "on_conflict": "keep" if source.on_conflict == "error" else source.on_conflict,
+        "on_conflict": source.on_conflict if follows else "keep",
         "empty_labels": source.empty_labels
         if "empty_labels" in (model.record.get("reading") or {})
         else "keep",

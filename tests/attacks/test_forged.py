@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import byheart as bh
-from byheart.errors import CorruptModel
+from byheart.cli.main import run
+from byheart.errors import CorruptModel, ExitStatus
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.protocol import UNKNOWN, Evaluation
@@ -83,6 +84,22 @@ def test_verify_compares_the_labels_with_those_that_were_certified(folder: Path)
     found = verify_model(replace(model, memory=renamed), data)
     assert not found.holds
     assert "labels, tokenizer, task, order or architecture" in found.problems[0]
+
+
+def test_a_folder_cannot_leave_out_what_it_does_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says that order does not matter, so half of the rows conflict, and that such rows are to be dropped."""
+    table = tmp_path / "table.csv"
+    table.write_text("key,value\nabc,x\nbac,y\nefa,x\ngha,y\n")
+    known = bh.Dataset.from_pairs([("efa", "x"), ("gha", "y")], ordered=False)
+    model = bh.compile(known, method="retrieval")
+    reading = {"on_conflict": "drop", "label": "value"}
+    replace(model, record={**model.record, "reading": reading}, certificate=None).save(tmp_path / "model")
+    assert run(["verify", str(tmp_path / "model"), str(table)]) == ExitStatus.FALSE
+    shown = capsys.readouterr().out
+    assert "2 of 4 samples are answered wrongly" in shown
+    assert "label=value (said by the model" in shown
 
 
 def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from byheart.cli.summary import describe_check, describe_data, distribution_line
 from byheart.errors import ExitStatus
 
 if TYPE_CHECKING:
+    from byheart.model import Model
     from byheart.verify.certificate import Certificate
 
 
@@ -77,14 +79,30 @@ def command(
     if as_json:
         echo_json({"digest": certificate.dataset.digest, **certificate.to_json()})
     else:
-        _show(certificate, folder, data)
+        _show(certificate, folder, data, _said_of_reading(model, changed))
     return ExitStatus.HOLDS if certificate.holds else ExitStatus.FALSE
 
 
 SAID = "said by the model, not checked"
 
 
-def _show(certificate: Certificate, folder: Path, data: Path) -> None:
+def _said_of_reading(model: Model, given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Which columns and rows were read because the model says so, where these are not the usual ones."""
+    from byheart.pipeline import source_of
+
+    source = source_of(model)
+    names = ["input", "label", "recite", "delimiter", "encoding"]
+    if model.certificate is not None:
+        names.append("on_conflict")  # else not followed
+    said = [
+        f"{name}={value}"
+        for name in names
+        if name not in given and (value := getattr(source, name)) not in (None, False, "error")
+    ]
+    return [("read with", f"{', '.join(said)} ({SAID})")] if said else []
+
+
+def _show(certificate: Certificate, folder: Path, data: Path, reading: list[tuple[str, str]]) -> None:
     verdict = "holds" if certificate.holds else "DOES NOT HOLD"
     click.echo(f"{folder} on {data}: {verdict}{certificate.on_sample}\n")
     show_pairs(
@@ -92,6 +110,7 @@ def _show(certificate: Certificate, folder: Path, data: Path) -> None:
             ("method", f"{certificate.method or 'unknown'} ({SAID})"),
             ("theorem", f"{certificate.theorem or 'none'} ({SAID})"),
             ("data", describe_data(certificate.dataset)),
+            *reading,
             ("checked", describe_check(certificate)),
             *distribution_lines(certificate),
             ("data digest", certificate.dataset.digest[:32]),
