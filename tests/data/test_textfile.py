@@ -85,3 +85,18 @@ def test_another_encoding_is_noticed(written: str, told: str, words: str, tmp_pa
 def test_what_a_file_does_not_have_is_refused(name: str, options: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="leave it out"):
         Dataset.read(write(tmp_path, "utf-8", name), **options)
+
+
+@pytest.mark.parametrize("name", ["a" * 300 + ".csv", "loop.csv", "nul\0.csv", "file.csv/below.csv"])
+def test_paths_that_lead_nowhere_are_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+    (tmp_path / "file.csv").touch()
+    with pytest.raises(UsageError, match=r"cannot be read: |there is no file"):
+        Dataset.read(tmp_path / name)
+
+
+def test_an_encoding_that_does_not_say_where_it_fails(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("key,value\na,b\n")
+    with pytest.raises(MalformedFile, match="the file is not punycode"):
+        Dataset.read(path, encoding="punycode")

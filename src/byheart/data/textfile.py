@@ -6,6 +6,7 @@ import codecs
 from dataclasses import dataclass
 from encodings.aliases import aliases
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 
 from byheart.errors import MalformedFile, UsageError, did_you_mean
 from byheart.memory_limit import require_memory
@@ -55,11 +56,15 @@ UTF8 = TextFormat()
 
 def require_file(path: Path) -> None:
     """Raise UsageError unless `path` is a plain file that exists: a pipe or a device has no end to read to."""
-    if path.is_dir():
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no path holds the character NUL
+        raise UsageError(f"there is no file {path}; check the path.", path=str(path)) from None
+    except OSError as error:  # a name that is too long, a folder that may not be entered, links in a circle
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", path=str(path)) from None
+    if S_ISDIR(mode):
         raise UsageError(f"{path} is a directory; give the path of one data file.", path=str(path))
-    if not path.exists():
-        raise UsageError(f"there is no file {path}; check the path.", path=str(path))
-    if not path.is_file():
+    if not S_ISREG(mode):
         raise UsageError(
             f"{path} is a pipe or a device, not a plain file; write the data to a file first.", path=str(path)
         )
@@ -91,8 +96,8 @@ def _decode(path: Path, raw: bytes, encoding: str) -> str:
     """The text of a file in an encoding that the user named."""
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        at = error.start
+    except UnicodeError as error:
+        at = error.start if isinstance(error, UnicodeDecodeError) else len(raw)  # punycode does not say where
         what = f"byte 0x{raw[at]:02x} is not {encoding}" if at < len(raw) else f"the file is not {encoding}"
         raise _malformed_at(path, raw, at, what, "Name the encoding that the file has") from None
     if "\0" in text:
