@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "memory_limit",
         "liveness",
         "assumption",
+        "arguments",
         "json_record",
         "json_file",
         "task_runner",

@@ -42,6 +42,10 @@ class UsageError(ByheartError):
     exit_status = ExitStatus.USAGE
 
 
+class ImpossibleSize(UsageError, ValueError):
+    """A bound was asked for a number that is none, or that no data set or network has."""
+
+
 class MissingExtra(UsageError):
     """An optional dependency is needed and not installed."""
 

@@ -258,7 +258,13 @@ def test_the_facts_data_set(shared_data: Path) -> None:
         ({"n_samples": 5, "dim": 1, "vocab": 3}, "give exactly one of them"),
         ({"n_samples": 5}, "give exactly one of them"),
         ({"n_samples": 5, "dim": 1, "radius": 1, "separation": 0}, "separation must be positive"),
-        ({"n_samples": 5, "dim": 1, "radius": float("nan"), "separation": 1}, "must not be negative"),
+        (
+            {"n_samples": 5, "dim": 1, "radius": float("nan"), "separation": 1},
+            "radius is nan; it must be a finite number",
+        ),
+        ({"n_samples": 5, "dim": 1, "radius": -1, "separation": 1}, "must not be negative"),
+        ({"n_samples": 2.5, "dim": 1}, "n_samples is 2.5; it must be a whole number"),
+        ({"n_samples": "5", "dim": 1}, "n_samples is '5'; it must be a whole number"),
         ({"n_samples": 5, "dim": 1, "n_contexts": 6}, "more than the 5 labels"),
     ],
 )

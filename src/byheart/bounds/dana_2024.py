@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from byheart.arguments import takes_numbers
 from byheart.bounds.bound import Bound, Paper, spell
 from byheart.bounds.enclosures import DEFAULT_BITS, Interval, Rational, Real, exp2, ln, log2, sqrt
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 _PAPER = Paper("DPC24", "Dana, Pydi & Chevaleyre 2024")
@@ -78,6 +80,7 @@ def theorem_1(shape: AttentionOnlyShape) -> Bound:
 
 
 @realises("DPC24-T1")
+@takes_numbers
 def theorem_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
@@ -95,6 +98,7 @@ def theorem_1_parameters(
 
 
 @realises("DPC24-T3")
+@takes_numbers
 def theorem_3_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, dim: int, n_last_tokens: int | None = None
 ) -> Bound:
@@ -112,6 +116,7 @@ def theorem_3_parameters(
 
 
 @realises("DPC24-C1")
+@takes_numbers
 def corollary_1_parameters(
     n_contexts: int, n_tokens: int, seq_len: int, n_last_tokens: int | None = None
 ) -> Bound:
@@ -125,6 +130,7 @@ def corollary_1_parameters(
 
 
 @realises("DPC24-C2")
+@takes_numbers
 def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
     """Accuracy at least 1/N + (1 - 1/N) (H min(d, d_h) + min(d, L)) / T₀, at most 1.
 
@@ -141,6 +147,7 @@ def corollary_2(shape: AttentionOnlyShape, n_contexts: int) -> Bound:
 
 
 @realises("DPC24-P1")
+@takes_numbers
 def proposition_1(encoder_divergence: Real) -> Bound:
     """No Transformer of embedding dimension d diverges less than the best sequence encoder of dimension d.
 
@@ -153,6 +160,7 @@ def proposition_1(encoder_divergence: Real) -> Bound:
 
 
 @realises("DPC24-P2")
+@takes_numbers
 def proposition_2(n_tokens: int) -> Bound:
     """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens."""
     assumptions = ("logits are a fixed matrix times a sequence embedding",)
@@ -169,6 +177,7 @@ def proposition_3() -> Bound:
     return PROPOSITION_3.bound("embedding dimension for associations", "upper", 2, assumptions, sentence)
 
 
+@takes_numbers
 def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
     """C = √(32 ln(N + 1) / d), the coherence Theorem 2 states; from 1/2 on its bound says nothing."""
     logarithm = ln(n_tokens + 1)
@@ -176,6 +185,7 @@ def johnson_lindenstrauss_coherence(n_tokens: int, dim: int) -> Interval:
 
 
 @realises("DPC24-T2")
+@takes_numbers
 def theorem_2(
     context_weights: Sequence[Rational], distributions: Sequence[Sequence[Rational]], coherence: Real
 ) -> Bound:
@@ -192,9 +202,9 @@ def theorem_2(
     """
     c = Fraction(coherence)
     if not 0 <= c < Fraction(1, 2):
-        raise ValueError(f"coherence {float(c)} must lie in [0, 1/2): from 1/2 on the bound says nothing")
+        raise ImpossibleSize(f"coherence {float(c)} must lie in [0, 1/2): from 1/2 on the bound says nothing")
     if len(context_weights) != len(distributions):
-        raise ValueError("one weight per distribution")
+        raise ImpossibleSize("one weight per distribution")
     total = Fraction(0)
     for weight, distribution in zip(context_weights, distributions, strict=True):
         total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))
@@ -208,7 +218,7 @@ def theorem_2(
 def _stretched_error(distribution: tuple[Fraction, ...]) -> Fraction:
     """Upper bound on (1 - p) ln((N - 1) / (e^H - 1)) for one distribution, 0 when it has no entropy."""
     if sum(distribution) != 1 or min(distribution) < 0:
-        raise ValueError("a distribution must be non-negative and sum to 1 exactly")
+        raise ImpossibleSize("a distribution must be non-negative and sum to 1 exactly")
     miss = 1 - max(distribution)
     if miss == 0:
         return Fraction(0)

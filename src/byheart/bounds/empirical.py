@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.bounds.enclosures import ceil_fraction
+from byheart.errors import ImpossibleSize
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,10 @@ def law_from_runs(
 ) -> EmpiricalLaw:
     """The law through the origin that fits measured (parameters, memorised bits) pairs by least squares."""
     if not runs or min(parameters for parameters, _ in runs) < 1:
-        raise ValueError("a law needs at least one run, each with at least one parameter")
+        raise ImpossibleSize("a law needs at least one run, each with at least one parameter")
     slope = Fraction(sum(p * b for p, b in runs), sum(p * p for p, _ in runs))
     if slope <= 0:
-        raise ValueError("no bits were memorised in these runs, so they give no law")
+        raise ImpossibleSize("no bits were memorised in these runs, so they give no law")
     return EmpiricalLaw(
         name=name,
         bits_per_parameter=slope,

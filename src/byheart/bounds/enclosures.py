@@ -12,6 +12,8 @@ from fractions import Fraction
 from functools import cache
 from math import isqrt
 
+from byheart.errors import ImpossibleSize
+
 Rational = int | Fraction
 Real = int | Fraction | float
 DEFAULT_BITS = 64
@@ -57,7 +59,7 @@ def floor_log2(value: Rational) -> int:
     """Largest integer k with 2**k <= value, for a positive rational, exactly."""
     value = Fraction(value)
     if value <= 0:
-        raise ValueError("the logarithm of a number that is not positive")
+        raise ImpossibleSize("the logarithm of a number that is not positive")
     k = value.numerator.bit_length() - value.denominator.bit_length()
     # 2**(k - 1) < value < 2**(k + 1), so at most one correction is needed
     return k if value >= Fraction(2) ** k else k - 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from byheart.arguments import takes_numbers
 from byheart.bounds.bound import KS25, Bound, Theorem, spell
 from byheart.bounds.enclosures import Real, floor_log2
 from byheart.bounds.lookup import (
@@ -27,6 +28,7 @@ from byheart.bounds.lookup import (
     lookup_size,
     normalise,
 )
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 THEOREM_4_1 = KS25.theorem(
@@ -83,6 +85,7 @@ class TheoremSize:
 
 
 @realises("KS25-T4.1", "KS25-T B.1")
+@takes_numbers
 def theorem_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
@@ -101,6 +104,7 @@ def theorem_4_1(
 
 
 @realises("KS25-C4.1")
+@takes_numbers
 def corollary_4_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
@@ -111,6 +115,7 @@ def corollary_4_1(
 
 
 @realises("KS25-T F.1")
+@takes_numbers
 def theorem_f_1(
     n_samples: int,
     seq_len: int,
@@ -129,6 +134,7 @@ def theorem_f_1(
 
 
 @realises("KS25-T D.1")
+@takes_numbers
 def theorem_d_1(
     n_samples: int, seq_len: int, n_classes: int, dim: int, radius: Real = 1, separation: Real = 1
 ) -> TheoremSize:
@@ -154,6 +160,7 @@ def theorem_d_1(
 
 
 @realises("KS25-T E.1")
+@takes_numbers
 def theorem_e_1(n_samples: int, seq_len: int, n_classes: int, vocab: int) -> TheoremSize:
     """Token ids with an embedding layer: 3ω parameters of embedding and one lookup of width 12.
 
@@ -220,4 +227,4 @@ def _transformer_size(
 def _check(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:
-            raise ValueError(f"{name} = {value} must be at least 1")
+            raise ImpossibleSize(f"{name} = {value} must be at least 1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from byheart.arguments import takes_numbers
 from byheart.bounds.bound import KS25, Bound, spell
 from byheart.bounds.enclosures import log2
 from byheart.bounds.vc_dimension import (
@@ -15,6 +16,7 @@ from byheart.bounds.vc_dimension import (
     smallest_relu_parameters,
     uniform_width_vc_dimension,
 )
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 SHATTERED = "one architecture memorises every labelling with two classes, by choice of its parameters alone"
@@ -37,6 +39,7 @@ def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") ->
 
 
 @realises("KS25-R4.3")
+@takes_numbers
 def remark_4_3(dim: int) -> Bound:
     """E_in of eq. (4) is an m x d matrix with m >= 1, so reading d-dimensional tokens takes d parameters."""
     assumptions = ("every entry of the input map is counted, zero or not",)
@@ -46,6 +49,7 @@ def remark_4_3(dim: int) -> Bound:
     return REMARK_4_3.bound("parameters", "lower", dim, assumptions, sentence)
 
 
+@takes_numbers
 def feed_forward_input(seq_len: int, dim: int) -> Bound:
     """A feed-forward network that reads the whole sequence as one vector has d·n weights in its first layer, at least."""
     value = seq_len * dim
@@ -61,6 +65,7 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
 
 
 @realises("KS25-T4.2", "KS25-T B.2")
+@takes_numbers
 def theorem_4_2(n_samples: int) -> Bound:
     """Ω(√N) parameters for next-token prediction, with its constant.
 
@@ -78,6 +83,7 @@ def theorem_4_2(n_samples: int) -> Bound:
 
 
 @realises("KS25-T4.2")
+@takes_numbers
 def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
     """The same for a stated width: the fewest layers by the VC bound of Bartlett et al. (2019), Theorem 7."""
     value = smallest(lambda depth: uniform_width_vc_dimension(width, depth, dim) >= n_samples)
@@ -91,6 +97,7 @@ def theorem_4_2_depth(n_samples: int, dim: int, width: int = 14) -> Bound:
 
 
 @realises("KS25-T4.2")
+@takes_numbers
 def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
     """The same for a stated depth: about N / (L log N) parameters, by Bartlett et al. (2019), Theorem 7.
 
@@ -109,6 +116,7 @@ def theorem_4_2_shallow(n_samples: int, n_maps: int) -> Bound:
 
 
 @realises("KS25-T4.3", "KS25-T B.3")
+@takes_numbers
 def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """Ω(√(nN / log nN)) parameters with hard attention, with its constant.
 
@@ -127,7 +135,7 @@ def theorem_4_3(n_samples: int, seq_len: int, n_outputs: int | None = None) -> B
     """
     n_outputs = n_samples * seq_len if n_outputs is None else n_outputs
     if not 0 <= n_outputs <= n_samples * seq_len:
-        raise ValueError(f"n_outputs = {n_outputs} must lie between 0 and nN = {n_samples * seq_len}")
+        raise ImpossibleSize(f"n_outputs = {n_outputs} must lie between 0 and nN = {n_samples * seq_len}")
     value = 0
     if n_outputs:
         logarithm = log2_e_times(48 * seq_len**3 * n_samples).high
@@ -148,7 +156,7 @@ class BlockShape:
 
     def __post_init__(self) -> None:
         if min(self.dim, self.model_width, self.head_size, self.n_heads, self.hidden_width) < 1:
-            raise ValueError(f"every size of {self} must be at least 1")
+            raise ImpossibleSize(f"every size of {self} must be at least 1")
 
     @property
     def block_parameters(self) -> int:
@@ -162,6 +170,7 @@ class BlockShape:
 
 
 @realises("KS25-T B.3")
+@takes_numbers
 def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, seq_len: int) -> Fraction:
     """Upper bound on log2 K of (90): sign patterns of all nN outputs over all parameters.
 
@@ -192,6 +201,7 @@ def log2_hard_attention_patterns(shape: BlockShape, depth: int, n_samples: int, 
 
 
 @realises("KS25-T4.3")
+@takes_numbers
 def theorem_4_3_depth(shape: BlockShape, n_samples: int, seq_len: int) -> Bound:
     """The fewest blocks of one shape that could hold every labelling of nN distinct tokens, by (90)."""
     n_outputs = n_samples * seq_len

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from byheart.bounds.enclosures import Interval, Real, ceil_fraction, ceil_sqrt, floor_log2, log2, pi, settle
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 
@@ -108,7 +109,7 @@ def batched_lookup_size(points: Points, n_stored: int, n_values: int, batch_root
     divide N; B = 1 means groups of one key.
     """
     if batch_root < 1 or batch_root**2 > n_stored:
-        raise ValueError(f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}")
+        raise ImpossibleSize(f"B = {batch_root} must be at least 1 and B² at most N = {n_stored}")
     size = _size(points, n_stored, n_values, batch_root**2)
     return LookupSize(size.depth + 1, size.weight_bits)  # one layer φ(x, y) = y reads the running sum
 
@@ -129,7 +130,9 @@ def normalise(radius: Real, separation: Real) -> tuple[Fraction, Fraction]:
     """Exact r >= 1 and δ <= 1, as the theorems ask: 1 replaces a smaller r or a larger δ."""
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
-        raise ValueError(f"radius {radius} must not be negative and separation {separation} must be positive")
+        raise ImpossibleSize(
+            f"radius {radius} must not be negative and separation {separation} must be positive"
+        )
     return max(r, Fraction(1)), min(delta, Fraction(1))
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from byheart.arguments import takes_numbers
 from byheart.bounds.bound import Bound, Paper, Theorem, spell
 from byheart.bounds.enclosures import ceil_fraction, ln
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 _PAPER = Paper("MFT24", "Madden, Fox & Thrampoulidis 2024")
@@ -31,6 +33,7 @@ BY_THEOREM_1 = (SMOOTH, DEFINABLE, REAL, "every corpus with so many contexts mus
 
 
 @realises("MFT24-L1")
+@takes_numbers
 def lemma_1(n_parameters: int, vocab: int) -> Bound:
     """At most k / (ω - 1) contexts can be given arbitrary next-token distributions."""
     _check_vocab(vocab)
@@ -43,6 +46,7 @@ def lemma_1(n_parameters: int, vocab: int) -> Bound:
 
 
 @realises("MFT24-L1")
+@takes_numbers
 def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Lemma 1 solved for k: n (ω - 1) parameters are necessary."""
     _check_vocab(vocab)
@@ -55,6 +59,7 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
 
 
 @realises("MFT24-T1")
+@takes_numbers
 def theorem_1(n_parameters: int, vocab: int) -> Bound:
     """At most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts in the empirical setting, where documents fix them."""
     _check_vocab(vocab)
@@ -68,6 +73,7 @@ def theorem_1(n_parameters: int, vocab: int) -> Bound:
 
 
 @realises("MFT24-T1")
+@takes_numbers
 def theorem_1_parameters(n_contexts: int, vocab: int) -> Bound:
     """Theorem 1 solved for k: (n - 1) (ω - 1)² / (2ω - 1) parameters, rounded up, are necessary."""
     _check_vocab(vocab)
@@ -112,6 +118,7 @@ def theorem_5(shape: DecoderShape) -> Bound:
 
 
 @realises("MFT24-T5")
+@takes_numbers
 def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """Theorem 5 with m = n neurons and every other dimension 1: parameters that suffice.
 
@@ -123,6 +130,7 @@ def theorem_5_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: i
 
 
 @realises("MFT24-T7")
+@takes_numbers
 def theorem_7(hidden_width: int) -> Bound:
     """The same capacity m with weighted token averaging in place of attention."""
     form = "token averaging in place of attention"
@@ -131,6 +139,7 @@ def theorem_7(hidden_width: int) -> Bound:
 
 
 @realises("MFT24-T7")
+@takes_numbers
 def theorem_7_parameters(n_contexts: int, vocab: int, seq_len: int, n_outputs: int | None = None) -> Bound:
     """Theorem 7 with m = n neurons and d = 1: (Z, u, W, b, V) have ω + T + 2n + n ω_out entries."""
     n_outputs = vocab if n_outputs is None else n_outputs
@@ -167,9 +176,9 @@ def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> 
     """
     contexts, pairs = Counter(map(int, context_counts)), Counter(map(int, next_token_counts))
     if min((*contexts, *pairs), default=1) < 1:
-        raise ValueError("counts must be positive")
+        raise ImpossibleSize("counts must be positive")
     if sum(c * n for c, n in contexts.items()) != sum(c * n for c, n in pairs.items()):
-        raise ValueError("context counts and (context, next token) counts must have the same total")
+        raise ImpossibleSize("context counts and (context, next token) counts must have the same total")
     low = Fraction(0)
     for count in set(contexts) | set(pairs):
         weight = count * (contexts[count] - pairs[count])
@@ -191,4 +200,4 @@ def _sufficient(theorem: Theorem, n_contexts: int, value: int, form: str) -> Bou
 
 def _check_vocab(vocab: int) -> None:
     if vocab < 2:
-        raise ValueError(f"vocab = {vocab} must be at least 2: one token has only one distribution")
+        raise ImpossibleSize(f"vocab = {vocab} must be at least 2: one token has only one distribution")

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isqrt
 
+from byheart.arguments import takes_numbers
 from byheart.bounds.enclosures import floor_log2
 from byheart.bounds.vc_dimension import smallest
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 
@@ -28,6 +30,7 @@ class Order:
 
 
 @realises("KS25-Tab1")
+@takes_numbers
 def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, ...]:
     """KS25 Table 1 for one problem: orders of parameters that suffice ("upper") or are needed ("lower")."""
     big_n, n, d, omega = n_samples, seq_len, dim, vocab
@@ -48,6 +51,7 @@ def table_1(n_samples: int, seq_len: int, dim: int, vocab: int) -> tuple[Order, 
     return tuple(Order(*row) for row in rows)
 
 
+@takes_numbers
 def park_2021(n_samples: int, radius: Fraction | int, separation: Fraction | int) -> Order:
     """PLYS21: O(N^(2/3) + log(r/δ)) parameters of a feed-forward network on separated points."""
     ratio = Fraction(radius) / Fraction(separation)
@@ -62,6 +66,7 @@ def _cube_root(value: int) -> int:
     return smallest(lambda root: (root + 1) ** 3 > value, start=0)
 
 
+@takes_numbers
 def fixed_precision(n_samples: int) -> tuple[Order, Order]:
     """Yu, Gao & Zhang 2025: Θ(N) parameters up to logarithms, where every weight has a fixed number of bits, with or without CoT.
 
@@ -74,6 +79,7 @@ def fixed_precision(n_samples: int) -> tuple[Order, Order]:
     return enough, replace(enough, side="lower")
 
 
+@takes_numbers
 def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Order, Order]:
     """Kim, Moon & Yun 2025: a ReLU network that is right in a ball around each sample, `ratio` ρ of half the separation.
 
@@ -81,7 +87,7 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
     small ρ the plain Õ(√N) is enough; up to which ρ depends on constants that are left out here, so it is not evaluated.
     """
     if not 0 < ratio < 1:
-        raise ValueError(
+        raise ImpossibleSize(
             f"ratio {ratio} must lie between 0 and 1: balls of differently labelled samples must not meet"
         )
     source = "Kim, Moon & Yun 2025, The cost of robustness"
@@ -96,6 +102,7 @@ def robust_memorisation(n_samples: int, dim: int, ratio: Fraction) -> tuple[Orde
     )
 
 
+@takes_numbers
 def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
     """KS25 Theorem B.1 as printed and as its footnote 2 sharpens it: √(N log N)·log n, and √(N log(nN)).
 
@@ -113,6 +120,7 @@ def footnote_2(n_samples: int, seq_len: int) -> tuple[Order, Order]:
 
 
 @realises("DPC24-S6")
+@takes_numbers
 def section_6(n_sequences: int, n_tokens: int, seq_len: int, dim: int) -> tuple[Order, ...]:
     """DPC24 section 6: parameters for T₀ associations of S tokens from a dictionary of N, by each of the constructions compared.
 

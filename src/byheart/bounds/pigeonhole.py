@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from byheart.arguments import takes_numbers
 from byheart.bounds.bound import KS25, Bound, Theorem, spell
 from byheart.bounds.enclosures import ceil_fraction, log2, settle
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 _EXACT_POWER_BITS = 1 << 16
 
 
+@takes_numbers
 def label_bits(n_labels: int, n_classes: int) -> int:
     """ceil(log2(n_classes ** n_labels)): whole bits that can tell all labellings apart, exactly.
 
@@ -19,7 +22,7 @@ def label_bits(n_labels: int, n_classes: int) -> int:
     n_labels * log2(n_classes) is irrational, so the refinement ends.
     """
     if n_labels < 0 or n_classes < 1:
-        raise ValueError("n_labels must be at least 0 and n_classes at least 1")
+        raise ImpossibleSize("n_labels must be at least 0 and n_classes at least 1")
     if n_classes & (n_classes - 1) == 0:
         return n_labels * (n_classes.bit_length() - 1)
     if n_labels * n_classes.bit_length() <= _EXACT_POWER_BITS:
@@ -42,21 +45,24 @@ def _counting(remark: str, n_labels: int, n_classes: int, setting: str) -> Bound
 
 
 @realises("KS25-R4.4")
+@takes_numbers
 def counting_next_token(n_samples: int, n_classes: int) -> Bound:
     """Remark 4.4: one label for each of `n_samples` distinct contexts needs N log2 C bits."""
     return _counting("4.4", n_samples, n_classes, "the contexts are distinct, one label each")
 
 
 @realises("KS25-R4.6")
+@takes_numbers
 def counting_seq_to_seq(n_samples: int, seq_len: int, n_classes: int) -> Bound:
     """Remark 4.6: a label for each token of `n_samples` sequences of distinct tokens needs nN log2 C bits."""
     return _counting("4.6", n_samples * seq_len, n_classes, "all tokens have distinct contexts")
 
 
+@takes_numbers
 def parameter_floor(bits: int, bits_per_parameter: int) -> Bound:
     """Parameters needed to hold `bits` bits when a parameter holds `bits_per_parameter` of them."""
     if bits < 0 or bits_per_parameter < 1:
-        raise ValueError("bits must be at least 0 and bits_per_parameter at least 1")
+        raise ImpossibleSize("bits must be at least 0 and bits_per_parameter at least 1")
     value = ceil_fraction(Fraction(bits, bits_per_parameter))
     word = f"{bits_per_parameter} bits"
     name = f"information floor at {word} per parameter"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from byheart.arguments import takes_numbers
 from byheart.bounds import dana_2024, madden_2024
 from byheart.bounds import kajitsuka_sato_2025 as ks25
 from byheart.bounds import kajitsuka_sato_2025_lower as ks25_lower
@@ -90,6 +91,7 @@ class Curve:
     points: tuple[tuple[int, int], ...]
 
 
+@takes_numbers
 def plan(
     n_facts: int,
     value_bits: int,
@@ -135,6 +137,7 @@ def curves(plans: Sequence[SizePlan]) -> tuple[Curve, ...]:
     )
 
 
+@takes_numbers
 def capacity_of(
     architecture: Architecture,
     *,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from byheart.arguments import takes_numbers
 from byheart.bounds.bound import Bound, Theorem, spell
 from byheart.bounds.enclosures import Real, ceil_fraction, floor_log2, log2
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalise
 from byheart.bounds.vc_dimension import log2_e_times, smallest
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 SONTAG = Theorem(
@@ -44,6 +46,7 @@ GENERAL_POSITION = "general position: no D + 1 points on a hyperplane"
 FLAT = "the network reads each sample as one vector"
 
 
+@takes_numbers
 def sontag_1997(n_samples: int) -> Bound:
     """(N - 1) / 2 parameters are needed to memorise every set of N distinct points, without separation."""
     value = ceil_fraction(Fraction(max(n_samples - 1, 0), 2))
@@ -56,6 +59,7 @@ def sontag_1997(n_samples: int) -> Bound:
     return SONTAG.bound("parameters", "lower", value, assumptions, sentence)
 
 
+@takes_numbers
 def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     """Parameters needed to memorise any N samples of a ball whose distinct points are δ apart: up to N / 2.
 
@@ -74,7 +78,9 @@ def siegel_2024(n_samples: int, radius: Real, separation: Real) -> Bound:
     """
     r, delta = Fraction(radius), Fraction(separation)
     if r < 0 or delta <= 0:
-        raise ValueError(f"radius {radius} must not be negative and separation {separation} must be positive")
+        raise ImpossibleSize(
+            f"radius {radius} must not be negative and separation {separation} must be positive"
+        )
     n_grid = (2 * r / delta).__floor__() + 1
     cost = log2_e_times(16 * n_grid).high
     value, most = 0, n_samples // 2
@@ -103,6 +109,7 @@ def _needed_for_blocks(n_blocks: int, choices: int, cost: Fraction) -> int:
     return min(n_blocks, needed)
 
 
+@takes_numbers
 def baum_1988(n_samples: int, input_dim: int) -> Bound:
     """ceil(N / D) threshold units memorise any two-class labelling of N points in general position."""
     units = ceil_fraction(Fraction(n_samples, input_dim))
@@ -110,12 +117,14 @@ def baum_1988(n_samples: int, input_dim: int) -> Bound:
     return _sufficient(BAUM, units * (input_dim + 2) + 1, assumptions)
 
 
+@takes_numbers
 def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
     """4 ceil(N / D) ReLU units with real outputs fit any labels of N points in general position."""
     units = 4 * ceil_fraction(Fraction(n_samples, input_dim))
     return _sufficient(BUBECK, units * (input_dim + 2), (GENERAL_POSITION, FLAT, REAL))
 
 
+@takes_numbers
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
     """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that tells them apart."""
     return TheoremSize(
@@ -128,6 +137,7 @@ def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
     )
 
 
+@takes_numbers
 def vardi_2022_size(
     n_samples: int, n_classes: int, input_dim: int, radius_square: Real, separation: Real
 ) -> TheoremSize:
@@ -152,6 +162,7 @@ def vardi_2022_size(
     )
 
 
+@takes_numbers
 def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: int = 1) -> TheoremSize:
     """Corollary 1: 4(s + d) + d(2nN + d) parameters for one layer with one softmax head."""
     n_tokens = n_samples * seq_len
@@ -166,6 +177,7 @@ def kajitsuka_sato_2023_size(n_samples: int, seq_len: int, dim: int, head_size: 
 
 
 @realises("DPC24-S6")
+@takes_numbers
 def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
     """H (min(n, d_h) - 1) + 1 examples for one layer of attention."""
     value = n_heads * (min(seq_len, head_dim) - 1) + 1
@@ -173,6 +185,7 @@ def mahdavi_2023(n_heads: int, head_dim: int, seq_len: int) -> Bound:
     return MAHDAVI.bound("samples", "lower", value, (*_LINEARLY_INDEPENDENT, REAL), sentence)
 
 
+@takes_numbers
 def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     """MLT23 Theorem 1 solved for the heads, of size n: ceil((N - 1)/(n - 1)) of them, 2dn + 2d² parameters
     each.
@@ -180,13 +193,14 @@ def mahdavi_2023_parameters(n_samples: int, seq_len: int, dim: int) -> Bound:
     Keys and queries are d x n, value and output d x d; d more read out a scalar. Needs 2 <= n <= d.
     """
     if not 2 <= seq_len <= dim:
-        raise ValueError(f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}")
+        raise ImpossibleSize(f"MLT23 needs 2 <= seq_len <= dim, not seq_len = {seq_len} and dim = {dim}")
     heads = max(1, ceil_fraction(Fraction(n_samples - 1, seq_len - 1)))
     value = heads * (2 * dim * seq_len + 2 * dim**2) + dim
     return _sufficient(MAHDAVI, value, (*_LINEARLY_INDEPENDENT, REAL))
 
 
 @realises("DPC24-S6")
+@takes_numbers
 def linear_memory(dim: int) -> Bound:
     """A d x d matrix between fixed, linearly independent embeddings stores d associations."""
     assumptions = ("fixed embeddings, those of the keys linearly independent", REAL)

@@ -22,6 +22,7 @@ from fractions import Fraction
 
 from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.enclosures import Interval, ln, sqrt
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 SOURCE = "byheart, after Madden, Fox & Thrampoulidis 2024, Theorem 1, and Dana, Pydi & Chevaleyre 2024, Proposition 1"
@@ -37,9 +38,9 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     """
     size = len(counts)
     if size < 2 or any(len(row) != size for row in counts) or len(totals) != size:
-        raise ValueError("m + 2 contexts and as many tokens are needed, and a total for each context")
+        raise ImpossibleSize("m + 2 contexts and as many tokens are needed, and a total for each context")
     if any(count < 1 or count > total for row, total in zip(counts, totals, strict=True) for count in row):
-        raise ValueError(
+        raise ImpossibleSize(
             "every token must follow every context at least once, and no oftener than any token does"
         )
     logs = [[ln(Fraction(count, total)) for count in row] for row, total in zip(counts, totals, strict=True)]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from byheart.bounds.enclosures import DEFAULT_BITS, Interval, e, log2
+from byheart.errors import ImpossibleSize
 from byheart.theorems import realises
 
 
@@ -29,7 +30,7 @@ def log2_sign_patterns(n_polynomials: int, degree: int, n_variables: int) -> Fra
     Departs:  for M < W, where the lemma is silent, the trivial 3^M is returned.
     """
     if n_polynomials < 0 or degree < 1 or n_variables < 0:
-        raise ValueError("need n_polynomials >= 0, degree >= 1 and n_variables >= 0")
+        raise ImpossibleSize("need n_polynomials >= 0, degree >= 1 and n_variables >= 0")
     if n_variables == 0 or n_polynomials == 0:
         return Fraction(0)
     trivial = n_polynomials * log2(3).high
@@ -46,7 +47,7 @@ def goldberg_jerrum_vc_dimension(n_parameters: int, n_predicates: int, degree: i
               inequalities of degree at most D in the W real parameters, joined by any Boolean formula.
     """
     if min(n_parameters, n_predicates, degree) < 1:
-        raise ValueError("n_parameters, n_predicates and degree must be at least 1")
+        raise ImpossibleSize("n_parameters, n_predicates and degree must be at least 1")
     return (2 * n_parameters * log2_e_times(8 * degree * n_predicates).high).__floor__()
 
 
@@ -64,9 +65,9 @@ def bartlett_vc_dimension(layer_units: Sequence[int], layer_parameters: Sequence
         N <= L + S log2(4 e R log2(2 e R)).
     """
     if len(layer_units) != len(layer_parameters) or not layer_units:
-        raise ValueError("layer_units and layer_parameters must be of one length, at least 1")
+        raise ImpossibleSize("layer_units and layer_parameters must be of one length, at least 1")
     if min(layer_units) < 1 or min(layer_parameters) < 1:
-        raise ValueError("every layer needs at least one unit and one parameter")
+        raise ImpossibleSize("every layer needs at least one unit and one parameter")
     depth = len(layer_units)
     reach = sum(i * units for i, units in enumerate(layer_units, start=1))
     running, exponent = 0, 0
@@ -83,7 +84,7 @@ def uniform_width_vc_dimension(width: int, depth: int, input_dim: int) -> int:
     width + 1 for the output.
     """
     if min(width, input_dim) < 1 or depth < 1:
-        raise ValueError("width, depth and input_dim must be at least 1")
+        raise ImpossibleSize("width, depth and input_dim must be at least 1")
     first, later = (input_dim + 1) * width, (width + 1) * width
     # sum over layers i = 1..depth of (first + (i - 1) later), then the whole network once more for the output
     hidden = depth * first + later * (depth * (depth - 1) // 2)
@@ -100,7 +101,7 @@ def depth_limited_vc_dimension(n_parameters: int, n_maps: int, *, n_tokens: int 
     averages them has n polynomials in place of each, so R is at most L (n W / 2 + 1).
     """
     if min(n_parameters, n_maps, n_tokens) < 1:
-        raise ValueError("n_parameters, n_maps and n_tokens must be at least 1")
+        raise ImpossibleSize("n_parameters, n_maps and n_tokens must be at least 1")
     reach = n_maps * (n_tokens * (n_parameters // 2) + 1)
     return n_maps + _solved_exponent(n_maps * n_parameters, reach)
 
@@ -147,7 +148,7 @@ def smallest_relu_parameters(n_points: int) -> int:
     grows with W, so the smallest integer W that satisfies it is a lower bound: about sqrt(2 N).
     """
     if n_points < 0:
-        raise ValueError("n_points must be at least 0")
+        raise ImpossibleSize("n_points must be at least 0")
     if n_points == 0:
         return 0
     logarithm = log2_e_times(16 * n_points).high

@@ -9,11 +9,15 @@ from typing import get_args
 
 import numpy as np
 
+from byheart.arguments import real_number, whole_number
 from byheart.data.consistency import flat_tokens
 from byheart.data.dataset import Dataset
 from byheart.data.options import Task
 from byheart.data.row_groups import representatives
 from byheart.errors import UsageError
+
+NEEDED = ("n_samples", "seq_len", "n_classes")
+COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_labels", "n_last_tokens")
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,15 @@ class DataShape:
         """Refuse sizes that no data set has, in the user's own values."""
         if self.task not in get_args(Task):
             raise UsageError(f"task {self.task!r} is none of {', '.join(get_args(Task))}.", task=self.task)
-        for name, value in vars(self).items():
-            is_count = isinstance(value, int) and name not in ("radius", "separation")
-            if is_count and not isinstance(value, bool) and value < 1:
-                raise UsageError(f"{name} is {value}; it must be at least 1.", **{name: value})
+        for name in COUNTS:
+            value = getattr(self, name)
+            if value is not None or name in NEEDED:
+                object.__setattr__(self, name, whole_number(name, value))
+                if getattr(self, name) < 1:
+                    raise UsageError(f"{name} is {value}; it must be at least 1.", **{name: value})
+        for name in ("radius", "separation"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, real_number(name, getattr(self, name)))
         if (self.dim is None) == (self.vocab is None):
             raise UsageError(
                 f"dim is {self.dim} and vocab is {self.vocab}; give exactly one of them:\n"

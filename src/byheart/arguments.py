@@ -1,0 +1,77 @@
+"""Numbers as callers write them: whole numbers of any type become Python's own, and what is no number is refused by name.
+
+NumPy's integers overflow without a word, and floats round: a bound computed with them may be wrong and look right.
+
+    whole_number(name, value)    an int
+    real_number(name, value)     an int, a Fraction or a finite float
+    takes_numbers                a decorator: the parameters of a function that are of these types
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache, wraps
+from math import isfinite
+from numbers import Integral
+from numbers import Real as AnyReal
+from types import NoneType
+from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
+
+from byheart.errors import ImpossibleSize
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def whole_number(name: str, value: object) -> int:
+    """`value` as an int; `ImpossibleSize` if it is none, such as 2.5, True or "5"."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    raise ImpossibleSize(f"{name} is {_shown(value)}; it must be a whole number.", name=name)
+
+
+def real_number(name: str, value: object) -> int | float | Fraction:
+    """`value` as it is, or as a float; `ImpossibleSize` if it is no number, or not finite."""
+    if isinstance(value, int | Fraction) and not isinstance(value, bool):
+        return value
+    if isinstance(value, AnyReal) and not isinstance(value, bool) and isfinite(value):
+        return float(value)
+    raise ImpossibleSize(f"{name} is {_shown(value)}; it must be a finite number.", name=name)
+
+
+def takes_numbers(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, its whole and real numbers checked first, by their annotations."""
+    signature = inspect.signature(function)
+
+    @cache
+    def readers() -> dict[str, Callable[[str, object], Any]]:
+        """How to read each parameter that is a number."""
+        found: dict[str, Callable[[str, object], Any]] = {}
+        for name, hint in get_type_hints(function).items():
+            kinds = set(get_args(hint) or (hint,))
+            if kinds - {NoneType} == {int}:
+                found[name] = _or_none(whole_number) if NoneType in kinds else whole_number
+            elif float in kinds:
+                found[name] = real_number
+        return found
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = signature.bind(*args, **kwargs)
+        for name, read in readers().items():
+            if name in given.arguments:
+                given.arguments[name] = read(name, given.arguments[name])
+        return function(*given.args, **given.kwargs)
+
+    return checked
+
+
+def _or_none(read: Callable[[str, object], int]) -> Callable[[str, object], int | None]:
+    return lambda name, value: None if value is None else read(name, value)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
