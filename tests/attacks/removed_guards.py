@@ -137,7 +137,7 @@ REMOVED_GUARDS = (
         'for words in ("malformed",)',
         STORE,
     ),
-    Mutant("R8d", "data/textfile.py", "    if not path.is_file():", "    if False:", DATA, only="pipes"),
+    Mutant("R8d", "data/textfile.py", "    if not S_ISREG(mode):", "    if False:", DATA, only="pipes"),
     Mutant(
         "R8e",
         "storage/folder.py",
