@@ -16,6 +16,7 @@ from byheart.bounds.orders import park_2021, table_1
 from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.construct.estimates import require_offer
 from byheart.construct.registry import Method, get, names
+from byheart.data.conversion import dataset_of
 from byheart.data.dataset import Dataset
 from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.json_record import JsonRecord
@@ -106,7 +107,7 @@ class Floor:
 
 @realises("KS25-Tab1", "DPC24-S6")
 def compare(
-    data: Dataset,
+    data: Dataset | Any,
     methods: Sequence[str] | None = None,
     *,
     precision: Precision | None = None,
@@ -116,10 +117,12 @@ def compare(
 ) -> Comparison:
     """Build and verify every construction that takes `data`; the others become rows with their reason.
 
+    data: a `Dataset`, or what `compile` makes one of.
     methods: names of the registry; all of them unless given.
     precision: what every construction must build in; what each offers first unless given.
     most_parameters: a construction that plans more dense parameters is not built.
     """
+    data = dataset_of(data)
     data.require_finite()
     data.require_consistent()
     chosen = [get(name) for name in (names() if methods is None else methods)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +48,8 @@ class Model:
         """
         if isinstance(inputs, str):
             return self.predict([inputs])[0]
-        if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping):
+        is_one = getattr(inputs, "ndim", 1) == 0
+        if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_one:
             raise UsageError(f"predict takes a text or a list of inputs, not a {type(inputs).__name__}.")
         answers: list[Answer] = [None] * len(inputs)
         positions, sequences = self._sequences(inputs)
@@ -201,3 +202,5 @@ def _as_array(inputs: Sequence[Any] | np.ndarray) -> np.ndarray | None:
         return np.array(inputs)
     except ValueError:
         return None
+    except (TypeError, RuntimeError) as error:  # a tensor that needs a gradient, or that holds nothing
+        raise UsageError(f"predict cannot read this {type(inputs).__name__}: {error}") from None

@@ -18,6 +18,12 @@ CASES: dict[str, tuple[str, ...]] = {
         "verify/test_distributions.py::test_the_record_of_a_model_has_no_say_in_the_rule",
         "verify/test_distributions.py::test_a_model_that_meets_the_total_gap_alone_is_not_called_right",
     ),
+    "a rule that there is none of judges nothing": (
+        "attacks/test_odd_values.py::test_what_is_of_another_kind_is_refused_in_words",
+    ),
+    "a folder leaves out the rows that it does not know": (
+        "attacks/test_forged.py::test_a_folder_cannot_leave_out_what_it_does_not_know",
+    ),
     "a changed label, token, order or architecture loads under its certificate": (
         "attacks/test_forged.py::test_a_changed_document_is_refused_under_its_certificate",
         "attacks/test_forged.py::test_changed_weights_are_refused",

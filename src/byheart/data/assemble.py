@@ -134,7 +134,9 @@ def require_texts(texts: Sequence[Any], what: str = "input") -> None:
 def _is_ordered(sequences: Sequences, task: Task, ordered: bool | None) -> bool:
     if ordered is None:
         return task != "set" and isinstance(sequences, TokenSequences)
-    return ordered
+    if not isinstance(ordered, bool | np.bool_):
+        raise UsageError(f"ordered is True or False, not {ordered!r}.", ordered=ordered)
+    return bool(ordered)
 
 
 def _as_sequences(
@@ -161,8 +163,8 @@ def _as_sequences(
             )
         flat, lengths = inputs.reshape(-1), np.full(inputs.shape[0], inputs.shape[1])
     else:
-        lengths = np.array([len(row) for row in inputs], dtype=np.int64)
-        flat = np.concatenate([_as_ids(row, number) for number, row in enumerate(inputs, start=1)])
+        rows = [_as_ids(row, number) for number, row in enumerate(inputs, start=1)]
+        lengths, flat = np.array([row.size for row in rows], dtype=np.int64), np.concatenate(rows)
     if flat.dtype.kind == "u" and flat.size and flat.max() > np.iinfo(np.int64).max:
         raise DataError(f"token id {flat.max()} is too large; ids must be below 2^63.")
     largest = int(flat.max(initial=0)) + 1

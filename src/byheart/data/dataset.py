@@ -270,11 +270,13 @@ class Dataset(Content):
     ) -> Dataset:
         """Return the same inputs with other class numbers (and, if given, other names)."""
         names = self.label_names if label_names is None else tuple(label_names)
-        return replace(self, labels=labels, label_names=names)
+        return replace(
+            self, labels=_whole_numbers(labels, "classes", "Names go in label_names."), label_names=names
+        )
 
     def subset(self, indices: Int[np.ndarray, " n_taken"] | Sequence[int]) -> Dataset:
         """Return the chosen samples, in the order given; vocabulary, label names and row numbers stay."""
-        chosen = np.asarray(indices, dtype=np.int64).reshape(-1)
+        chosen = _whole_numbers(indices, "samples", "A mask becomes numbers by numpy.flatnonzero(mask).")
         if chosen.size and not (chosen.min() >= 0 and chosen.max() < self.n_samples):
             raise UsageError(
                 f"samples are numbered 0 to {self.n_samples - 1}; got {chosen.min()} to {chosen.max()}."
@@ -428,3 +430,11 @@ class Dataset(Content):
     @classmethod
     def _of(cls, content: Content) -> Dataset:
         return cls(**vars(content))
+
+
+def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_given"]:
+    """Numbers of samples or classes: what is cut down to them, such as 0.5 or a mask, would be others."""
+    numbers = np.asarray(given).reshape(-1)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise UsageError(f"{what} are given by whole numbers, not {numbers.dtype}.\n  {remedy}")
+    return numbers.astype(np.int64)

@@ -17,7 +17,10 @@ def is_frame(given: Any) -> bool:
 
 def frame_pairs(frame: Any, input: str | None, label: str | None) -> Iterator[tuple[Any, Any]]:
     """The pairs of two columns: those named, or `key` and `value`, or the only two there are."""
-    names = [str(name) for name in getattr(frame, "column_names", frame.columns)]
+    if not is_frame(frame):
+        raise UsageError(f"a {type(frame).__name__} is no data frame of {', '.join(LIBRARIES)}.")
+    columns = list(getattr(frame, "column_names", frame.columns))  # those of pandas need not be texts
+    names = [str(name) for name in columns]
     usual = names if len(names) == 2 and not {"key", "value"} <= set(names) else ["key", "value"]
     chosen = (input or usual[0], label or usual[1])
     for name in chosen:
@@ -27,7 +30,11 @@ def frame_pairs(frame: Any, input: str | None, label: str | None) -> Iterator[tu
                 f"{did_you_mean(name, names)}\n  Name the columns with input=... and label=...",
                 column=name,
             )
-    return zip(*(_cells(frame[name], name) for name in chosen), strict=True)
+        if names.count(name) > 1:
+            raise UsageError(
+                f"the frame has {names.count(name)} columns `{name}`; rename all but one.", column=name
+            )
+    return zip(*(_cells(frame[columns[names.index(name)]], name) for name in chosen), strict=True)
 
 
 def _cells(column: Any, name: str) -> list[Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Int
 
+from byheart.arguments import whole_number
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.errors import UsageError
@@ -100,10 +101,15 @@ def verify(
             model=memory.task,
             data=dataset.task,
         )
+    if rule not in get_args(DistributionRule):  # or nothing would be judged
+        raise UsageError(f"rule {rule!r} is none of {', '.join(get_args(DistributionRule))}.", rule=rule)
     start = time.perf_counter()
     backend = backend or memory.network.backend
+    if backend not in PACKAGES:
+        raise UsageError(f"backend {backend!r} is none of {', '.join(PACKAGES)}.", backend=backend)
     _check_device(backend, device)
     how = Evaluation(backend, device=device, progress=progress)
+    sample = None if sample is None else whole_number("sample", sample)
     if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
         wanted = f"fewer than the {dataset.n_samples:,} samples there are, and at least 1"
         if dataset.task == "distribution":
@@ -249,6 +255,10 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
     The new certificate does not hold if data, weights or labels are not those of the model's own certificate. Distributions are
     judged by the rule of that certificate unless `rule` is given.
     """
+    if not isinstance(model, Checkable):
+        raise UsageError(
+            f"verify takes a Model, not {type(model).__name__}.\n  Open one with byheart.load(path)."
+        )
     earlier = model.certificate
     expected = {}
     if earlier is not None:
