@@ -374,6 +374,21 @@ def test_a_reader_that_has_seen_enough_is_no_failure(folder: Path) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here is always full")
+@pytest.mark.parametrize(
+    ("where", "status", "words"),
+    [
+        ("> /dev/full", 2, "UsageError: the output cannot be written: No space left on device.\n"),
+        ("--json > /dev/full", 2, "UsageError: the output cannot be written: No space left on device.\n"),
+        (">&-", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written(where: str, status: int, words: str) -> None:
+    program = f"{sys.executable} -c 'from byheart.cli.main import main; main()' methods {where}"
+    done = subprocess.run(program, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", words)
+
+
 def test_a_terminal_without_unicode_shows_escapes(folder: Path) -> None:
     program = [sys.executable, "-c", "from byheart.cli.main import main; main()"]
     answer = subprocess.run(

@@ -6,7 +6,10 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from errno import EFBIG, EIO, ENOSPC
 from importlib import import_module
+from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -45,6 +48,9 @@ EXIT_STATUSES = (
     "Exit status: 0 it holds; 1 crash; 2 wrong usage; 3 checked and false; 4 data outside the assumptions; "
     "5 stopped early; 130 interrupted by Ctrl-C."
 )
+NO_MEMORY = ("can't allocate memory", "failed to map segment")
+"""What torch says in a RuntimeError, and the loader of a library in an ImportError."""
+
 STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # they end what is at hand first
 
 
@@ -123,12 +129,15 @@ def run(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):
         # The reader of our output, such as `head`, has seen enough. Click makes SystemExit of that, and of nothing else
         # outside its standalone mode.
-        _drop_output()
+        _drop_output(sys.__stdout__, sys.__stderr__)
         return READER_LEFT
     except Exception as error:
         if debug:
             traceback.print_exc()
         known = as_byheart_error(error)
+        if isinstance(error, OSError) and error.errno in (ENOSPC, EFBIG, EIO) and error.filename is None:
+            as_json = False  # it was the output that could not be written
+            _drop_output(sys.__stdout__)
         if known is not None:
             echo_error(type(known).__name__, str(known), known.facts, as_json)
             return int(known.exit_status)
@@ -139,10 +148,10 @@ def run(arguments: Sequence[str]) -> int:
         return ExitStatus.CRASH
 
 
-def _drop_output() -> None:
+def _drop_output(*streams: TextIO | None) -> None:
     """Let what is still buffered go nowhere, so that closing the streams at the end does not fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.__stdout__, sys.__stderr__):
+    for stream in streams:
         if stream is not None and not stream.closed:
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -158,12 +167,16 @@ def as_byheart_error(error: Exception) -> ByheartError | None:
         return UsageError(f"{error.format_message()}\n  See `{command} --help`.")
     if isinstance(error, OSError) and error.filename is not None:
         return UsageError(f"{error.filename}: {error.strerror}.", path=str(error.filename))
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # torch raises a RuntimeError
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EFBIG, EIO):
+        return UsageError(f"the output cannot be written: {error.strerror}.")
+    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
         return ByheartError("there is not enough memory for this.")
     return None
 
 
 def main() -> None:
+    if sys.stdout is None:  # closed by the caller: nobody wants to see it
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without Unicode shows escapes instead of failing
             stream.reconfigure(errors="backslashreplace")
