@@ -255,7 +255,10 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
     written = source.text_options(kind_of(Path(path)))
     if source.recite:
-        assert kind is not None
+        if kind is None:
+            raise corrupt(
+                "the record of this model", "it says that texts are recited, and the model has no tokenizer"
+            )
         texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
         texts.pop("label", None)  # what follows in the text is the label
         return read_recitation(path, **texts)

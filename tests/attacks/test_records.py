@@ -84,3 +84,16 @@ def test_a_llama_that_names_other_layers_for_its_tables_has_no_map(
     folder = changed("llama-facts", tmp_path, ("notes", "table layers"), layers)
     assert run(["inspect", str(folder), "--fact=ab"]) == ExitStatus.USAGE
     assert "of this model" in capsys.readouterr().err
+
+
+def test_a_word_of_the_certificate_that_there_is_not(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(FIXTURES / "retrieval-coded", tmp_path / "model"))
+    document = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    (folder / "certificate.json").write_text(json.dumps({**document, "backend": "guess"}), encoding="utf-8")
+    assert run(["inspect", str(folder)]) == ExitStatus.FALSE
+
+
+def test_texts_cannot_be_recited_without_a_tokenizer(tmp_path: Path) -> None:
+    folder = changed("retrieval-tokens", tmp_path, ("reading",), {"recite": True})
+    data = FIXTURES / "data" / "tokens.npz"
+    assert run(["verify", str(folder), str(data)]) == ExitStatus.FALSE

@@ -192,6 +192,34 @@ def test_another_programs_database_is_refused(path: Path) -> None:
         Store(path)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (("ALTER TABLE runs ADD COLUMN more TEXT",), "its table runs is not as byheart makes it"),
+        (
+            (
+                "DROP TABLE claims",
+                "CREATE VIEW claims AS SELECT key, device AS owner, seconds AS expires FROM runs",
+            ),
+            "its table claims is not as byheart makes it",
+        ),
+        (("DROP TRIGGER runs_are_never_removed",), "its trigger runs_are_never_removed is not"),
+        (
+            ("CREATE TRIGGER own AFTER INSERT ON runs BEGIN DELETE FROM claims; END",),
+            "byheart makes no trigger own",
+        ),
+    ],
+)
+def test_tables_that_are_not_ours_are_refused(path: Path, changes: tuple[str, ...], words: str) -> None:
+    """A view may never end, and a column too many ended in a traceback."""
+    with Store(path) as store:
+        store.add(record(0))
+        for change in changes:
+            store.connection.execute(change)
+    with pytest.raises(CorruptStore, match=words):
+        Store(path)
+
+
 def test_a_full_disk_stops_clearly_and_keeps_the_records(path: Path) -> None:
     with Store(path) as store:
         for seed in range(3):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 
 APPLICATION_ID = 0x62796865  # "byhe": tells our stores from other SQLite files
 
@@ -72,6 +73,33 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {version + 1}")
+
+
+def find_strange(connection: sqlite3.Connection) -> str | None:
+    """What in a store of this version is not as `migrate` makes it: a view may never end, a trigger may undo what was stored."""
+    ours, found = _own_parts(), _parts(connection)
+    for name, part in ours.items():
+        if found.get(name) != part:
+            return f"its {part[0]} {name} is not as byheart makes it"
+    others = [f"{kind} {name}" for name, (kind, _) in found.items() if kind != "table" and name not in ours]
+    return f"byheart makes no {others[0]}" if others else None
+
+
+@cache
+def _own_parts() -> dict[str, tuple[str, tuple[str, ...]]]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        migrate(fresh)
+        return _parts(fresh)
+
+
+def _parts(connection: sqlite3.Connection) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Tables with their columns, views and triggers, by name."""
+    kinds = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view', 'trigger')"
+    columns = "SELECT name FROM pragma_table_info(?)"
+    return {
+        name: (kind, tuple(row[0] for row in connection.execute(columns, (name,))) if kind == "table" else ())
+        for name, kind in connection.execute(kinds).fetchall()
+    }
 
 
 def _statements(script: str) -> list[str]:

@@ -127,6 +127,9 @@ class Store:
             self.connection.execute("PRAGMA synchronous = FULL")
         if version < schema.VERSION:
             schema.migrate(self.connection)
+        strange = schema.find_strange(self.connection)
+        if strange is not None:
+            raise _corrupt(self.path, strange)
 
     def __enter__(self) -> Store:
         return self

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from byheart.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.fields import Fields, corrupt
+from byheart.network.protocol import Backend
 from byheart.network.size import Size
 
 SCHEMA = 1
@@ -204,6 +205,7 @@ class Certificate:
             problem = f"the file has schema {schema}; this byheart reads {SCHEMA}"
             raise corrupt(where, problem, "Install a newer byheart.")
         certificate = found.record(Certificate)
+        found.text("backend", get_args(Backend))
         if found.has("sampled"):
             found.integer("sampled", 1)
         said = certificate.dataset.n_samples if certificate.sampled is None else certificate.sampled
