@@ -117,6 +117,13 @@ def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution()
     assert found.distribution.max_divergence > 1e300
 
 
+def test_a_label_without_a_logit_is_never_foretold() -> None:
+    data = bh.Dataset.from_documents(["a b", "a c", "b a"])
+    model = bh.compile(data, method="madden-2024", precision="float64")
+    longer = replace(model, memory=replace(model.memory, label_names=("more", *model.memory.label_names)))
+    assert not bh.verify(longer, data).holds
+
+
 def test_an_output_that_is_nearly_whole_names_no_class() -> None:
     one = SparseMatrix.of((1, 1), {(0, 0): 1})
     network = Transformer(np.array([[1.0]]), (), np.array([[1.0]]), 1)

@@ -111,8 +111,8 @@ def _disagreements(
 def _divergences(
     memory: Memory, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Float[np.ndarray, " n_asked"]:
-    """KL of each context that was asked, infinite where something follows that the model has no name for."""
-    known = {name: index for index, name in enumerate(memory.label_names)}
+    """KL of each context that was asked, infinite where something follows that the model has no name or no logit for."""
+    known = {name: index for index, name in enumerate(memory.label_names[: logits.shape[1]])}
     names = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)
     row_of = np.full(len(contexts), -1, dtype=np.int64)
     row_of[asked.asked] = np.arange(len(asked.asked))
