@@ -244,12 +244,10 @@ def source_of(model: Model) -> DataSource:
 def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
 
-    Conflicting labels are kept if none were allowed before, so that `verify` can say which of them is wrong. The rule of the
-    record is followed only under a certificate, whose digest says which rows remained: else a folder could leave out what it
-    does not know.
+    Conflicting labels are kept if none were allowed before, so that `verify` can say which of them is wrong. Whoever checks a
+    model gives `on_conflict`: else its record decides which rows are left out, and it may leave out what it does not know.
     """
     source = source_of(model)
-    follows = source.on_conflict != "error" and model.certificate is not None
     tokenizer = model.memory.tokenizer
     # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
@@ -260,14 +258,18 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
                 "the record of this model", "it says that texts are recited, and the model has no tokenizer"
             )
         texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
-        texts.pop("label", None)  # what follows in the text is the label
+        for name in (
+            "label",
+            "on_conflict",
+        ):  # what follows in the text is the label, of the first text that says so
+            texts.pop(name, None)
         return read_recitation(path, **texts)
     options: dict[str, Any] = {
         "task": model.memory.task,
         "ordered": model.memory.ordered,
         "input": source.input,
         "label": source.label,
-        "on_conflict": source.on_conflict if follows else "keep",
+        "on_conflict": "keep" if source.on_conflict == "error" else source.on_conflict,
         "empty_labels": source.empty_labels
         if "empty_labels" in (model.record.get("reading") or {})
         else "keep",

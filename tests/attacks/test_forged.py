@@ -86,20 +86,53 @@ def test_verify_compares_the_labels_with_those_that_were_certified(folder: Path)
     assert "labels, tokenizer, task, order or architecture" in found.problems[0]
 
 
+@pytest.mark.parametrize("is_certified", [True, False])
 def test_a_folder_cannot_leave_out_what_it_does_not_know(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    is_certified: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It says that order does not matter, so half of the rows conflict, and that such rows are to be dropped."""
     table = tmp_path / "table.csv"
     table.write_text("key,value\nabc,x\nbac,y\nefa,x\ngha,y\n")
-    known = bh.Dataset.from_pairs([("efa", "x"), ("gha", "y")], ordered=False)
+    known = bh.Dataset.from_pairs([("efa", "x"), ("gha", "y")], ordered=False, tokenizer="bytes")
     model = bh.compile(known, method="retrieval")
-    reading = {"on_conflict": "drop", "label": "value"}
-    replace(model, record={**model.record, "reading": reading}, certificate=None).save(tmp_path / "model")
-    assert run(["verify", str(tmp_path / "model"), str(table)]) == ExitStatus.FALSE
+    record = {**model.record, "reading": {"on_conflict": "drop", "label": "value"}}
+    certificate = model.certificate if is_certified else None
+    replace(model, record=record, certificate=certificate).save(tmp_path / "model")
+    asked = ["verify", str(tmp_path / "model"), str(table)]
+    assert run(asked) == ExitStatus.FALSE
     shown = capsys.readouterr().out
-    assert "2 of 4 samples are answered wrongly" in shown
+    assert "of 4 samples are answered wrongly" in shown
     assert "label=value (said by the model" in shown
+    assert "on_conflict=drop: every row is checked" in shown
+    assert run([*asked, "--json"]) == ExitStatus.FALSE
+    assert json.loads(capsys.readouterr().out)["read_with"] == {"label": "value"}
+    assert run([*asked, "--on-conflict", "drop"]) == ExitStatus.HOLDS
+
+
+def test_the_verdict_names_a_rule_that_the_folder_chose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("a b\na c\nb a\n")
+    data = bh.Dataset.from_documents(texts)
+    model = bh.compile(data, method="madden-2024", precision="float64")
+    by_gap = bh.verify(model, data, rule="total-gap")
+    replace(model, certificate=by_gap).save(tmp_path / "model")
+    assert run(["verify", str(tmp_path / "model"), str(texts)]) == ExitStatus.HOLDS
+    assert "holds by the total gap alone\n" in capsys.readouterr().out
+    assert run(["inspect", str(tmp_path / "model")]) == 0
+    assert "holds by the total gap alone\n" in capsys.readouterr().out
+
+
+def test_a_network_that_does_not_recite_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = bh.Dataset.from_documents(["a b", "a c", "b a"])
+    model = bh.compile(data, method="madden-2024", precision="float64")
+    labels = (*model.memory.label_names, "")  # as those of a model that recites
+    replace(model, memory=replace(model.memory, label_names=labels), certificate=None).save(
+        tmp_path / "model"
+    )
+    assert run(["recite", str(tmp_path / "model"), "a"]) == ExitStatus.USAGE
+    assert "a decoder does not recite" in capsys.readouterr().err
 
 
 def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution() -> None:

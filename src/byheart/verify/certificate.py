@@ -174,14 +174,17 @@ class Certificate:
         return self.label_bits / max(1, self.size.total_bits)
 
     def __str__(self) -> str:
-        verdict = "holds" if self.holds else "DOES NOT HOLD"
         n_right = self.checked - self.wrong
         samples = "samples" if self.distribution is None else "contexts"
-        rule = ""
-        if self.distribution is not None and self.distribution.rule == "total-gap":
-            rule = " by the total gap alone"
-        first = f"{verdict}{rule}{self.on_sample}: {n_right:,} of {self.checked:,} {samples} right ({self.backend})"
+        first = f"{self.verdict}: {n_right:,} of {self.checked:,} {samples} right ({self.backend})"
         return "\n".join([first, *self.problems, *map(str, self.wrong_samples)])
+
+    @property
+    def verdict(self) -> str:
+        """Whether it holds, by which rule where that is not each context, and on how many samples where not on all."""
+        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        by_gap = self.distribution is not None and self.distribution.rule == "total-gap"
+        return f"{verdict}{' by the total gap alone' if by_gap else ''}{self.on_sample}"
 
     @property
     def on_sample(self) -> str:

@@ -69,9 +69,10 @@ def _encode_tokens(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer 
     ids = _translate(memory, tokenizer, inputs.ids)
     refused: dict[int, str] = {}
     sample_of = np.repeat(np.arange(len(inputs)), inputs.lengths)
+    names = () if tokenizer is None else tokenizer.vocabulary
     for at in np.flatnonzero(ids == UNKNOWN_TOKEN):
         token = int(inputs.ids[at])
-        shown = f"id {token}" if tokenizer is None else repr(tokenizer.vocabulary[token])
+        shown = repr(names[token]) if token < len(names) else f"id {token}"
         refused.setdefault(int(sample_of[at]), f"the model does not know the token {shown}")
     least, takes = (network.seq_len, "exactly") if network.pad is None else (1, "at most")
     for sample in np.flatnonzero((inputs.lengths < least) | (inputs.lengths > network.seq_len)):

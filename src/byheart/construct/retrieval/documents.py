@@ -96,7 +96,11 @@ def recite(memory: Memory, prompt: str, max_tokens: int = 10_000) -> Iterator[st
         raise UsageError("a prompt needs at least one token.")
     numbers = {name: number for number, name in enumerate(memory.tokenizer.vocabulary)}
     network = memory.network
-    assert isinstance(network, Transformer)
+    if not isinstance(network, Transformer):
+        family = network.spec.family
+        raise UsageError(
+            f"a {family} does not recite.\n  Compile the texts by `retrieval` or `llama`.", family=family
+        )
     module = to_module(network).eval()
     for _ in range(max_tokens):
         window = np.array(ids[-network.seq_len :], dtype=np.int64)
