@@ -286,7 +286,7 @@ def test_python_and_the_command_line_write_the_same_folder(tmp_path: Path) -> No
     for name in ("model.json", "model.safetensors"):
         assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "shell" / name).read_bytes()
     for folder in ("python", "shell"):
-        assert run(["verify", str(tmp_path / folder), str(table), "--on-conflict", "first"]) == 0
+        assert run(["verify", str(tmp_path / folder), str(table)]) == 0
 
 
 # --- the package ----------------------------------------------------------------------------------------

@@ -258,10 +258,7 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
                 "the record of this model", "it says that texts are recited, and the model has no tokenizer"
             )
         texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
-        for name in (
-            "label",
-            "on_conflict",
-        ):  # what follows in the text is the label, of the first text that says so
+        for name in ("label", "on_conflict"):  # what follows in the text is the label
             texts.pop(name, None)
         return read_recitation(path, **texts)
     options: dict[str, Any] = {

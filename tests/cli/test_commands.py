@@ -99,8 +99,10 @@ def test_compile_reads_as_it_is_told_and_verify_remembers(byheart: Byheart, tmp_
     assert (done.status, done.document["dataset"]["n_samples"]) == (0, 2)
     assert byheart("predict", model, "Peru", "ureP").out == "Cusco\nunknown\n"
     assert byheart("predict", model, "erPu").out == "Cusco\n"  # the same letters and the same last one
-    assert byheart("verify", model, table).status == 3  # no row is left out unless the caller says so
-    assert byheart("verify", model, table, "--on-conflict", "last").status == 0
+    checked = byheart("verify", model, table)
+    assert checked.status == 0
+    assert "holds, with 1 of 3 rows left out (on_conflict=last)" in checked.out
+    assert byheart("verify", model, table, "--on-conflict", "first").status == 3
     record = json.loads((model / "model.json").read_bytes())["record"]
     assert record["reading"] == {
         "file": "t.csv",

@@ -23,6 +23,7 @@ from byheart.cli.summary import describe_check, describe_data, distribution_line
 from byheart.errors import ExitStatus
 
 if TYPE_CHECKING:
+    from byheart.data.dataset import OnConflict
     from byheart.model import Model
     from byheart.verify.certificate import Certificate
 
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 @click.option(
     "--on-conflict",
     type=click.Choice(RULES[1:]),
-    help="Which label to check where equal inputs carry different ones (default: all, so that some are wrong).",
+    help="Which label to check where equal inputs carry different ones (default: as for the data that the certificate speaks of; "
+    "without a certificate all, so that some are wrong).",
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
 @click.option(
@@ -57,15 +59,15 @@ def command(
     device: str,
     rule: str | None,
     sample: int | None,
-    on_conflict: str | None,
+    on_conflict: OnConflict | None,
     as_json: bool,
     **reading: str | None,
 ) -> int:
     """Check every sample of DATA on the model in DIR, without trusting whoever made it.
 
-    DATA is read as the data of the model were: the same columns, task and tokenizer, unless told otherwise. No row is left out
-    but by --on-conflict. The answer is false (exit status 3) if a sample is wrong, or if data, weights or labels are not those the
-    certificate of DIR speaks of.
+    DATA is read as the data of the model were: the same columns, task and tokenizer, unless told otherwise. Where rows are left out
+    because their labels conflict, the verdict says how many. The answer is false (exit status 3) if a sample is wrong, or if data,
+    weights or labels are not those the certificate of DIR speaks of.
     """
     from byheart.pipeline import load, read_like
     from byheart.verify.verifier import verify_model
@@ -74,8 +76,9 @@ def command(
     with watch() as progress:
         progress("read", 0, 1)
         model = load(folder, check=False)
-        # whoever made the model may not choose the rows: its certificate is theirs too
-        dataset = read_like(model, data, **changed, on_conflict=on_conflict or "keep")
+        every = read_like(model, data, **changed, on_conflict="keep")
+        conflicts = on_conflict or _certified_rule(model)
+        dataset = every.resolved(conflicts)
         progress("verify", 0, 1)
         certificate = verify_model(
             model,
@@ -85,15 +88,29 @@ def command(
             progress=lambda done, total: progress("verify", done, total),
             **({} if rule is None else {"rule": rule}),
         )
+    n_left_out = every.n_samples - dataset.n_samples
     if as_json:
-        read_with = _said_of_reading(model, changed)
-        echo_json({"digest": certificate.dataset.digest, **certificate.to_json(), "read_with": read_with})
+        read = {"read_with": _said_of_reading(model, changed), "rows_left_out": n_left_out}
+        echo_json({"digest": certificate.dataset.digest, **certificate.to_json(), **read})
     else:
-        _show(certificate, folder, data, _reading_lines(model, changed, on_conflict))
+        verdict = certificate.verdict
+        if n_left_out:
+            verdict += f", with {n_left_out:,} of {every.n_samples:,} rows left out (on_conflict={conflicts})"
+        click.echo(f"{folder} on {data}: {verdict}\n")
+        _show(certificate, _reading_lines(model, changed, on_conflict))
     return ExitStatus.HOLDS if certificate.holds else ExitStatus.FALSE
 
 
 SAID = "said by the model, not checked"
+
+
+def _certified_rule(model: Model) -> OnConflict:
+    """What becomes of conflicting rows: as the record says where a certificate, by its digest, names the rows that remain; else
+    all are checked, or a folder could leave out what it does not know."""
+    from byheart.pipeline import source_of
+
+    rule = source_of(model).on_conflict
+    return "keep" if model.certificate is None or rule == "error" else rule
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
@@ -114,15 +131,17 @@ def _reading_lines(model: Model, given: Mapping[str, str], on_conflict: str | No
     said = ", ".join(f"{name}={value}" for name, value in _said_of_reading(model, given).items())
     lines = [("read with", f"{said} ({SAID})")] if said else []
     rule = source_of(model).on_conflict
-    if rule != "error" and on_conflict is None:
+    if rule != "error" and on_conflict is None and model.certificate is None:
         lines.append(
-            ("not followed", f"on_conflict={rule}: every row is checked unless --on-conflict is given")
+            (
+                "not followed",
+                f"on_conflict={rule}: without a certificate every row is checked, unless --on-conflict is given",
+            )
         )
     return lines
 
 
-def _show(certificate: Certificate, folder: Path, data: Path, reading: list[tuple[str, str]]) -> None:
-    click.echo(f"{folder} on {data}: {certificate.verdict}\n")
+def _show(certificate: Certificate, reading: list[tuple[str, str]]) -> None:
     show_pairs(
         [
             ("method", f"{certificate.method or 'unknown'} ({SAID})"),
