@@ -47,7 +47,7 @@ REMOVED_GUARDS = (
     Mutant(
         "R3f", "storage/folder.py", "        _refuse_other_files(folder, family)\n", "        pass\n", LLAMA
     ),
-    Mutant("R3g", "storage/folder.py", "    network.require_tokenizer(tokenizer)\n", "", LLAMA),
+    Mutant("R3g", "storage/folder.py", "    network.require_words(tokenizer, labels)\n", "", LLAMA),
     Mutant(
         "R3h", "storage/folder.py", '("notes", "options", "versions", "refused", "reading")', "()", RECORDS
     ),

@@ -6,15 +6,20 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from byheart.errors import ByheartError, CorruptModel
-from byheart.pipeline import load
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.generation import recite
+from byheart.network.llama.spec import EMBEDDING
+from byheart.pipeline import load, read_like
 from byheart.verify import weights_digest
-from tests.storage.test_fixtures import FIXTURES
+from byheart.verify.verifier import verify_model as verify
+from tests.storage.test_fixtures import FIXTURES, SAVED
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -130,3 +135,36 @@ def test_a_llama_without_a_tokenizer_answers_no_texts(folder: Path) -> None:
     change(folder / "model.json", lambda d: d.update(tokenizer=None))
     with pytest.raises(ByheartError):
         load(folder).predict([[0, 1]])
+
+
+def test_the_labels_of_a_llama_that_goes_on_with_texts_are_its_tokens(tmp_path: Path) -> None:
+    """Under other names `verify` would find answers right that no other program gives."""
+    folder = Path(shutil.copytree(FIXTURES / "llama-texts", tmp_path / "model"))
+    (folder / "certificate.json").unlink()
+    load(folder)
+    change(folder / "model.json", lambda d: d["labels"].__setitem__(0, "another name"))
+    with pytest.raises(CorruptModel, match="labels are not the tokens"):
+        load(folder)
+
+
+@pytest.mark.parametrize(("name", "other"), [("llama-texts", "sep"), ("llama-facts", "unread")])
+def test_an_answer_ends_by_the_token_that_ends_it_for_other_programs(name: str, other: str) -> None:
+    """Two rows of the embedding change places, so that after each text another special token follows, and they go on."""
+    model = load(FIXTURES / name)
+    llama = model.network
+    assert isinstance(llama, Llama)
+    end, stands_for_it = llama.spec.eos, llama.spec.sep + (other == "unread")
+    rows = llama.weights[EMBEDDING].copy()
+    rows[[end, stands_for_it]] = rows[[stands_for_it, end]]
+    changed = replace(llama, weights={**llama.weights, EMBEDDING: rows})
+    endless = replace(model, memory=replace(model.memory, network=changed), certificate=None)
+    data = read_like(model, FIXTURES / "data" / SAVED[name]["data"])
+    assert verify(model, data).holds
+    found = verify(endless, data)
+    assert not found.holds
+    assert found.wrong > 0
+    tokenizer = model.memory.tokenizer
+    assert tokenizer is not None
+    if name == "llama-texts":
+        told = recite(changed, tokenizer.encode("the cat"), tokenizer.vocabulary, 50)
+        assert list(told) == ["sat", "on", "the", "mat"]

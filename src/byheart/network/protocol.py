@@ -194,9 +194,9 @@ class Network(ABC):
     def traits(self) -> list[str]:
         """What tells this network from others with the same weights; part of its digest."""
 
-    def require_tokenizer(self, tokenizer: Tokenizer | None) -> None:
-        """`CorruptModel` where the files of this family tell of another tokenizer than model.json does."""
-        del tokenizer
+    def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
+        """`CorruptModel` where the files of this family tell of another tokenizer or other labels than model.json does."""
+        del tokenizer, labels
 
     @abstractmethod
     def module(self) -> nn.Module:

@@ -146,7 +146,7 @@ def _memory(network: Network, fields: Fields) -> Memory:
                 fields.where,
                 f"the tokenizer has {len(tokenizer.vocabulary):,} tokens; the network embeds {n_known:,}",
             )
-    network.require_tokenizer(tokenizer)
+    network.require_words(tokenizer, labels)
     if isinstance(network, AnswersWithLogits) and network.n_outputs > len(labels):
         raise corrupt(
             fields.where, f"there are {len(labels):,} labels; the network has {network.n_outputs:,} logits"

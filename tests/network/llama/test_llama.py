@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from byheart.errors import DoesNotHold
+from byheart.memory_limit import OverMemoryLimit
 from byheart.network.llama import generation
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.evaluator import evaluate
@@ -102,3 +103,9 @@ def test_norms_that_are_not_pinned_are_refused() -> None:
 def test_another_rope_theta_is_another_network() -> None:
     other = Llama(replace(COMPILED.llama.spec, rope_theta=10_000.0), COMPILED.llama.weights)
     assert not evaluate(other, TEXTS).conditions.holds
+
+
+def test_more_positions_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "1K")
+    with pytest.raises(OverMemoryLimit, match="positions would take about"):
+        evaluate(COMPILED.llama, TEXTS)

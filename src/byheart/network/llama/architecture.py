@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
+from byheart.fields import corrupt
 from byheart.network.arrays import expect_arrays
 from byheart.network.llama.spec import LlamaSpec, weight_name
 from byheart.network.protocol import Backend, Evaluation, Network
@@ -81,11 +82,17 @@ class Llama(Network):
 
         return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
 
-    def require_tokenizer(self, tokenizer: Tokenizer | None) -> None:
-        """Its tokenizer.json must be the one that is written for the `tokenizer` of model.json."""
+    def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
+        """Its tokenizer.json must be the one that is written for the `tokenizer`, and labels of texts the tokens themselves."""
         from byheart.network.llama.vocabulary import require_vocabulary
 
         require_vocabulary(self.tokenizer_json, tokenizer, self.spec)
+        words = () if tokenizer is None else tokenizer.vocabulary
+        if self.spec.mode == "texts" and tokenizer is not None and labels != (*words, ""):
+            raise corrupt(
+                "model.json",
+                "it goes on with texts, and its labels are not the tokens of its tokenizer and the end",
+            )
 
     def files(self) -> Mapping[str, bytes]:
         """The rest of the checkpoint: configuration, tokenizer, model card."""

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from byheart.errors import DoesNotHold, UsageError
+from byheart.memory_limit import require_memory
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
@@ -103,6 +104,11 @@ def pinned_columns(llama: Llama) -> Pinned:
 def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[list[int] | None]:
     """How far back each head of each layer reads; None for a layer whose attention writes nothing."""
     spec = llama.spec
+    # three complex tables; positions are a mere number in a file, and cost it no byte
+    require_memory(
+        f"reading a Llama of {spec.max_positions:,} positions",
+        3 * 16 * spec.max_positions * spec.head_dim // 2,
+    )
     distances = np.arange(spec.max_positions)
     turns = np.exp(1j * distances[:, None] * spec.frequencies)
     half, found = spec.head_dim // 2, list[list[int] | None]()

@@ -40,16 +40,17 @@ def answer_prompts(
     device: str,
     progress: Progress | None,
 ) -> Int[np.ndarray, " n_prompts"]:
-    """The class that each prompt's answer spells, `UNKNOWN` where it spells none.
+    """The class that each prompt's answer spells, `UNKNOWN` where it spells none, or does not end where answers do.
 
-    Of texts, the class is the token that follows; the last class is the end. Windows that continue one another are run as the
-    texts that they are.
+    Of texts, the class is the token that follows; the last class is the end, which `eos` alone stands for: other programs go on
+    after any other. Windows that continue one another are run as the texts that they are.
     """
     spec = llama.spec
     if spec.mode == "texts":
         chained = chain_windows(encoded, pad=spec.pad, bos=spec.bos, max_positions=spec.max_positions)
         tokens = _follower(llama, backend, device)(chained, progress)
-        return np.asarray(np.minimum(tokens, len(label_names) - 1))
+        end = len(label_names) - 1
+        return np.where(tokens < end, tokens, np.where(tokens == spec.eos, end, UNKNOWN))
     prompts = [full_prompt(llama, row[row != spec.pad].tolist()) for row in encoded]
     if backend == "transformers":
         answers = generate(llama, prompts, backend, device, _half(progress, 0))
@@ -59,7 +60,8 @@ def answer_prompts(
     texts = llama.text_tokenizer.decode_all(answers, skip_special=True)
     number = {name: index for index, name in enumerate(label_names)}
     spelt = [
-        number.get(text, UNKNOWN) if answer else UNKNOWN for answer, text in zip(answers, texts, strict=True)
+        number.get(text, UNKNOWN) if 0 < len(answer) < spec.answer_len else UNKNOWN
+        for answer, text in zip(answers, texts, strict=True)
     ]
     return np.array(spelt, dtype=np.int64)
 
@@ -181,6 +183,6 @@ def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) 
     prompt = full_prompt(llama, ids)
     room = min(max_tokens, spec.max_positions - len(prompt))
     for token in generate(llama, [prompt], llama.backend, n_most=max(1, room))[0]:
-        if token in spec.ends:
+        if token >= len(words):  # an end, or a token that no text has
             return
         yield words[token]
