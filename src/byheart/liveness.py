@@ -1,10 +1,13 @@
-"""Whether a process of this machine still runs, and how a child ends with its parent."""
+"""Whether a process of this machine still runs, and how a child ends: with its parent, not by Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PARENT_SECONDS = 0.5  # between two looks at the parent
@@ -45,3 +48,16 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
+
+
+@contextmanager
+def children_ignore_interrupts() -> Iterator[None]:
+    """Processes started in this block do not hear Ctrl-C, which a terminal sends to all: their parent answers it, and ends them.
+
+    What is blocked when a process starts stays blocked in it. Here the signal waits until the block ends.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

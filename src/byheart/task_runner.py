@@ -6,6 +6,7 @@ whose worker is lost is simply done again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -15,6 +16,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus, UsageError, import_extra
+from byheart.liveness import children_ignore_interrupts, end_with_parent
 
 Progress = Callable[[int, int], None]
 PURPOSE = "compiling on a cluster"
@@ -64,8 +66,11 @@ def _run_in_processes(
     waiting = list(range(len(arguments)))
     for _ in range(MOST_LOSSES):
         lost: list[int] = []
-        with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
-            numbers: dict[Future[None], int] = {pool.submit(task, arguments[at]): at for at in waiting}
+        with ProcessPoolExecutor(
+            n_processes, get_context("spawn"), initializer=end_with_parent, initargs=(os.getpid(),)
+        ) as pool:
+            with children_ignore_interrupts():
+                numbers: dict[Future[None], int] = {pool.submit(task, arguments[at]): at for at in waiting}
             try:
                 for future in as_completed(numbers):
                     try:

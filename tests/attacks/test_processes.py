@@ -36,6 +36,19 @@ if __name__ == "__main__":
         train_here(thirty_two(200_000), store, n_workers=3, device="cpu", most=4)
 """
 
+TASKS = """
+import os, sys, time
+from pathlib import Path
+from byheart.cli.interrupt import interruptible
+from byheart.task_runner import Workers
+def task(path):
+    Path(path).touch()
+    time.sleep(600 if path.endswith("long") else 0)
+if __name__ == "__main__":
+    with interruptible(lambda: os._exit(130)):
+        Workers(2).run(task, [f"{sys.argv[1]}/short", f"{sys.argv[1]}/long"])
+"""
+
 
 def wait_until_gone(pids: list[int]) -> None:
     deadline = time.monotonic() + 60
@@ -84,3 +97,28 @@ def test_no_worker_trains_on_when_its_sweep_is_gone(tmp_path: Path, how: signal.
         children = children_of(parent.pid)
         parent.send_signal(how)
     wait_until_gone(children)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_workers_end_without_a_word_with_whoever_gave_them_tasks(tmp_path: Path, how: signal.Signals) -> None:
+    """A terminal sends Ctrl-C to all of them; SIGTERM is sent to the parent alone."""
+    (tmp_path / "tasks.py").write_text(TASKS)
+    command = [sys.executable, str(tmp_path / "tasks.py"), str(tmp_path)]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        start_new_session=True,
+    ) as parent:
+        assert parent.stderr is not None
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "short").exists() or not (tmp_path / "long").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        children = children_of(parent.pid)
+        if how == signal.SIGINT:
+            os.killpg(parent.pid, how)
+        else:
+            parent.send_signal(how)
+        wait_until_gone([parent.pid, *children])
+        assert b"Traceback" not in parent.stderr.read()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus
-from byheart.liveness import end_with_parent
+from byheart.liveness import children_ignore_interrupts, end_with_parent
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification
 from byheart.measure.steppers import Engine
@@ -90,7 +90,8 @@ def train_here(
             helper = context.Process(
                 target=_help, args=(os.getpid(), configs, store.path, settings), daemon=True
             )
-            helper.start()
+            with children_ignore_interrupts():
+                helper.start()
             helpers.append(helper)
     try:
         Sweep(runs, store, on_progress=on_progress, **settings).run()
