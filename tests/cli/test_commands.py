@@ -248,6 +248,14 @@ def test_a_label_cannot_steer_the_terminal(byheart: Byheart, tmp_path: Path) -> 
     assert byheart("predict", tmp_path / "m", "a", "b", "c").out == "\\x1b[2Jgone\n\\u202eback\nnaïve\n"
     assert byheart("predict", tmp_path / "m", "a", "--json").document["answers"][0]["answer"] == "\x1b[2Jgone"
     assert "\x1b" not in byheart("inspect", tmp_path / "m").out
+    document = byheart("predict", tmp_path / "m", "b", "\x9b2J", "--json")
+    assert ("\u202e" in document.out, "\x9b" in document.out) == (False, False)
+    assert document.document["answers"][0]["answer"] == "\u202eback"
+    assert document.document["answers"][1]["input"] == "\x9b2J"
+    (tmp_path / "m").rename(tmp_path / "\x9b2J\u202e")
+    assert byheart("verify", tmp_path / "\x9b2J\u202e", table).out.startswith(
+        f"{tmp_path}/\\x9b2J\\u202e on "
+    )
 
 
 def test_a_text_that_looks_like_an_option(byheart: Byheart, folder: Path) -> None:

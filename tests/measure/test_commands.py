@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from byheart.cli.progress import watch
 from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
 from byheart.measure.progress import cells, duration, report_to, seconds_left
+from byheart.measure.store import Store
 from byheart.measure.sweep import Progress
 from byheart.measure.trainer import Moment
 from byheart.measure.workers import BudgetSpent
 from tests.measure.small_sweep import small_sweep
+from tests.measure.test_store import record
 
 SPEC = small_sweep(n_steps=20, seeds=2)
 SEARCH = """
@@ -53,6 +56,15 @@ def test_a_dry_run_trains_nothing(folder: Path) -> None:
     assert (document["n_runs"], document["n_stacks"]) == (4, 1)
     assert document["seconds"] > 0
     assert document["largest_stack_bytes"] > 0
+
+
+def test_a_store_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    config = record().config | {"family": "\x9b2J\u202egone"}
+    with Store(tmp_path / "runs.sqlite") as store:
+        store.add(replace(record(), config=config))
+    shown = call(runs, "list", "--store", str(tmp_path / "runs.sqlite")).stdout
+    assert r"\x9b2J\u202egone" in shown
+    assert ("\x9b" in shown, "\u202e" in shown) == (False, False)
 
 
 def test_measure_list_export_compare(folder: Path) -> None:

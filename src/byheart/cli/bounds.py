@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import PATH, WholeNumber, output_options, reading_choices, reading_options
-from byheart.cli.output import count, echo_json, show_pairs, show_table
+from byheart.cli.output import count, echo_json, say, show_pairs, show_table
 from byheart.cli.summary import show_refused
 from byheart.errors import UsageError
 
@@ -56,7 +56,7 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
     if as_json:
         echo_json({"problem": _shape_json(found.shape), **found.to_json()})
         return
-    click.echo(f"{_describe(found.shape)}\n")
+    say(f"{_describe(found.shape)}\n")
     _show_bounds(found.applicable)
     _show_estimates(found)
     show_refused(found.not_applicable)
@@ -102,11 +102,11 @@ def _architecture(path: Path, as_json: bool) -> None:
 
 def _show_capacity(capacity: Capacity, path: Path) -> None:
     architecture = capacity.architecture
-    click.echo(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
+    say(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
     show_pairs([(part.name, f"{part.parameters:,}") for part in architecture.parts])
-    click.echo(f"\n  Facts of {capacity.value_bits} bits, {capacity.bits_per_parameter} bits a parameter:\n")
+    say(f"\n  Facts of {capacity.value_bits} bits, {capacity.bits_per_parameter} bits a parameter:\n")
     _show_bounds(capacity.bounds)
-    click.echo()
+    say()
     show_table(
         ("trained models", "facts", "note"),
         [(row.name, count(row.n_facts), row.note) for row in capacity.trained],
@@ -144,7 +144,7 @@ def _show_estimates(found: BoundTable) -> None:
         if planned
         else "Estimated, not bounds: what random data of this shape would probably take"
     )
-    click.echo(f"\n  {what}\n")
+    say(f"\n  {what}\n")
     ordered = sorted(found.estimates, key=lambda estimate: estimate.parameters)
     show_table(
         ("", "weights", "parameters", "bits"),
@@ -152,7 +152,7 @@ def _show_estimates(found: BoundTable) -> None:
         numbers=(2, 3),
     )
     if not planned:
-        click.echo(f"\n  Data of up to {MOST_PLANNED:,} labels are planned exactly.")
+        say(f"\n  Data of up to {MOST_PLANNED:,} labels are planned exactly.")
 
 
 def _describe(shape: DataShape) -> str:

@@ -18,7 +18,7 @@ from byheart.cli.options import (
     seed_option,
     threads_option,
 )
-from byheart.cli.output import echo_json, one_line, ratio, show_pairs, show_table
+from byheart.cli.output import echo_json, one_line, ratio, say, show_pairs, show_table
 from byheart.cli.progress import Report, watch
 from byheart.cli.summary import describe_data, first_sentence
 from byheart.errors import ExitStatus, amount
@@ -72,7 +72,7 @@ def command(
     else:
         _show(comparison, data)
         if record is not None:
-            click.echo(f"\n  The figure is in {figure}.")
+            say(f"\n  The figure is in {figure}.")
     if any(row.state == "wrong" for row in comparison.rows):
         return ExitStatus.FALSE
     return ExitStatus.HOLDS if comparison.memorised else ExitStatus.OUTSIDE
@@ -91,23 +91,23 @@ def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, pr
 
 
 def _show(comparison: Comparison, data: Path) -> None:
-    click.echo(f"{data}: {describe_data(comparison.dataset)}")
-    click.echo(f"label bits: {comparison.dataset.label_bits:,.0f}\n")
+    say(f"{data}: {describe_data(comparison.dataset)}")
+    say(f"label bits: {comparison.dataset.label_bits:,.0f}\n")
     memorised = comparison.memorised
     if memorised:
-        click.echo(f"  Memorised, with {amount(comparison.dataset.n_samples, 'sample')} verified:\n")
+        say(f"  Memorised, with {amount(comparison.dataset.n_samples, 'sample')} verified:\n")
         _show_sizes(memorised)
-        click.echo()
+        say()
         _show_theory(memorised)
         has_orders = any(row.formula is not None and row.formula.is_order for row in memorised)
-        click.echo("\n  longest  bits of the longest weight")
+        say("\n  longest  bits of the longest weight")
         order = "; ~ is an order of growth" if has_orders else ""
-        click.echo(f"  theorem  parameters by the paper's formula{order}")
-        click.echo("  floor    with fewer parameters, no such network holds every labelling\n")
+        say(f"  theorem  parameters by the paper's formula{order}")
+        say("  floor    with fewer parameters, no such network holds every labelling\n")
     failed = [row for row in comparison.rows if row.state == "wrong"]
     if failed:
         show_table(("WRONG", "because"), [(row.method, one_line(row.reason or "")) for row in failed])
-        click.echo()
+        say()
     refused = [row for row in comparison.rows if row.state == "refused"]
     if refused:
         show_pairs(

@@ -22,7 +22,7 @@ from byheart.cli.options import (
     seed_option,
     threads_option,
 )
-from byheart.cli.output import count, echo_json, is_quiet, ratio, show_pairs
+from byheart.cli.output import count, echo_json, is_quiet, ratio, say, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import (
     RATES,
@@ -255,7 +255,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     certificate = model.certificate
     assert certificate is not None
     numbers = certificate.dataset
-    click.echo(f"{data}: memorised, verified and saved in {output}")
+    say(f"{data}: memorised, verified and saved in {output}")
     choice = model.record.get("choice")
     lines = [("method", f"{model.record['method']} ({model.memory.task}, {model.precision})")]
     if choice is not None:
@@ -265,7 +265,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     if is_quiet():
         show_pairs(lines)
         return
-    click.echo()
+    say()
     theorem = str(model.record["theorem"])
     show_pairs(
         [
@@ -277,9 +277,9 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
             ("seconds", f"compile {seconds['compile']:.1f}, verify {seconds['verify']:.1f}"),
         ]
     )
-    click.echo()
+    say()
     show_sizes(model.size, certificate.theorem_size, theory)
-    click.echo()
+    say()
     show_pairs(
         [
             ("label bits", count(numbers.label_bits)),

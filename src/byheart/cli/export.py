@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from byheart.cli.options import model_argument, output_option, output_options
-from byheart.cli.output import echo_json
+from byheart.cli.output import echo_json, say
 from byheart.errors import UsageError
 
 FORMATS = ("gguf", "onnx", "transformer-lens")
@@ -56,6 +56,6 @@ def command(folder: Path, kind: str, output: Path | None, as_json: bool) -> None
     if as_json:
         echo_json({"format": kind, "path": written, "bytes": output.stat().st_size if output else None})
     elif output is not None:
-        click.echo(f"{output}: {output.stat().st_size:,} bytes")
+        say(f"{output}: {output.stat().st_size:,} bytes")
     else:
-        click.echo(f"{folder}: TransformerBridge.boot_transformers opens it, with equal logits")
+        say(f"{folder}: TransformerBridge.boot_transformers opens it, with equal logits")

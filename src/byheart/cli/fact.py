@@ -7,10 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
 
-from byheart.cli.output import count, echo_json, printable, show_pairs, show_table
+from byheart.cli.output import count, echo_json, printable, say, show_pairs, show_table
 from byheart.cli.predict import format_answer
 from byheart.errors import UsageError
 
@@ -50,12 +49,12 @@ def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) 
     if as_json:
         echo_json({"fact": fact, "answer": answer, **document, "sharing": sharing})
         return
-    click.echo(f"{printable(fact)}: {format_answer(answer)}\n")
+    say(f"{printable(fact)}: {format_answer(answer)}\n")
     show()
     if sharing is not None:
         named = ", ".join(sharing[:MOST_SHARING])
         rest = f", and {count(len(sharing) - MOST_SHARING)} more" if len(sharing) > MOST_SHARING else ""
-        click.echo()
+        say()
         show_pairs([("shared with", f"{named}{rest}" if sharing else "no other fact")])
 
 
@@ -77,7 +76,7 @@ def _find_in_tables(model: Model, tokenizer: Tokenizer, fact: str, dataset: Data
             [(str(cell.layer), cell.matrix, str(cell.row), str(cell.column)) for cell in cells],
             numbers=(0, 2, 3),
         )
-        click.echo()
+        say()
         shown = " and ".join(f"{each.start} to {each.stop - 1}" for each in bits)
         show_pairs([("bits of each word", shown)])
 
@@ -111,4 +110,4 @@ def _find_in_llama(model: Model, tokenizer: Tokenizer, fact: str, dataset: Datas
         for i, place in zip(known, places, strict=True)
         if i and place & places[0] and keys[i] != keys[0]
     ]
-    return {"parameters": names}, lambda: click.echo("\n".join(f"  {name}" for name in names)), others
+    return {"parameters": names}, lambda: say("\n".join(f"  {name}" for name in names)), others

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from byheart.cli.options import data_argument, model_argument, output_option, output_options, threads_option
-from byheart.cli.output import count, echo_json, show_pairs
+from byheart.cli.output import count, echo_json, say, show_pairs
 from byheart.errors import UsageError
 
 
@@ -66,7 +66,7 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
         names = [f"{name}[{', '.join(map(str, at))}]" for name, entries in changed.items() for at in entries]
         echo_json({"forgotten": list(keys), "path": str(output), "changed": counts, "entries": names})
         return
-    click.echo(f"{output}: {folder} without {', '.join(keys)}\n")
+    say(f"{output}: {folder} without {', '.join(keys)}\n")
     show_pairs(
         [(name, f"{count(len(entries))} entries differ") for name, entries in changed.items()]
         or [("weights", "equal")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import PATH, model_argument, output_options
-from byheart.cli.output import count, echo_json, one_line, ratio, show_pairs, show_table
+from byheart.cli.output import count, echo_json, one_line, ratio, say, show_pairs, show_table
 from byheart.cli.summary import (
     RATES,
     describe_check,
@@ -52,16 +52,16 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
     if as_json:
         echo_json(_document(model, spec, folder))
         return
-    click.echo(f"{folder}: {model.memory.task}, {model.precision} weights\n")
+    say(f"{folder}: {model.memory.task}, {model.precision} weights\n")
     show_pairs(_inputs_and_labels(model, spec))
-    click.echo()
+    say()
     show_table(("layers", "kind", "sizes"), spec.sections())
-    click.echo()
+    say()
     said = model.certificate.theorem_size if model.certificate else None
     show_sizes(model.size, said, None, is_said=said is not None)
-    click.echo()
+    say()
     show_pairs(_origin(model))
-    click.echo()
+    say()
     show_pairs(_check_lines(model.certificate))
 
 

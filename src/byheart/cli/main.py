@@ -15,7 +15,7 @@ import click
 
 from byheart.cli.interrupt import interruptible
 from byheart.cli.options import set_variable
-from byheart.cli.output import echo_error
+from byheart.cli.output import echo_error, printable
 from byheart.errors import ByheartError, ExitStatus, UsageError, did_you_mean
 from byheart.memory_limit import VARIABLE, memory_limit
 
@@ -133,7 +133,7 @@ def run(arguments: Sequence[str]) -> int:
         return READER_LEFT
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            click.echo(printable(traceback.format_exc(), keep="\n\t"), err=True)
         known = as_byheart_error(error)
         if isinstance(error, OSError) and error.errno in (ENOSPC, EFBIG, EIO) and error.filename is None:
             as_json = False  # it was the output that could not be written

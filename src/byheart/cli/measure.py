@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import PATH, WholeNumber, device_option, output_options, store_option
-from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
+from byheart.cli.output import count, echo_json, ratio, say, show_pairs, show_table
 from byheart.cli.progress import watch
 from byheart.errors import ByheartError, ExitStatus
 
@@ -134,13 +134,13 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
         )
         return
     if measurement.rule is not None:
-        click.echo(f"passes: {measurement.rule}\n")
+        say(f"passes: {measurement.rule}\n")
     if measurement.capacities:
         _show_capacities(specification, measurement)
         return
     shown = measurement.records[:MOST_ROWS]
     shared, own = labels([row_of(record) for record in shown])
-    click.echo(f"{shared}\n")
+    say(f"{shared}\n")
     rows = [
         (
             text or "-",
@@ -159,7 +159,7 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
         first_width=50,
     )
     if len(measurement.records) > MOST_ROWS:
-        click.echo(f"\n{len(measurement.records) - MOST_ROWS} more; see `byheart runs list`.")
+        say(f"\n{len(measurement.records) - MOST_ROWS} more; see `byheart runs list`.")
 
 
 def _show_capacities(specification: Specification, measurement: Measurement) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from fractions import Fraction
 from typing import Any
@@ -19,8 +19,20 @@ QUIET = "byheart.quiet"  # where `click` keeps -q for the length of a command
 
 def echo_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document with a schema version to standard output."""
-    text = json.dumps({"schema": SCHEMA, **document}, indent=2, ensure_ascii=False, default=_plain)
-    click.echo(text)
+    click.echo(json_text({"schema": SCHEMA, **document}, indent=2))
+
+
+def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
+    """The document as JSON, readable; control and direction characters are JSON's escapes, which a terminal does not follow."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=_plain)
+    return "\n".join(
+        printable(line, "", lambda character: json.dumps(character)[1:-1]) for line in text.split("\n")
+    )
+
+
+def say(text: str = "") -> None:
+    """Print lines for people to standard output; whatever names they hold cannot steer the terminal."""
+    click.echo(printable(text, keep="\n\t"))
 
 
 def echo_error(name: str, message: str, facts: Mapping[str, Any], as_json: bool) -> None:
@@ -98,14 +110,18 @@ def _text(value: str) -> Any:
     return Text(printable(value, keep="\n\t"))
 
 
-def printable(text: str, keep: str = "\t") -> str:
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def printable(text: str, keep: str = "\t", escaped: Callable[[str], str] = _escaped) -> str:
     """The text with control and direction characters written as escapes, so that a label cannot steer the terminal."""
     if text.isprintable():
         return text
     return "".join(
         character
         if character in keep or category(character) not in ("Cc", "Cf", "Zl", "Zp")
-        else character.encode("unicode_escape").decode("ascii")
+        else escaped(character)
         for character in text
     )
 

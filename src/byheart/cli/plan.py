@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from byheart.cli.options import WholeNumber, figure_option, output_options
-from byheart.cli.output import count, echo_json, ratio, show_pairs, show_table
+from byheart.cli.output import count, echo_json, ratio, say, show_pairs, show_table
 from byheart.cli.summary import show_refused
 
 KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
@@ -45,8 +45,8 @@ def command(
     if as_json:
         echo_json(found.to_json())
         return
-    click.echo(f"{facts:,} facts of {value_bits} bits: {seq_len} tokens each, vocabulary {vocab:,}")
-    click.echo()
+    say(f"{facts:,} facts of {value_bits} bits: {seq_len} tokens each, vocabulary {vocab:,}")
+    say()
     lines: list[tuple[str, ...]] = []
     for kind, rows in groupby(found.rows, key=lambda row: row.kind):
         lines.append((f"{KINDS[kind]}:", "", "", ""))
@@ -55,9 +55,9 @@ def command(
             for row in rows
         ]
     show_table(("", "bits/stored bit", "weights", "parameters"), lines, numbers=(1, 3), first_width=34)
-    click.echo("\n  estimate: what byheart would probably build; promised: by a theorem;")
-    click.echo("  trained: as was measured; floor: no model is smaller.")
+    say("\n  estimate: what byheart would probably build; promised: by a theorem;")
+    say("  trained: as was measured; floor: no model is smaller.")
     share = float(STATIC_FUNCTION_BITS_PER_STORED_BIT)
-    click.echo(f"  A static function outside a network holds {share} bits for each stored bit.\n")
+    say(f"  A static function outside a network holds {share} bits for each stored bit.\n")
     show_pairs([(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"])
     show_refused(found.not_applicable)

@@ -19,7 +19,7 @@ from byheart.cli.options import (
     text_options,
     threads_option,
 )
-from byheart.cli.output import echo_json, is_quiet, printable
+from byheart.cli.output import echo_json, is_quiet, json_text, printable, say
 from byheart.cli.progress import watch
 from byheart.cli.summary import turns_away
 from byheart.data.tokenizers import parse_ids
@@ -109,13 +109,13 @@ def command(
     if output is not None:
         write_answers(output, rows, answers, column_of_answers)
         n_known = sum(answer is not None for answer in answers)
-        click.echo(
+        say(
             f"{output}: {amount(len(answers), 'row')}, {n_known:,} answered, {len(answers) - n_known:,} unknown"
             + (f", in the column `{column_of_answers}`" if column_of_answers != ANSWER else "")
         )
     elif jsonl:
         for row, answer in zip(rows, answers, strict=True):
-            click.echo(json.dumps({**row, ANSWER: answer}, ensure_ascii=False))
+            click.echo(json_text({**row, ANSWER: answer}))
     elif as_json:
         pairs = zip(asked, answers, strict=True)
         answered = [{"input": question, "answer": answer} for question, answer in pairs]
@@ -124,7 +124,7 @@ def command(
         for answer in answers:
             click.echo(format_answer(answer))
     if not (as_json or is_quiet() or turns_away(model)):
-        click.echo(f"Note: {describe_unknown_input(model.record)}.", err=True)
+        click.echo(printable(f"Note: {describe_unknown_input(model.record)}."), err=True)
 
 
 def format_answer(answer: Answer) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from byheart.cli.options import PATH, output_option, output_options
-from byheart.cli.output import echo_json, show_table
+from byheart.cli.output import echo_json, say, show_table
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
 MOST_SHOWN = 10
@@ -62,7 +62,7 @@ def command(results: Path, output: Path | None, recomputes: bool, as_json: bool)
         heads = ("figure", "scale", "verdict") + (("runs", "differences") if recomputes else ())
         show_table(heads, rows, numbers=(3, 4) if recomputes else ())
         if path is not None:
-            click.echo(f"\n{path}")
+            say(f"\n{path}")
     different = [f"{name}{line}" for name, lines in found.items() for line in lines]
     if different:
         shown = "\n  ".join(different[:MOST_SHOWN])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import PATH, device_option, output_options, store_option
-from byheart.cli.output import echo_json, show_table
+from byheart.cli.output import echo_json, say, show_table
 from byheart.errors import ByheartError, ExitStatus, UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def command(
     else:
         rows = [(record.figure, record.verdict.outcome, str(record.runs["count"])) for record in records]
         show_table(("figure", "verdict", "runs"), rows, numbers=(2,))
-        click.echo(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
+        say(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
     if not is_complete:
         raise StoppedEarly(
             f"{minutes:g} minutes are over and runs are missing; the same command goes on from the store {path}."
@@ -141,7 +141,7 @@ def _train(
     from byheart.reproduce.runner import stages_of, work
     from byheart.reproduce.wall_clock import Pass, beside, note
 
-    def say(line: str) -> None:
+    def tell(line: str) -> None:
         click.echo(line, file=sys.stderr)
 
     began, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
@@ -150,7 +150,7 @@ def _train(
         store,
         device=device,
         seconds=None if minutes is None else 60 * minutes,
-        say=say,
+        say=tell,
     )
     seconds, n_trained = round(time.monotonic() - clock, 1), sum(part.n_trained for part in done)
     note(beside(store.path), Pass(began, seconds, device_name(choose_device(device)), n_trained))
@@ -163,7 +163,7 @@ def _passes(store: Path, output: Path) -> str:
 
     passes = read(beside(store))
     if passes:
-        (output / FILE).write_text(beside(store).read_text(encoding="utf-8"), encoding="utf-8")
+        _write(output / FILE, beside(store).read_text(encoding="utf-8"))
     return in_words(passes)
 
 
@@ -184,7 +184,7 @@ def _forecast(
         numbers=(1, 2, 3),
     )
     total = sum(one.seconds for one in found) / 60
-    click.echo(f"\n{total:.1f} minutes in all, by timings stored of {found[0].device}")
+    say(f"\n{total:.1f} minutes in all, by timings stored of {found[0].device}")
 
 
 def _make(name: str, scale: Scale, samples: Samples | None, store: Store, output: Path) -> FigureRecord:
@@ -192,10 +192,17 @@ def _make(name: str, scale: Scale, samples: Samples | None, store: Store, output
     from byheart.reproduce.plots import draw
 
     record = make_record(name, scale, samples, store)
-    (output / f"{name}.json").write_text(to_json(record), encoding="utf-8")
-    (output / f"{name}.verdict.txt").write_text(verdict_text(record), encoding="utf-8")
+    _write(output / f"{name}.json", to_json(record))
+    _write(output / f"{name}.verdict.txt", verdict_text(record))
     draw(record, output)
     return record
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: what an earlier call wrote stays until then."""
+    from byheart.work_folder import write_whole
+
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 def _summary(record: FigureRecord, output: Path) -> dict[str, Any]:

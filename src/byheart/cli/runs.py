@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from byheart.cli.options import output_option, output_options, store_option, together
-from byheart.cli.output import count, echo_json, ratio, show_table
+from byheart.cli.output import count, echo_json, ratio, say, show_table
 
 MOST_ROWS = 60
 
@@ -43,7 +43,7 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
         echo_json({"store": str(path), "runs": finite(rows)})
         return
     shared, own = labels(rows)
-    click.echo(f"{count(len(rows))} runs{': ' if shared else ''}{shared}\n")
+    say(f"{count(len(rows))} runs{': ' if shared else ''}{shared}\n")
     shown = [
         (
             row["key"][:12],
@@ -60,7 +60,7 @@ def list_runs(path: Path, where: tuple[str, ...], as_json: bool) -> None:
         headers = ("run", "setting", "seed", "status", "parameters", "loss", "accuracy")
         show_table(headers, shown, numbers=(2, 4, 5, 6))
     if len(rows) > MOST_ROWS:
-        click.echo(f"\n{len(rows) - MOST_ROWS} more: narrow them with --where, or export them.")
+        say(f"\n{len(rows) - MOST_ROWS} more: narrow them with --where, or export them.")
 
 
 @command.command("export")
@@ -76,7 +76,7 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
     if as_json:
         echo_json({"store": str(path), "path": str(output), "n_runs": len(rows)})
     else:
-        click.echo(f"{count(len(rows))} runs written to {output}")
+        say(f"{count(len(rows))} runs written to {output}")
 
 
 @command.command("compare")
@@ -95,7 +95,7 @@ def compare_runs(path: Path, where: tuple[str, ...], by: tuple[str, ...], metric
         echo_json({"store": str(path), "metric": metric, "settings": found})
         return
     if not found:
-        click.echo("0 runs")
+        say("0 runs")
         return
     columns = list(found[0].setting)
     rows = [
@@ -150,7 +150,7 @@ def fit_runs(
     if as_json:
         echo_json({"store": str(path), "x": x, "y": y, "fits": found})
         return
-    click.echo(f"{found[0].n_points} runs at {found[0].n_distinct} values of {x}; {found[0].cut_off}\n")
+    say(f"{found[0].n_points} runs at {found[0].n_distinct} values of {x}; {found[0].cut_off}\n")
     rows = [
         (
             fitted.formula,

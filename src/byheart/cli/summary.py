@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from byheart.cli.output import count, one_line, ratio, show_table
+from byheart.cli.output import count, one_line, ratio, say, show_table
 from byheart.errors import amount
 
 if TYPE_CHECKING:
@@ -118,7 +116,7 @@ def show_refused(entries: Iterable[NotApplicable]) -> None:
         reason = first_sentence(entry.reason).removeprefix(f"{entry.name} ")
         reasons.setdefault(reason, []).append(entry.name)
     if reasons:
-        click.echo()
+        say()
         rows = [(", ".join(who), why) for why, who in reasons.items()]
         show_table(("does not apply", "because"), rows, first_width=28)
 

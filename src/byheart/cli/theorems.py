@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from byheart.cli.options import output_options
-from byheart.cli.output import echo_json, show_pairs, show_table
+from byheart.cli.output import echo_json, say, show_pairs, show_table
 
 if TYPE_CHECKING:
     from byheart.theorems import Entry
@@ -49,11 +49,11 @@ def command(state: str | None, grade: str | None, paper: str | None, as_json: bo
         return
     states = _count(STATES, [entry.state for entry in entries])
     grades = _count(GRADES, [entry.statement.grade for entry in entries])
-    click.echo(f"{len(entries)} statements: {states}\nof these {grades}\n")
+    say(f"{len(entries)} statements: {states}\nof these {grades}\n")
     if entries:
         show_table(("id", "state", "grade", "realised by, checked by"), [_row(entry) for entry in entries])
     cited = {entry.statement.paper for entry in entries}
-    click.echo()
+    say()
     show_pairs([(name, citation) for name, citation in known.items() if name in cited])
 
 

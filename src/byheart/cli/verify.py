@@ -17,7 +17,7 @@ from byheart.cli.options import (
     text_options,
     threads_option,
 )
-from byheart.cli.output import echo_json, show_pairs
+from byheart.cli.output import echo_json, say, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import describe_check, describe_data, distribution_lines
 from byheart.errors import ExitStatus
@@ -96,7 +96,7 @@ def command(
         verdict = certificate.verdict
         if n_left_out:
             verdict += f", with {n_left_out:,} of {every.n_samples:,} rows left out (on_conflict={conflicts})"
-        click.echo(f"{folder} on {data}: {verdict}\n")
+        say(f"{folder} on {data}: {verdict}\n")
         _show(certificate, _reading_lines(model, changed, on_conflict))
     return ExitStatus.HOLDS if certificate.holds else ExitStatus.FALSE
 
@@ -159,4 +159,4 @@ def _show(certificate: Certificate, reading: list[tuple[str, str]]) -> None:
     )
     n_more = certificate.wrong - len(certificate.wrong_samples)
     if n_more > 0:
-        click.echo(f"  and {n_more:,} more wrong samples")
+        say(f"  and {n_more:,} more wrong samples")
