@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -30,3 +31,16 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf"):
         draw_plan([], "nothing", tmp_path / "plan.docx")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_leaves_the_figure_that_was_there(tmp_path: Path) -> None:
+    (tmp_path / "plan.png").write_bytes(b"drawn before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(UsageError, match="cannot write"):
+            draw_plan(curves([plan(10**6, 10)]), "facts of 10 bits", tmp_path / "plan.png")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.png"]
+    assert (tmp_path / "plan.png").read_bytes() == b"drawn before"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,17 @@ def run(module: object, *arguments: str) -> str:
     return found.stdout
 
 
+@contextmanager
+def a_disk_of(n_bytes: int) -> Iterator[None]:
+    """No file may become larger."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> None:
     store, out = str(tmp_path / "runs.sqlite"), str(tmp_path / "figures")
     common = ("dana-2024-fig4", "--store", store, "-o", out, "--device", "cpu", "--json")
@@ -30,6 +44,10 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
     assert (
         json.loads(run(reproduce, *common, "--draw-only"))["figures"][0]["runs"] == said["figures"][0]["runs"]
     )
+    files = {path: path.read_bytes() for path in Path(out).iterdir()}
+    with a_disk_of(40_000), pytest.raises(UsageError, match="cannot write"):
+        run(reproduce, *common, "--draw-only")
+    assert {path: path.read_bytes() for path in Path(out).iterdir()} == files
     gathered = json.loads(run(report, "--results", out, "-o", str(tmp_path / "page"), "--json"))
     assert gathered["figures"] == [{"name": "dana-2024-fig4", "outcome": "not settled"}]
     assert said["passes"] in Path(gathered["path"]).read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from byheart.bounds import Curve
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError, import_extra
 from byheart.report.growth import Crossover, Growth, GrowthCurve
+from byheart.work_folder import write_whole
 
 _COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f", "#9467bd", "#bcbd22"
@@ -27,6 +28,11 @@ def new_figure(path: Path, size: tuple[float, float], **settings: Any) -> Any:
     return import_extra("matplotlib.figure", "figures", "Drawing a figure").Figure(figsize=size, **settings)
 
 
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the figure, whole or not at all."""
+    write_whole(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=150))
+
+
 def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
     """One panel for each record: sizes as built (solid) and as estimated (dotted), crossovers marked.
 
@@ -41,7 +47,7 @@ def draw_growth(records: Sequence[Growth], path: str | Path) -> None:
     colours = {method: number for number, method in enumerate(methods)}
     for axes, record in zip(panels, records, strict=True):
         _draw_panel(axes, record, colours)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, Path(path))
 
 
 def _draw_panel(axes: Any, record: Growth, colours: dict[str, int]) -> None:
@@ -121,4 +127,4 @@ def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     axes.set(xlabel="facts", ylabel="parameters", title=title)
     axes.grid(visible=True, which="major", alpha=0.25)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, Path(path))

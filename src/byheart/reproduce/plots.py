@@ -10,11 +10,13 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from byheart.errors import import_extra
 from byheart.reproduce.figure import FigureRecord, Panel, Series, Style
+from byheart.work_folder import write_whole
 
 LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
     "measured": ("#0072b2", "o-"),
@@ -45,12 +47,13 @@ SETTINGS: dict[Any, Any] = {
 
 
 def draw(record: FigureRecord, folder: Path) -> list[Path]:
-    """Write NAME.png and NAME.svg into `folder`."""
+    """Write NAME.png and NAME.svg into `folder`, each whole or not at all."""
     paths = [folder / f"{record.figure}{suffix}" for suffix in (".png", ".svg")]
     with _settings(record):
         figure = _figure(record)
         for path in paths:
-            figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+            metadata = {"Date": None} if path.suffix == ".svg" else None
+            write_whole(path, partial(figure.savefig, dpi=200, format=path.suffix[1:], metadata=metadata))
     return paths
 
 
