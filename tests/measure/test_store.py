@@ -101,6 +101,17 @@ def test_records_are_immutable(path: Path) -> None:
                 store.connection.execute(statement)
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_store_that_was_taken_away_is_noticed(path: Path, is_replaced: bool) -> None:
+    with Store(path) as store:
+        store.add(record(0))
+        path.rename(path.with_suffix(".moved"))
+        if is_replaced:
+            path.write_bytes(path.with_suffix(".moved").read_bytes())
+        with pytest.raises(StoreStopped, match="removed or replaced"):
+            store.add(record(1))
+
+
 def test_claims_keep_two_writers_apart(path: Path) -> None:
     with Store(path) as one, Store(path) as two:
         one.add(record(0))

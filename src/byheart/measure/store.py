@@ -78,6 +78,15 @@ def _corrupt(path: Path, reason: str) -> CorruptStore:
     )
 
 
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Which file has this name now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a store. SQLite keeps files beside it even to read it: in a folder that nobody may write to it is told not to."""
     place, is_fixed = str(path), not os.access(path.parent, os.W_OK)
@@ -104,6 +113,7 @@ class Store:
             except BaseException:
                 self.connection.close()
                 raise
+        self._file = _file_at(self.path)
 
     def _prepare(self) -> None:
         version = schema.version_of(self.connection)
@@ -145,6 +155,12 @@ class Store:
     @_explain
     def add(self, record: Record) -> bool:
         """Store a record and give up its claim; False if its run was already stored, which is then kept."""
+        if _file_at(self.path) != self._file:  # SQLite would write on into a file without a name
+            raise StoreStopped(
+                f"the run store {self.path} was removed or replaced while it was in use; what was stored in it is gone with it.\n"
+                "  Run the same command again: what the file there lacks is trained.",
+                path=str(self.path),
+            )
         row = vars(record) | {name: canonical(getattr(record, name)) for name in DOCUMENTS}
         row["curve"] = pack_curve(record.curve_steps, record.curve)
         places = ", ".join(f":{name}" for name in COLUMNS)
