@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import byheart as bh
 from byheart.cli.main import run
-from byheart.errors import ExitStatus
+from byheart.errors import ExitStatus, UsageError
+from byheart.export.gguf import llama_cpp_tokens
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.vocabulary import CHARACTERS
+from byheart.pipeline import load
+from tests.storage.test_fixtures import FIXTURES
 
 FACTS = {"capital of France": "Paris", "capital of Åland": "Mariehamn", "symbol of gold": "Au"}
 
@@ -48,3 +56,20 @@ def test_other_tokenizers_and_networks_are_refused(
         assert status == ExitStatus.USAGE
         assert reason in capsys.readouterr().err
         assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"normalizer": {"type": "Lowercase"}},  # llama.cpp would not lower a prompt's letters
+        {"pre_tokenizer": {**CHARACTERS, "behavior": "Removed", "invert": True}},
+        {"model": {"type": "Unigram", "vocab": [["a", 0.0], ["b", 0.0]]}},  # crashed
+    ],
+)
+def test_rules_of_a_tokenizer_file_that_llama_cpp_lacks_are_refused(rules: dict[str, Any]) -> None:
+    llama = load(FIXTURES / "llama-facts").network
+    assert isinstance(llama, Llama)
+    llama_cpp_tokens(llama)
+    other = json.dumps(json.loads(llama.tokenizer_json) | rules)
+    with pytest.raises(UsageError, match="has no tokenizer that cuts texts"):
+        llama_cpp_tokens(replace(llama, tokenizer_json=other))

@@ -17,6 +17,7 @@ import numpy as np
 from byheart.errors import UsageError, import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
+from byheart.network.llama.vocabulary import CHARACTERS
 from byheart.work_folder import check_file_target
 
 SPACE = "\u2581"  # how SentencePiece writes a space
@@ -79,11 +80,23 @@ def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
     document = json.loads(llama.tokenizer_json)
     vocabulary = document["model"]["vocab"]
     special = {item["id"]: item["content"] for item in document["added_tokens"]}
-    cut = (document.get("pre_tokenizer") or {}).get("type")
-    is_bytes = cut == "ByteLevel" and len(vocabulary) == 256 and not document["model"]["merges"]
-    is_chars = cut == "Split" and all(len(word) == 1 for word, i in vocabulary.items() if i not in special)
+    cut = document.get("pre_tokenizer") or {}
+    # a list of tokens has scores, and a normalizer changes texts: llama.cpp would know of neither
+    is_plain = isinstance(vocabulary, dict) and document.get("normalizer") is None
+    is_bytes = (
+        is_plain
+        and cut.get("type") == "ByteLevel"
+        and cut.get("add_prefix_space") is False
+        and len(vocabulary) == 256
+        and not document["model"].get("merges")
+    )
+    is_chars = (
+        is_plain
+        and cut == CHARACTERS
+        and all(len(word) == 1 for word, i in vocabulary.items() if i not in special)
+    )
     if not (is_bytes or is_chars) or SPACE in vocabulary:
-        has_words = document["model"]["type"] == "WordLevel"
+        has_words = document["model"]["type"] == "WordLevel" and cut != CHARACTERS
         why = "space" if SPACE in vocabulary else "words" if has_words else "rules"
         raise UsageError(
             f"llama.cpp has no tokenizer that cuts texts as the one of this model does: {WHY_NOT[why]}.\n"

@@ -16,6 +16,9 @@ from byheart.network.llama.spec import LlamaSpec, Mode
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
 """UNREAD stands in prompts for what the tokenizer has no token for."""
 
+CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
+"""The rule of a tokenizer.json that cuts a text into its characters."""
+
 
 @dataclass(frozen=True)
 class TextVocabulary:
@@ -131,8 +134,7 @@ def _document(tokenizer: Tokenizer, more: Sequence[str]) -> tuple[dict[str, Any]
         document["model"] = {"type": "BPE", "vocab": letters, "merges": []}
         return document, 256
     if isinstance(tokenizer, CharTokenizer):
-        cut = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
-        document |= {"pre_tokenizer": cut, "decoder": {"type": "Fuse"}}
+        document |= {"pre_tokenizer": CHARACTERS, "decoder": {"type": "Fuse"}}
     elif isinstance(tokenizer, WordTokenizer):
         document |= {"pre_tokenizer": {"type": "Whitespace"}, "decoder": None}
     else:
