@@ -106,6 +106,7 @@ for call in (
     lambda: Dataset.from_pairs([("a", "x")]).resolved("newest"),
     lambda: Dataset.from_pairs([("a", "x")], task="summarise"),
     lambda: VectorSequences(np.zeros((2, 3))),
+    lambda: Dataset.from_arrays(np.array([[1], [2]]), np.array([0, 1]), label_names=[1, 2]),
 ):
     try:
         call()
@@ -113,10 +114,13 @@ for call in (
         print(error)
 """
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    rule, task, shape = shown.splitlines()
+    rule, task, shape, names, _ = shown.splitlines()
     assert rule == "on_conflict='newest' is none of error, first, last, majority, drop, keep."
     assert task == "task 'summarise' is none of next-token, seq-to-seq, set, distribution."
     assert shape.endswith("got (2, 3).")
+    assert (
+        names == "label names are texts; got 1 among them."
+    )  # a model with it was saved, and not loaded again
 
 
 def test_data_without_content_is_refused() -> None:

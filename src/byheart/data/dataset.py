@@ -77,6 +77,9 @@ class Dataset(Content):
             )
 
     def _check_labels(self) -> None:
+        odd = next((name for name in self.label_names if not isinstance(name, str)), "")
+        if not isinstance(odd, str):
+            raise UsageError(f"label names are texts; got {odd!r} among them.\n  Write them as texts.")
         n_tokens = int(self.lengths.sum())
         wanted = int(self.labels_per_sample.sum())
         if self.n_labels != wanted:
