@@ -37,7 +37,7 @@ if __name__ == "__main__":
 """
 
 TASKS = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from byheart.cli.interrupt import interruptible
 from byheart.task_runner import Workers
@@ -45,6 +45,8 @@ def task(path):
     Path(path).touch()
     time.sleep(600 if path.endswith("long") else 0)
 if __name__ == "__main__":
+    # a shell starts what it runs in the background with SIGINT ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with interruptible(lambda: os._exit(130)):
         Workers(2).run(task, [f"{sys.argv[1]}/short", f"{sys.argv[1]}/long"])
 """
@@ -120,5 +122,9 @@ def test_workers_end_without_a_word_with_whoever_gave_them_tasks(tmp_path: Path,
             os.killpg(parent.pid, how)
         else:
             parent.send_signal(how)
-        wait_until_gone([parent.pid, *children])
+        try:
+            wait_until_gone([parent.pid, *children])
+        except AssertionError:
+            os.killpg(parent.pid, signal.SIGKILL)
+            raise
         assert b"Traceback" not in parent.stderr.read()
