@@ -98,8 +98,8 @@ def unpack(source: Path) -> object:
         import byheart as bh
 
         return bh.load(source).memory.network
-    from byheart.fields import Fields
     from byheart.network.families import read_spec
+    from byheart.records.fields import Fields
 
     stored = np.load(source)
     numbers = sorted({int(name.partition(".")[0]) for name in stored.files if name != "spec"})

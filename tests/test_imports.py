@@ -17,19 +17,7 @@ PACKAGE = Path(byheart.__file__).parent
 # A part may import from the lines above its own. Parts on one line may import one another in one direction.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    (
-        "theorems",
-        "fields",
-        "reader",
-        "memory_limit",
-        "liveness",
-        "assumption",
-        "arguments",
-        "json_record",
-        "json_file",
-        "task_runner",
-        "work_folder",
-    ),
+    ("theorems", "records", "files", "process"),
     ("data", "network"),
     ("program", "bounds"),
     ("construct",),
@@ -43,7 +31,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 MODULES = {
     "errors",
     "theorems",
-    "reader",
     "model",
     "pipeline",
     "compare",

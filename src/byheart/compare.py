@@ -19,11 +19,11 @@ from byheart.construct.registry import Method, get, names
 from byheart.data.conversion import dataset_of
 from byheart.data.dataset import Dataset
 from byheart.errors import ByheartError, DoesNotHold, UsageError
-from byheart.json_record import JsonRecord
 from byheart.model import Model
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import StageProgress, compile
+from byheart.records.json_record import JsonRecord
 from byheart.theorems import realises
 from byheart.verify.certificate import DatasetNumbers
 

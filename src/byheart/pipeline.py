@@ -23,19 +23,19 @@ from byheart.data.shape import DataShape
 from byheart.data.textfile import require_file
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
-from byheart.fields import corrupt
+from byheart.files.work_folder import claim_folder
 from byheart.model import Model
 from byheart.network.memory import Progress
 from byheart.network.transformer.architecture import Precision
+from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
-from byheart.reader import read_values
+from byheart.records.fields import corrupt
+from byheart.records.reader import read_values
 from byheart.storage.folder import load_folder
-from byheart.task_runner import Workers
 from byheart.verify.certificate import DatasetNumbers
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
-from byheart.work_folder import claim_folder
 
 StageProgress = Callable[[str, int, int], None]
 """Called with (stage, work done, work in all) now and then; the stages are "compile" and "verify"."""

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from byheart.cli.main import run
-from byheart.liveness import is_running
 from byheart.measure.store import Store
 from byheart.pipeline import load
+from byheart.process.liveness import is_running
 from tests.measure.small_sweep import small_sweep
 
 ROWS = {f"capital of country {i}": f"city {i % 7}" for i in range(60)}

@@ -60,10 +60,17 @@ REMOVED_GUARDS = (
         "    is_known[:n_known] = True\n    is_known = is_known[ids]\n",
         f"{VERIFIER}::test_a_large_token_id_takes_no_memory",
     ),
-    Mutant("R4b", "json_file.py", "if n_containers > MAX_CONTAINERS:", "if False:", SMALL, only="brackets"),
+    Mutant(
+        "R4b",
+        "records/json_file.py",
+        "if n_containers > MAX_CONTAINERS:",
+        "if False:",
+        SMALL,
+        only="brackets",
+    ),
     Mutant(
         "R4c",
-        "json_file.py",
+        "records/json_file.py",
         "repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]",
         "names = [key for key, _ in pairs]\n        repeated = max(names, key=names.count)",
         "tests/test_reader.py::test_small_files_that_would_take_much_are_refused_at_once",
@@ -114,8 +121,8 @@ REMOVED_GUARDS = (
         f"{DATA}::test_a_tokenizer_that_does_not_end_is_ended",
     ),
     # workers
-    Mutant("R6a", "liveness.py", 'return state not in (["Z"], ["X"])', "return True", PROCESSES),
-    Mutant("R6b", "liveness.py", "        os._exit(1)", "        pass", PROCESSES),
+    Mutant("R6a", "process/liveness.py", 'return state not in (["Z"], ["X"])', "return True", PROCESSES),
+    Mutant("R6b", "process/liveness.py", "        os._exit(1)", "        pass", PROCESSES),
     # a text of one context
     Mutant(
         "R7a", "pipeline.py", "if isinstance(value, float) and not isfinite(value):", "if False:", ONE_CONTEXT

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from byheart.liveness import is_running
 from byheart.measure.store import Store
+from byheart.process.liveness import is_running
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CHILD = """
 import os, time
-from byheart.liveness import end_with_parent
+from byheart.process.liveness import end_with_parent
 end_with_parent(os.getppid())
 print(os.getpid(), flush=True)
 time.sleep(600)
@@ -40,7 +40,7 @@ TASKS = """
 import os, signal, sys, time
 from pathlib import Path
 from byheart.cli.interrupt import interruptible
-from byheart.task_runner import Workers
+from byheart.process.task_runner import Workers
 def task(path):
     Path(path).touch()
     time.sleep(600 if path.endswith("long") else 0)

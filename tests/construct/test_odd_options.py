@@ -11,7 +11,7 @@ from byheart.cli.compile import _setting
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
-from byheart.memory_limit import OverMemoryLimit
+from byheart.process.memory_limit import OverMemoryLimit
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -16,7 +16,7 @@ import pytest
 from byheart.data import Dataset, tokenizer_process
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.errors import ByheartError, DataError, MalformedFile, UnknownToken, UsageError
-from byheart.memory_limit import OverMemoryLimit, memory_limit
+from byheart.process.memory_limit import OverMemoryLimit, memory_limit
 
 PLAIN: dict[str, Any] = {
     "version": "1.0",

@@ -12,7 +12,7 @@ import pytest
 from byheart.data import Dataset
 from byheart.data.npz import read_npz
 from byheart.errors import ConflictingLabels, MalformedFile
-from byheart.memory_limit import OverMemoryLimit
+from byheart.process.memory_limit import OverMemoryLimit
 
 
 def npy(array: np.ndarray) -> bytes:

@@ -144,7 +144,7 @@ def test_without_optuna_or_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
 def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Ray says it of `auto`; asked in earnest, it would join whatever cluster another test has just started."""
     ray = pytest.importorskip("ray", reason="needs the extra `ray`")
-    from byheart.task_runner import ray_cluster
+    from byheart.process.task_runner import ray_cluster
 
     def refuse(address: str, **options: Any) -> None:
         raise ConnectionError(f"Could not find any running Ray instance at {address}")

@@ -14,7 +14,7 @@ from byheart.measure.forecast import forecast
 from byheart.measure.specification import read_specification, specification_of
 from byheart.measure.store import Store
 from byheart.measure.sweep import Sweep
-from byheart.memory_limit import OverMemoryLimit
+from byheart.process.memory_limit import OverMemoryLimit
 
 GOOD = """
 name = "small"

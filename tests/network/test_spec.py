@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from byheart.fields import Fields
 from byheart.network.families import FAMILIES, Network, read_spec
 from byheart.network.size import size_of_network, size_of_spec
 from byheart.network.transformer.spec import LayerRun, TransformerSpec
 from byheart.pipeline import load
+from byheart.records.fields import Fields
 
 FIXTURES = sorted(
     path.parent for path in (Path(__file__).parents[1] / "storage" / "fixtures").glob("*/model.json")

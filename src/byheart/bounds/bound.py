@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
-from byheart.json_record import JsonRecord
+from byheart.records.json_record import JsonRecord
 
 Kind = Literal["lower", "upper", "exact"]
 

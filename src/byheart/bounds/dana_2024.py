@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.arguments import takes_numbers
 from byheart.bounds.bound import Bound, Paper, spell
 from byheart.bounds.enclosures import DEFAULT_BITS, Interval, Rational, Real, exp2, ln, log2, sqrt
 from byheart.errors import ImpossibleSize
+from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 _PAPER = Paper("DPC24", "Dana, Pydi & Chevaleyre 2024")

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from byheart.arguments import takes_numbers
 from byheart.bounds.bound import KS25, Bound, Theorem, spell
 from byheart.bounds.enclosures import Real, floor_log2
 from byheart.bounds.lookup import (
@@ -29,6 +28,7 @@ from byheart.bounds.lookup import (
     normalise,
 )
 from byheart.errors import ImpossibleSize
+from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 THEOREM_4_1 = KS25.theorem(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.arguments import takes_numbers
 from byheart.bounds.bound import KS25, Bound, spell
 from byheart.bounds.enclosures import log2
 from byheart.bounds.vc_dimension import (
@@ -17,6 +16,7 @@ from byheart.bounds.vc_dimension import (
     uniform_width_vc_dimension,
 )
 from byheart.errors import ImpossibleSize
+from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 SHATTERED = "one architecture memorises every labelling with two classes, by choice of its parameters alone"

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from byheart.arguments import takes_numbers
 from byheart.bounds.bound import Bound, Paper, Theorem, spell
 from byheart.bounds.enclosures import ceil_fraction, ln
 from byheart.errors import ImpossibleSize
+from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 _PAPER = Paper("MFT24", "Madden, Fox & Thrampoulidis 2024")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isqrt
 
-from byheart.arguments import takes_numbers
 from byheart.bounds.enclosures import floor_log2
 from byheart.bounds.vc_dimension import smallest
 from byheart.errors import ImpossibleSize
+from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 

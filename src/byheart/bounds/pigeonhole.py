@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from byheart.arguments import takes_numbers
 from byheart.bounds.bound import KS25, Bound, Theorem, spell
 from byheart.bounds.enclosures import ceil_fraction, log2, settle
 from byheart.errors import ImpossibleSize
+from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 _EXACT_POWER_BITS = 1 << 16

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from byheart.arguments import takes_numbers
 from byheart.bounds import dana_2024, madden_2024
 from byheart.bounds import kajitsuka_sato_2025 as ks25
 from byheart.bounds import kajitsuka_sato_2025_lower as ks25_lower
@@ -22,7 +21,8 @@ from byheart.bounds.pigeonhole import label_bits, parameter_floor
 from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
-from byheart.json_record import JsonRecord
+from byheart.records.arguments import takes_numbers
+from byheart.records.json_record import JsonRecord
 
 RowKind = Literal["estimate", "theorem", "trained", "floor"]
 SMOOTH_ACTIVATIONS = ("gelu", "silu", "swish", "tanh", "sigmoid", "quick_gelu")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from byheart.arguments import takes_numbers
 from byheart.bounds.bound import Bound, Theorem, spell
 from byheart.bounds.enclosures import Real, ceil_fraction, floor_log2, log2
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.lookup import Points, dense_parameters, lookup_size, normalise
 from byheart.bounds.vc_dimension import log2_e_times, smallest
 from byheart.errors import ImpossibleSize
+from byheart.records.arguments import takes_numbers
 from byheart.theorems import realises
 
 SONTAG = Theorem(

@@ -89,7 +89,7 @@ def _bounds_of_sizes(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable
 
 def _architecture(path: Path, as_json: bool) -> None:
     from byheart.bounds import capacity_of, read_architecture
-    from byheart.json_file import read_json
+    from byheart.records.json_file import read_json
 
     if not path.exists():
         raise UsageError(f"{path} does not exist or is not a file.", path=str(path))

@@ -178,7 +178,7 @@ def _shard_options(
         return None
     if method != "retrieval" or recite or work is None:
         raise UsageError("--shards needs --method retrieval and --work DIR, and does not go with --recite.")
-    from byheart.task_runner import Workers
+    from byheart.process.task_runner import Workers
 
     return {"n_shards": shards, "work": work, "sample": sample, "workers": Workers(workers, cluster)}
 

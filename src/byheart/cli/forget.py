@@ -33,8 +33,8 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
 
     DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn.
     """
-    from byheart.fields import LARGEST, Fields
     from byheart.pipeline import compile, load, read_like
+    from byheart.records.fields import LARGEST, Fields
     from byheart.storage.atomic_folder import check_target
 
     check_target(output)

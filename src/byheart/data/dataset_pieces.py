@@ -26,7 +26,7 @@ from byheart.data.readers import describe_source
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import UsageError
-from byheart.work_folder import read_arrays, read_json, require_json, write_arrays, write_json
+from byheart.files.work_folder import read_arrays, read_json, require_json, write_arrays, write_json
 
 _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is what occurs in the texts
 

@@ -24,8 +24,15 @@ from byheart.data.options import Task
 from byheart.data.row_groups import mix
 from byheart.data.sequences import Sequences, VectorSequences
 from byheart.errors import ConflictingLabels
-from byheart.task_runner import Progress, Workers
-from byheart.work_folder import read_json, read_part, remove_parts, require_json, write_json, write_parts
+from byheart.files.work_folder import (
+    read_json,
+    read_part,
+    remove_parts,
+    require_json,
+    write_json,
+    write_parts,
+)
+from byheart.process.task_runner import Progress, Workers
 
 PARTITION_SAMPLES = 1 << 21
 _SALTS = (np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344))

@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 
 from byheart.data.textfile import require_content
 from byheart.errors import ByheartError, MalformedFile
-from byheart.memory_limit import require_memory
+from byheart.process.memory_limit import require_memory
 
 COPIES = 3
 """An array as it is read, as 64-bit numbers, and one working copy."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from byheart.data.tokenizers import Tokenizer
-from byheart.json_record import JsonRecord
+from byheart.records.json_record import JsonRecord
 
 Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
 OnConflict = Literal["error", "first", "last", "majority", "drop", "keep"]

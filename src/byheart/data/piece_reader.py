@@ -23,7 +23,7 @@ from byheart.data.tables import (
 )
 from byheart.data.textfile import require_content
 from byheart.errors import DataError, MalformedFile, UsageError
-from byheart.memory_limit import require_memory
+from byheart.process.memory_limit import require_memory
 
 PIECE_NUMBERS = 1 << 21
 """Numbers in the inputs of a piece of arrays."""

@@ -9,12 +9,12 @@ from typing import get_args
 
 import numpy as np
 
-from byheart.arguments import real_number, whole_number
 from byheart.data.consistency import flat_tokens
 from byheart.data.dataset import Dataset
 from byheart.data.options import Task
 from byheart.data.row_groups import representatives
 from byheart.errors import UsageError
+from byheart.records.arguments import real_number, whole_number
 
 NEEDED = ("n_samples", "seq_len", "n_classes")
 COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_labels", "n_last_tokens")

@@ -14,7 +14,7 @@ from typing import Any
 
 from byheart.data.textfile import UTF8, TextFormat, read_text, require_content
 from byheart.errors import MalformedFile, UsageError, did_you_mean, import_extra
-from byheart.memory_limit import require_memory
+from byheart.process.memory_limit import require_memory
 
 BYTES_PER_CELL = 120
 """A cell as a Python object, its place in a list, and the copy that is made of it."""

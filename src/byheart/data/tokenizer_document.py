@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from byheart.errors import MalformedFile
-from byheart.json_file import parse_json, show_value
+from byheart.records.json_file import parse_json, show_value
 
 USED = ("version", "added_tokens", "normalizer", "pre_tokenizer", "decoder", "model")
 """Left out: padding and truncation, which would add or drop tokens in silence, and special tokens (post_processor)."""

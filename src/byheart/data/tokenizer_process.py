@@ -17,7 +17,7 @@ import weakref
 from typing import Any
 
 from byheart.errors import MalformedFile, require_extra
-from byheart.memory_limit import memory_limit
+from byheart.process.memory_limit import memory_limit
 
 SECONDS = 60.0
 """For one question. A batch of texts of ordinary size takes a small part of it."""

@@ -18,7 +18,7 @@ from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.data.tokenizer_document import used_part
 from byheart.data.tokenizer_process import RefusedText, TokenizerProcess
 from byheart.errors import MalformedFile, UnknownToken, UsageError
-from byheart.memory_limit import require_memory
+from byheart.process.memory_limit import require_memory
 
 WORD_PUNCT = re.compile(r"\w+|[^\w\s]+")
 

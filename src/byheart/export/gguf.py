@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import UsageError, import_extra
+from byheart.files.work_folder import check_file_target
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 from byheart.network.llama.vocabulary import CHARACTERS
-from byheart.work_folder import check_file_target
 
 SPACE = "\u2581"  # how SentencePiece writes a space
 WHY_NOT = {

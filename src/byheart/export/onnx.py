@@ -16,10 +16,10 @@ import numpy as np
 from byheart.errors import UsageError
 from byheart.export.onnx_graph import END, GraphBuilder
 from byheart.export.onnx_logits import LOGIT_MODELS
+from byheart.files.work_folder import check_file_target
 from byheart.network.protocol import Network
 from byheart.network.transformer.architecture import Attention, FeedForward, Head, Layer, SumPool, Transformer
 from byheart.network.transformer.floats import as_floats
-from byheart.work_folder import check_file_target
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -19,7 +19,7 @@ from byheart.measure.stack_plan import Batch, pack, record_of, stack_of
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress
 from byheart.measure.trainer import train
-from byheart.task_runner import ray_cluster
+from byheart.process.task_runner import ray_cluster
 
 MOST_LOSSES = 5  # times one stack may lose its worker before the sweep gives up
 POLL_SECONDS = 1.0

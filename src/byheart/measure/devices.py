@@ -16,7 +16,7 @@ from byheart.measure.objective import training_losses, uses_counts
 from byheart.measure.recipe import Training
 from byheart.measure.stack import make_stack
 from byheart.measure.training_set import TrainingSet
-from byheart.memory_limit import require_memory
+from byheart.process.memory_limit import require_memory
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 

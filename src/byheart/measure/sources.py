@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import DataError, UsageError
-from byheart.json_file import show_value
 from byheart.measure.text_samples import (
     WORDS,
     distinct_texts,
@@ -33,7 +32,8 @@ from byheart.measure.training_set import (
     training_set_of_labels,
     training_set_of_values,
 )
-from byheart.memory_limit import require_memory
+from byheart.process.memory_limit import require_memory
+from byheart.records.json_file import show_value
 
 Description = Mapping[str, Any]
 Maker = Callable[[Description], TrainingSet]

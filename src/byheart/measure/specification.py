@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from byheart.errors import ByheartError, UsageError, did_you_mean
-from byheart.json_file import read_bytes, show_value
 from byheart.measure.capacity import Goal
 from byheart.measure.families import ModelConfig, family_of
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Run
 from byheart.measure.sources import complete_description
-from byheart.reader import read_values, within
+from byheart.records.json_file import read_bytes, show_value
+from byheart.records.reader import read_values, within
 
 SECTIONS = ("name", "seeds", "model", "data", "training", "pass", "search", "tuning", "budget")
 MOST_RUNS = 10**6

@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from byheart.errors import ByheartError, DataError, DoesNotHold, ExitStatus, UsageError
-from byheart.liveness import is_running, start_of
 from byheart.measure import schema
 from byheart.measure.records import Record, canonical, pack_curve
 from byheart.measure.stored_record import COLUMNS, DOCUMENTS, read_row
+from byheart.process.liveness import is_running, start_of
 
 LEASE_SECONDS = 300.0  # after which a claim of a process we cannot look at counts as lost
 BUSY_SECONDS = 60.0  # how long a writer waits for another

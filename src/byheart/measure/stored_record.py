@@ -16,7 +16,7 @@ import numpy as np
 
 from byheart.errors import ByheartError, DataError
 from byheart.measure.records import Record
-from byheart.memory_limit import require_memory
+from byheart.process.memory_limit import require_memory
 
 COLUMNS: dict[str, type | tuple[type, ...]] = {
     "key": str,

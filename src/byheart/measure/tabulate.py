@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import UsageError, import_extra
+from byheart.files.work_folder import write_whole
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Record
-from byheart.work_folder import write_whole
 
 Row = dict[str, Any]
 FORMATS = (".csv", ".parquet")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus
-from byheart.liveness import children_ignore_interrupts, end_with_parent
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
 from byheart.measure.sweep import Progress, Sweep
+from byheart.process.liveness import children_ignore_interrupts, end_with_parent
 
 
 class BudgetSpent(ByheartError):

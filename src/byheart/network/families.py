@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from byheart.fields import Fields
 from byheart.network.protocol import Network, NetworkSpec
+from byheart.records.fields import Fields
 
 __all__ = ["FAMILIES", "Network", "NetworkFamily", "NetworkSpec", "read_spec"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from byheart.assumption import Assumption
 from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, InexactWeights
 from byheart.network.memory import Memory, Progress

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from byheart.assumption import Assumption
+from byheart.data.assumption import Assumption
 from byheart.data.consistency import label_places
 from byheart.data.dataset import Dataset
 from byheart.data.row_groups import group_rows, representatives

@@ -9,8 +9,8 @@ from typing import Any
 from byheart.bounds import Curve
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError, import_extra
+from byheart.files.work_folder import write_whole
 from byheart.report.growth import Crossover, Growth, GrowthCurve
-from byheart.work_folder import write_whole
 
 _COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b", "#7f7f7f", "#9467bd", "#bcbd22"

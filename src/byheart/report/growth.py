@@ -13,8 +13,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import ByheartError
-from byheart.json_record import JsonRecord
 from byheart.pipeline import StageProgress, compile
+from byheart.records.json_record import JsonRecord
 
 LARGEST = 10**12
 LEVELS = 1 << 12

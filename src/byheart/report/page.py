@@ -9,13 +9,13 @@ from html import escape
 from pathlib import Path
 
 from byheart.errors import UsageError
+from byheart.files.work_folder import write_whole
 from byheart.reproduce.dana_2024.curves import agreement_in_words
 from byheart.reproduce.figure import FigureRecord
 from byheart.reproduce.figure_files import blaming, read_record, run_sentence
 from byheart.reproduce.plots import as_svg
 from byheart.reproduce.registry import FIGURES
 from byheart.reproduce.wall_clock import FILE, Pass, in_words, read
-from byheart.work_folder import write_whole
 
 PAPERS = {
     "DPC24": "Dana, Pydi & Chevaleyre 2024, Memorization in Attention-only Transformers",

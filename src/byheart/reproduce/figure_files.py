@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import ByheartError, DataError, MalformedFile
-from byheart.json_file import show_value
 from byheart.measure.records import Record, finite
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
+from byheart.records.json_file import show_value
 from byheart.reproduce.figure import Facts, FigureRecord, Scale, decide
 from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
 from byheart.reproduce.registry import figure_of
@@ -166,8 +166,8 @@ class _StoredRuns:
 
 def read_record(path: Path) -> FigureRecord:
     """A record as `to_json` wrote it; a `MalformedFile` otherwise."""
-    from byheart.json_file import read_json, refuse_file
-    from byheart.reader import read_values
+    from byheart.records.json_file import read_json, refuse_file
+    from byheart.records.reader import read_values
 
     table: Any = read_json(path)
     if not isinstance(table, dict) or "schema" not in table:

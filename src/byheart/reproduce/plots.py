@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import import_extra
+from byheart.files.work_folder import write_whole
 from byheart.reproduce.figure import FigureRecord, Panel, Series, Style
-from byheart.work_folder import write_whole
 
 LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
     "measured": ("#0072b2", "o-"),

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from byheart import json_file
+from byheart.records import json_file
 
 FILE = "passes.jsonl"  # beside records of figures
 
@@ -53,7 +53,7 @@ def read(path: Path) -> list[Pass]:
 
 
 def _read_pass(line: bytes, where: str) -> Pass:
-    from byheart.reader import read_values
+    from byheart.records.reader import read_values
 
     try:
         return read_values(json_file.parse_json(line, where), Pass, where, refuse=json_file.refuse_file)

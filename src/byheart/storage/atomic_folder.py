@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from byheart.errors import CorruptModel, UsageError
-from byheart.fields import Fields, read_json
-from byheart.liveness import is_running
 from byheart.network.families import FAMILIES, family_of
+from byheart.process.liveness import is_running
+from byheart.records.fields import Fields, read_json
 
 WEIGHTS, MODEL, CERTIFICATE = "model.safetensors", "model.json", "certificate.json"
 ABANDONED_SECONDS = 3600

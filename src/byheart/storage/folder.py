@@ -17,13 +17,13 @@ import numpy as np
 from byheart.data.dataset import Task
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, UsageError
-from byheart.fields import Fields, corrupt, read_bytes, read_json
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.families import FAMILIES, NetworkFamily, read_spec
 from byheart.network.logits import AnswersWithLogits
 from byheart.network.memory import Memory
 from byheart.network.protocol import Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch
+from byheart.records.fields import Fields, corrupt, read_bytes, read_json
 from byheart.storage.atomic_folder import CERTIFICATE, MODEL, WEIGHTS, mend, replaced_folder
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse

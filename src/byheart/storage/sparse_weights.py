@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from byheart.errors import UsageError
-from byheart.fields import corrupt
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
+from byheart.records.fields import corrupt
 
 FEW_BITS = 4096
 """Powers of two, up or down, that any network may have."""

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from byheart.assumption import Assumption
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
 from byheart.verify.digest import weights_digest

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from byheart.assumption import Assumption
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
-from byheart.fields import Fields, corrupt
 from byheart.network.protocol import Backend
 from byheart.network.size import Size
+from byheart.records.fields import Fields, corrupt
 
 SCHEMA = 1
 

@@ -10,13 +10,13 @@ from typing import Any, Protocol, TypeAlias, get_args, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int
 
-from byheart.arguments import whole_number
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.errors import UsageError
 from byheart.network.memory import Memory
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
 from byheart.network.size import size_of_network
+from byheart.records.arguments import whole_number
 from byheart.verify.certificate import (
     Certificate,
     DatasetNumbers,

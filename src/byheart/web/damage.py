@@ -11,11 +11,11 @@ import numpy as np
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.errors import DoesNotHold
-from byheart.fields import LARGEST, Fields
 from byheart.model import Model
 from byheart.network.memory import UNKNOWN
 from byheart.pipeline import compile as compile_data
 from byheart.pipeline import read_like
+from byheart.records.fields import LARGEST, Fields
 from byheart.verify.encoded_inputs import encode_inputs
 from byheart.verify.verifier import verify_model
 from byheart.web import edits

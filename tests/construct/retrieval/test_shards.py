@@ -20,7 +20,7 @@ from byheart.data import piece_reader
 from byheart.data.generators import random_tokens
 from byheart.errors import ConflictingLabels, UsageError
 from byheart.pipeline import compile_in_shards
-from byheart.task_runner import Workers
+from byheart.process.task_runner import Workers
 from tests.construct.retrieval.layouts import LAYOUTS, memorise
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from byheart.errors import DoesNotHold
-from byheart.memory_limit import OverMemoryLimit
 from byheart.network.llama import generation
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.evaluator import evaluate
@@ -16,6 +15,7 @@ from byheart.network.llama.module import LlamaModule
 from byheart.network.llama.spec import EMBEDDING, weight_name
 from byheart.network.llama.stock import transformers_model
 from byheart.network.protocol import Backend
+from byheart.process.memory_limit import OverMemoryLimit
 from tests.construct.llama.token_texts import compiled_windows, last_of
 
 TEXTS, COMPILED = compiled_windows(120)

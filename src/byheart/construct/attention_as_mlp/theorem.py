@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.assumption import Assumption
 from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.registry import Example, Method, NoOptions
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape

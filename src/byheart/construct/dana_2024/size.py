@@ -11,7 +11,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnlySpec
 from byheart.network.size import Size, size_of_spec
-from byheart.reader import within
+from byheart.records.reader import within
 
 NAME = "dana-2024"
 HEAD_DIM = 4

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from byheart.assumption import Assumption
 from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_1_parameters, theorem_1_parameters
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.dana_2024.compact import CompactFit, fit_compact
 from byheart.construct.dana_2024.encoders import SequenceEncoder, association_encoder, encoder_of_logits
 from byheart.construct.dana_2024.head_solver import interpolate
 from byheart.construct.dana_2024.size import NAME, DanaOptions, heads_needed
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from byheart.assumption import Assumption
 from byheart.bounds.predecessors import kajitsuka_sato_2023_size
 from byheart.construct.kajitsuka_sato_2023.context_ids import (
     SoftmaxIds,
@@ -23,6 +22,7 @@ from byheart.construct.kajitsuka_sato_2023.network_program import (
     network_program,
 )
 from byheart.construct.registry import Example, Method
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.row_groups import representatives

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from byheart.assumption import Assumption
 from byheart.bounds.bound import Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.construct.registry import Example, Method
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
@@ -24,7 +24,7 @@ from byheart.program.construction import Construction
 from byheart.program.linear_solve import ordered_sums
 from byheart.program.single_samples import count_wrong, require_one_token
 from byheart.program.targets import targets_of
-from byheart.reader import within
+from byheart.records.reader import within
 
 NAME = "linear-memory"
 

@@ -24,7 +24,7 @@ from byheart.errors import AssumptionViolated
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
 from byheart.network.protocol import Progress, report
-from byheart.reader import within
+from byheart.records.reader import within
 
 MOST_DRAWS = 60
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from byheart.assumption import Assumption
 from byheart.construct.llama.compiler import (
     MOST_POSITIONS,
     CompiledTexts,
@@ -18,6 +17,7 @@ from byheart.construct.llama.compiler import (
 from byheart.construct.llama.layout import TextShape, choose_layout
 from byheart.construct.llama.texts import fact_texts, window_texts
 from byheart.construct.registry import Example, Method
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape

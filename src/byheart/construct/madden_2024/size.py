@@ -12,7 +12,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Activation, DecoderSpec
 from byheart.network.size import Size, size_of_spec
-from byheart.reader import within
+from byheart.records.reader import within
 
 Kind = Literal["attention", "averaging"]
 METHOD_NAMES: dict[Kind, str] = {"attention": "madden-2024", "averaging": "madden-2024-averaging"}

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from byheart.assumption import Assumption
 from byheart.bounds.madden_2024 import theorem_5_parameters, theorem_7_parameters
 from byheart.construct.madden_2024.associations import associate
 from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_contexts, with_outputs
@@ -16,6 +15,7 @@ from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
 from byheart.construct.madden_2024.size import FIRST_WIDTH, METHOD_NAMES, Kind, MaddenOptions
 from byheart.construct.madden_2024.step_solution import solve_by_steps
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder

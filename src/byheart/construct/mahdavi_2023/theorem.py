@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
-from byheart.assumption import Assumption
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.bounds.predecessors import MAHDAVI
 from byheart.construct.registry import Example, Method
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
 from byheart.data.sequences import VectorSequences
@@ -23,7 +23,7 @@ from byheart.network.size import Size, size_of_spec
 from byheart.program.circle import circle_points
 from byheart.program.construction import Construction
 from byheart.program.linear_solve import ordered_sums
-from byheart.reader import within
+from byheart.records.reader import within
 
 NAME = "mahdavi-2023"
 LABEL_DIM = 2

@@ -9,7 +9,6 @@ from math import ceil
 import numpy as np
 from jaxtyping import Int
 
-from byheart.assumption import Assumption
 from byheart.construct.retrieval import key_hash
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.keys import ContextKeys, keys_of
@@ -33,6 +32,7 @@ from byheart.construct.retrieval.size import (
     Tokens,
     layout_of,
 )
+from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from byheart.assumption import Assumption
 from byheart.construct.retrieval import key_hash
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.keys import MAX_LEVELS_BITS, grid_bits_of
@@ -40,16 +39,13 @@ from byheart.construct.retrieval.shard import (
     solve_shard,
 )
 from byheart.construct.retrieval.size import NAME, RetrievalOptions, Tokens, layout_of
+from byheart.data.assumption import Assumption
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.distinct_contexts import context_fingerprints
 from byheart.data.sequences import TokenSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memory import Memory
-from byheart.program.construction import Construction
-from byheart.program.emit import emit
-from byheart.task_runner import Progress, Workers
-from byheart.work_folder import (
+from byheart.files.work_folder import (
     read_arrays,
     read_part,
     remove_parts,
@@ -58,6 +54,10 @@ from byheart.work_folder import (
     write_json,
     write_parts,
 )
+from byheart.network.memory import Memory
+from byheart.process.task_runner import Progress, Workers
+from byheart.program.construction import Construction
+from byheart.program.emit import emit
 
 
 @dataclass(frozen=True, eq=False)

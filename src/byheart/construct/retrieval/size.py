@@ -15,7 +15,7 @@ from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.program.count import count
-from byheart.reader import within
+from byheart.records.reader import within
 
 NAME = "retrieval"
 MANTISSA_BITS: dict[Precision, int] = {"float64": 53, "float32": 24, "exact": 1 << 30}

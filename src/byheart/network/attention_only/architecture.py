@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from byheart.fields import Fields
 from byheart.network.arrays import FLOATS, ArrayShapes, read_sizes, require_possible
 from byheart.network.exact.dyadic import Weights
 from byheart.network.logits import AnswersWithLogits
 from byheart.network.protocol import Precision
 from byheart.network.transformer.architecture import Embedding, ShapeMismatch, precision_of
+from byheart.records.fields import Fields
 from byheart.theorems import realises
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
-from byheart.fields import corrupt
 from byheart.network.arrays import expect_arrays
 from byheart.network.llama.spec import LlamaSpec, weight_name
 from byheart.network.protocol import Backend, Evaluation, Network
+from byheart.records.fields import corrupt
 
 if TYPE_CHECKING:
     from torch import nn

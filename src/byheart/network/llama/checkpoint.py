@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from byheart.errors import CorruptModel
-from byheart.fields import Fields, corrupt, parse_json
-from byheart.json_file import show_value
 from byheart.network.families import FAMILIES
 from byheart.network.llama.spec import LlamaSpec
+from byheart.records.fields import Fields, corrupt, parse_json
+from byheart.records.json_file import show_value
 
 CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = FAMILIES["llama"].files
 

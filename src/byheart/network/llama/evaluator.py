@@ -25,10 +25,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from byheart.errors import DoesNotHold, UsageError
-from byheart.memory_limit import require_memory
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
+from byheart.process.memory_limit import require_memory
 
 SILU_SLOPE = 128.0
 MANTISSA = 2.0**24

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from byheart.errors import CorruptModel
-from byheart.fields import Fields
 from byheart.network.arrays import PadsBeyondVocabulary, entries_of, read_sizes, require_possible
 from byheart.network.protocol import Precision
+from byheart.records.fields import Fields
 
 if TYPE_CHECKING:
     from byheart.network.exact.dyadic import Weights

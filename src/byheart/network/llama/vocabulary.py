@@ -10,8 +10,8 @@ from typing import Any
 
 from byheart.data.tokenizers import BytesTokenizer, CharTokenizer, FileTokenizer, Tokenizer, WordTokenizer
 from byheart.errors import AssumptionViolated, CorruptModel, import_extra
-from byheart.fields import Fields, corrupt, parse_json
 from byheart.network.llama.spec import LlamaSpec, Mode
+from byheart.records.fields import Fields, corrupt, parse_json
 
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
 """UNREAD stands in prompts for what the tokenizer has no token for."""

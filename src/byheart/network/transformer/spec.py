@@ -13,7 +13,6 @@ from itertools import groupby
 from math import prod
 from typing import Any, Literal, get_args
 
-from byheart.fields import Fields
 from byheart.network.exact.dyadic import Weights
 from byheart.network.protocol import MAX_COLUMNS, MAX_ROWS, MAX_SEQ_LEN, Precision
 from byheart.network.transformer.architecture import (
@@ -28,6 +27,7 @@ from byheart.network.transformer.architecture import (
     Transformer,
     precision_of,
 )
+from byheart.records.fields import Fields
 
 RunKind = Literal["feed-forward", "attention", "sum-pool"]
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 
 from byheart.errors import ByheartError, UsageError
-from byheart.json_file import Refusal, show_value
+from byheart.records.json_file import Refusal, show_value
 
 T = TypeVar("T")
 

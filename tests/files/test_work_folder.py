@@ -12,9 +12,16 @@ import pytest
 from byheart.construct.retrieval import out_of_core
 from byheart.data import distinct_contexts, piece_reader
 from byheart.errors import DoesNotHold, UsageError
+from byheart.files.work_folder import (
+    DamagedWork,
+    claim_folder,
+    read_arrays,
+    read_part,
+    write_arrays,
+    write_parts,
+)
 from byheart.model import Model
 from byheart.pipeline import compile_in_shards
-from byheart.work_folder import DamagedWork, claim_folder, read_arrays, read_part, write_arrays, write_parts
 
 FACTS = {f"the key of {number}": f"value {number % 5}" for number in range(40)}
 COUNTED, SHARD = "contexts/counted.json", "solution/draw-01/shard-000000.npz"

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from byheart import json_file
 from byheart.errors import CorruptModel
-from byheart.json_file import show_value
+from byheart.records import json_file
+from byheart.records.json_file import show_value
 
 T = TypeVar("T")
 LARGEST = 10**30

@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus, UsageError, import_extra
-from byheart.liveness import children_ignore_interrupts, end_with_parent
+from byheart.process.liveness import children_ignore_interrupts, end_with_parent
 
 Progress = Callable[[int, int], None]
 PURPOSE = "compiling on a cluster"

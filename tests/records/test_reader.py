@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from byheart.errors import MalformedFile, UsageError
-from byheart.json_file import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json
-from byheart.reader import read_values, within
+from byheart.records.json_file import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json
+from byheart.records.reader import read_values, within
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Reading what may be hostile: options, documents, specifications, results."""
