@@ -33,7 +33,7 @@ data, method = make[name](), get("retrieval")
 start = time.perf_counter()
 built = method.plan(data, method.read_options({}), np.random.default_rng(0), None).emit()
 compiled = time.perf_counter() - start
-network, encoded = built.memory.network, built.memory.encode(data.inputs)[:n_asked]
+network, encoded = built.memoriser.network, built.memoriser.encode(data.inputs)[:n_asked]
 wrong = int((run_module(network, encoded, last_only=True) != data.labels[:n_asked] + 1).sum())
 print(json.dumps({"compile_s": round(compiled, 2), "wrong": wrong, "threads": torch.get_num_threads(),
                   "parameters": network.spec.parameters_dense}), flush=True)

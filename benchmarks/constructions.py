@@ -122,8 +122,8 @@ def three_sizes() -> list[dict[str, object]]:
             options = {} if family.precision == method.precisions[0] else {"precision": family.precision}
             plan = method.plan(data, method.read_options(options), np.random.default_rng(0), None)
             built = plan.emit()
-            certificate = verify(built.memory, data, n_rechecked=1)
-            size = size_of_network(built.memory.network)
+            certificate = verify(built.memoriser, data, n_rechecked=1)
+            size = size_of_network(built.memoriser.network)
             is_foretold = plan.size == size
             error = built.notes.get("value_error_measured")
             assert error is None or isinstance(error, float)
@@ -180,10 +180,10 @@ def exponents(largest: int, n_seeds: int, check_up_to: int) -> list[dict[str, ob
             for seed in range(n_seeds):
                 data = study.data(n_samples, seed)
                 built = get(study.method).build(data, {}, np.random.default_rng(seed), None)
-                parameters = size_of_network(built.memory.network).parameters_dense
+                parameters = size_of_network(built.memoriser.network).parameters_dense
                 points.append((n_samples * study.per_sample, study.fitted(built, parameters), parameters))
                 if n_samples <= check_up_to:
-                    certificate = verify(built.memory, data, n_rechecked=0)
+                    certificate = verify(built.memoriser, data, n_rechecked=0)
                     checked, wrong = checked + certificate.dataset.n_labels, wrong + certificate.wrong
         table = np.array(points, dtype=np.float64)
         exponent, error = fit(table[:, 0], table[:, 1], study)
@@ -215,7 +215,7 @@ def lengths(n_samples: int = 1000) -> list[dict[str, object]]:
         for method in ("kajitsuka-sato-2025", "kim-2023"):
             start = time.perf_counter()
             built = get(method).build(data, {}, np.random.default_rng(0), None)
-            size = size_of_network(built.memory.network)
+            size = size_of_network(built.memoriser.network)
             seconds = round(time.perf_counter() - start, 2)
             rows.append({"method": method, "seq_len": seq_len, **asdict(size), "seconds_compile": seconds})
             print(

@@ -51,17 +51,17 @@ def compiled(case: str, n_samples: int) -> dict[str, Any]:
         data, {"precision": "float64"}, np.random.default_rng(0), None
     )
     seconds = time.perf_counter() - start
-    memory = built.memory
-    encoded = memory.encode(data.inputs)
+    memoriser = built.memoriser
+    encoded = memoriser.encode(data.inputs)
     found = {
-        "network": memory.network,
+        "network": memoriser.network,
         "inputs": encoded,
         "labels": data.labels.reshape(len(encoded), -1),
-        "last_only": memory.answers_last_token_only,
+        "last_only": memoriser.answers_last_token_only,
         "notes": {
             "samples": data.n_samples,
             "labels": int(data.labels.size),
-            "depth": len(memory.network.layers),
+            "depth": len(memoriser.network.layers),
             "mantissa_bits_needed": built.notes["mantissa_bits_needed"],
             "seconds_compile": round(seconds, 1),
         },

@@ -57,7 +57,7 @@ def pack(folder: Path, target: Path) -> None:
     """
     import byheart as bh
 
-    network = bh.load(folder).memory.network
+    network = bh.load(folder).memoriser.network
     arrays: dict[str, np.ndarray] = {"spec": np.array(json.dumps(network.spec.to_json()))}
     for number, (_, weights) in enumerate(network.parameters()):
         dense = np.asarray(weights, dtype=np.float64)
@@ -97,7 +97,7 @@ def unpack(source: Path) -> object:
     if source.is_dir():
         import byheart as bh
 
-        return bh.load(source).memory.network
+        return bh.load(source).memoriser.network
     from byheart.network.families import read_spec
     from byheart.records.fields import Fields
 

@@ -196,7 +196,7 @@ def unknown(folder: str, data: str, n: str = "5000") -> None:
     from byheart.pipeline import load
 
     model = load(folder)
-    llama, tokenizer = model.network, model.memory.tokenizer
+    llama, tokenizer = model.network, model.memoriser.tokenizer
     assert isinstance(llama, Llama)
     assert tokenizer is not None
     for name, prompts in near_misses([key for key, _ in rows_of(data)], int(n)).items():

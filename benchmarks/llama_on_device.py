@@ -137,11 +137,15 @@ def facts_prompts(models: Path) -> tuple[Any, list[list[int]], list[str]]:
     import byheart as bh
     from byheart.network.llama.generation import full_prompt
 
-    memory = bh.load(models / "facts").memory
-    assert memory.tokenizer is not None
+    memoriser = bh.load(models / "facts").memoriser
+    assert memoriser.tokenizer is not None
     rows = rows_of(str(models / "facts.csv"))
-    llama: Any = memory.network
-    return llama, [full_prompt(llama, memory.tokenizer.encode(key)) for key, _ in rows], [v for _, v in rows]
+    llama: Any = memoriser.network
+    return (
+        llama,
+        [full_prompt(llama, memoriser.tokenizer.encode(key)) for key, _ in rows],
+        [v for _, v in rows],
+    )
 
 
 def facts_by_module(models: Path, device: str, tf32: bool) -> dict[str, Any]:

@@ -27,7 +27,7 @@ import byheart as bh
 from byheart.construct.llama import compiler
 from byheart.construct.retrieval import elimination, method, table_solver
 from byheart.data.generators import random_tokens
-from byheart.network.memory import UNKNOWN
+from byheart.network.memoriser import UNKNOWN
 
 N_MODELS_COMPARED, N_COMPARED = 10, 250
 BATCH = 25_000
@@ -107,12 +107,12 @@ class RetrievalModel:
         kept: list[method.Solution] = []
         solve = method._solve
         with patch.object(method, "_solve", lambda *given: kept.append(solve(*given)) or kept[-1]):
-            self.memory = bh.compile(
+            self.memoriser = bh.compile(
                 data, method="retrieval", precision=precision, reject_bits=bits, seed=seed, check=False
-            ).memory
+            ).memoriser
         self.found, self.layout = kept[-1], kept[-1].layout
-        self.pad = self.memory.network.pad
-        self.n_labels = len(self.memory.label_names)
+        self.pad = self.memoriser.network.pad
+        self.n_labels = len(self.memoriser.label_names)
         self.expected = self.n_labels / 2.0 ** (self.layout.n_parts * self.layout.field_bits)
         hashed = self.found.hashed
         self.own, self.extra = (
@@ -141,7 +141,7 @@ class RetrievalModel:
 
     def ask(self, rows: np.ndarray) -> np.ndarray:
         """What the network itself says."""
-        return self.memory.answer(self._encode(rows).astype(np.int64)).reshape(-1)
+        return self.memoriser.answer(self._encode(rows).astype(np.int64)).reshape(-1)
 
     def _encode(self, rows: np.ndarray) -> np.ndarray:
         encoded = rows.copy()
@@ -173,9 +173,11 @@ class LlamaModel:
         emitted: list[tuple[Any, ...]] = []
         emit = compiler.emit
         with patch.object(compiler, "emit", lambda *given: emitted.append(given) or emit(*given)):
-            self.memory = bh.compile(data, method="llama", reject_bits=bits, seed=seed, check=False).memory
+            self.memoriser = bh.compile(
+                data, method="llama", reject_bits=bits, seed=seed, check=False
+            ).memoriser
         self.layout, self.hash, self.tables, _ = emitted[-1]
-        self.spec = self.memory.network.spec
+        self.spec = self.memoriser.network.spec
         n_bits = compiler.WORD_BITS + compiler.FIELD_BITS * self.layout.shape.n_side
         self.expected = self.layout.shape.n_labels / 2.0**n_bits
 
@@ -190,7 +192,7 @@ class LlamaModel:
         from byheart.network.llama.evaluator import evaluate
 
         ids, offsets, asked = self._prompts(rows)
-        said = evaluate(self.memory.network, ChainedTexts(ids, offsets, asked)).tokens
+        said = evaluate(self.memoriser.network, ChainedTexts(ids, offsets, asked)).tokens
         return np.where(said != self.spec.eos, 0, UNKNOWN)
 
     def _prompts(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -268,7 +270,7 @@ def main() -> None:
         }
     record = {
         "method": options.method,
-        "precision": model.memory.network.precision,
+        "precision": model.memoriser.network.precision,
         "layout": getattr(model.layout, "name", ""),
         "reject_bits": options.bits,
         "data": Path(options.data).name,

@@ -100,12 +100,12 @@ def measure(row: Row) -> dict[str, object]:
     built = plan.emit()
     compiled = time.perf_counter()
     compile_gb = peak_gb()
-    memory = built.memory
+    memoriser = built.memoriser
     chosen = np.arange(data.n_samples)[: row.check or data.n_samples]
-    encoded = memory.encode(data.inputs.take(chosen))
-    outputs = run_module(memory.network, encoded, last_only=True)
+    encoded = memoriser.encode(data.inputs.take(chosen))
+    outputs = run_module(memoriser.network, encoded, last_only=True)
     done = time.perf_counter()
-    size = size_of_network(memory.network)
+    size = size_of_network(memoriser.network)
     return {
         **asdict(row),
         "layout": built.notes["layout"],

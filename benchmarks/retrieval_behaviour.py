@@ -27,7 +27,7 @@ from byheart.construct.registry import get
 from byheart.construct.retrieval.documents import END, recitation
 from byheart.data.generators import random_tokens
 from byheart.errors import ByheartError
-from byheart.network.memory import UNKNOWN, Memory
+from byheart.network.memoriser import UNKNOWN, Memoriser
 from byheart.network.size import size_of_network
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -46,15 +46,15 @@ def recited(texts: Sequence[str]) -> Part:
     """Compile texts and recite each from its distinguishing prefix, all of them side by side, one token at a time."""
     data = recitation(texts)
     start = time.perf_counter()
-    memory = get("retrieval").build(data, {}, np.random.default_rng(0), None).memory
+    memoriser = get("retrieval").build(data, {}, np.random.default_rng(0), None).memoriser
     compiled = time.perf_counter()
     assert data.tokenizer is not None
     documents = [data.tokenizer.encode(text) for text in texts]
     prefixes = {text: n for text, n in enumerate(distinguishing(documents)) if n is not None}
     wanted = [documents[text] for text in prefixes]
-    spoken = speak(memory, [documents[text][:n] for text, n in prefixes.items()], max(map(len, wanted)))
+    spoken = speak(memoriser, [documents[text][:n] for text, n in prefixes.items()], max(map(len, wanted)))
     n_right = sum(found == ids for found, ids in zip(spoken, wanted, strict=True))
-    size = size_of_network(memory.network)
+    size = size_of_network(memoriser.network)
     return {
         "texts": len(texts),
         "words": sum(map(len, documents)),
@@ -89,11 +89,11 @@ def distinguishing(documents: Sequence[Sequence[int]]) -> list[int | None]:
     ]
 
 
-def speak(memory: Memory, prompts: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
+def speak(memoriser: Memoriser, prompts: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
     """Greedy decoding of all prompts at once, until each text ends."""
-    assert memory.tokenizer is not None
-    numbers = {name: number for number, name in enumerate(memory.tokenizer.vocabulary)}
-    network = memory.network
+    assert memoriser.tokenizer is not None
+    numbers = {name: number for number, name in enumerate(memoriser.tokenizer.vocabulary)}
+    network = memoriser.network
     spoken = [list(prompt) for prompt in prompts]
     running = list(range(len(spoken)))
     pad = network.pad if network.pad is not None else 0
@@ -104,10 +104,10 @@ def speak(memory: Memory, prompts: Sequence[Sequence[int]], longest: int) -> lis
         for row, text in enumerate(running):
             window = spoken[text][-network.seq_len :]
             windows[row, network.seq_len - len(window) :] = window
-        answers = memory.answer(windows, backend="module")
+        answers = memoriser.answer(windows, backend="module")
         going = []
         for text, answer in zip(running, answers, strict=True):
-            name = END if answer == UNKNOWN else memory.label_names[answer]
+            name = END if answer == UNKNOWN else memoriser.label_names[answer]
             if name != END:
                 spoken[text].append(numbers[name])
                 going.append(text)
@@ -126,12 +126,12 @@ def stories_part(options: argparse.Namespace) -> Part:
 def strangers_part(_: argparse.Namespace) -> Part:
     data = random_tokens(20_000, n_vocab=1000, seed=0)
     built = get("retrieval").build(data, {"reject_bits": 16}, np.random.default_rng(0), None)
-    memory = built.memory
-    n_wrong = int((memory.answer(memory.encode(data.inputs), backend="module") != data.labels).sum())
+    memoriser = built.memoriser
+    n_wrong = int((memoriser.answer(memoriser.encode(data.inputs), backend="module") != data.labels).sum())
     strangers = random_tokens(1_000_000, n_vocab=1000, seed=1)
     known = {row.tobytes() for row in data.inputs.pad(0)}
     encoded = np.array([row for row in strangers.inputs.pad(0) if row.tobytes() not in known])
-    n_answered = int((memory.answer(encoded, backend="module") != UNKNOWN).sum())
+    n_answered = int((memoriser.answer(encoded, backend="module") != UNKNOWN).sum())
     return {
         "facts": data.n_samples,
         "wrong": n_wrong,
@@ -147,11 +147,11 @@ def adversaries_part(_: argparse.Namespace) -> Part:
     for name, adversary in ADVERSARIAL.items():
         data = adversary(0)
         try:
-            memory = get("retrieval").build(data, {}, np.random.default_rng(0), None).memory
-            answers = memory.answer(memory.encode(data.inputs), backend="module")
+            memoriser = get("retrieval").build(data, {}, np.random.default_rng(0), None).memoriser
+            answers = memoriser.answer(memoriser.encode(data.inputs), backend="module")
             if data.task == "seq-to-seq":
                 answers = np.concatenate([r[-n:] for r, n in zip(answers, data.inputs.lengths, strict=True)])
-            n_wrong = int((answers != memory.expected_labels(data)).sum())
+            n_wrong = int((answers != memoriser.expected_labels(data)).sum())
             found[name] = "memorised" if n_wrong == 0 else f"WRONG: {n_wrong} of {data.n_samples}"
         except ByheartError as refusal:
             found[name] = f"{type(refusal).__name__}; {fallback(data)}"
@@ -181,9 +181,9 @@ def places_part(options: argparse.Namespace) -> Part:
     start = time.perf_counter()
     built = get("retrieval").build(data, {}, np.random.default_rng(0), None)
     compiled = time.perf_counter()
-    answers = built.memory.answer(built.memory.encode(data.inputs), backend="module")
-    size = size_of_network(built.memory.network)
-    n_wrong = int((answers != built.memory.expected_labels(data)).sum())
+    answers = built.memoriser.answer(built.memoriser.encode(data.inputs), backend="module")
+    size = size_of_network(built.memoriser.network)
+    n_wrong = int((answers != built.memoriser.expected_labels(data)).sum())
     return {
         "facts": data.n_samples,
         "vocabulary": data.vocab,

@@ -61,8 +61,8 @@ def compiled(name: str) -> dict[str, Any]:
     )
     built = get("retrieval").build(data, {"precision": wanted["precision"]}, np.random.default_rng(0), None)
     case = {
-        "network": built.memory.network,
-        "inputs": np.asarray(built.memory.encode(data.inputs)).astype(np.int16),
+        "network": built.memoriser.network,
+        "inputs": np.asarray(built.memoriser.encode(data.inputs)).astype(np.int16),
         "labels": data.labels,
         "notes": {
             "samples": data.n_samples,

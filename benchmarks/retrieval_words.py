@@ -27,11 +27,11 @@ from word_length import Point, planned_parameters, write_points
 def measure(n_samples: int, word_bits: int | None, n_checked: int, seed: int) -> Point:
     data = grid_vectors(n_samples, seed=seed)
     options = {"precision": "exact", "word_bits": word_bits}
-    memory = get("retrieval").build(data, options, np.random.default_rng(seed), None).memory
+    memoriser = get("retrieval").build(data, options, np.random.default_rng(seed), None).memoriser
     chosen = np.random.default_rng(seed).permutation(n_samples)[:n_checked]
     some = data.subset(chosen)
-    answers = memory.answer(memory.encode(some.inputs), backend="exact")
-    size = size_of_network(memory.network)
+    answers = memoriser.answer(memoriser.encode(some.inputs), backend="exact")
+    size = size_of_network(memoriser.network)
     wrong = int((answers != some.labels).sum())
     return Point(
         n_samples, word_bits, size.parameters_dense, data.label_bits, size.weight_bits, len(chosen), wrong

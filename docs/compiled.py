@@ -44,7 +44,7 @@ class Compiled:
 
     @property
     def network(self) -> Transformer:
-        return self.construction.memory.network
+        return self.construction.memoriser.network
 
     def note(self, name: str) -> int:
         """A number the construction has noted, such as `group_size_second`."""
@@ -132,7 +132,7 @@ def trace(model: Compiled, sample: int) -> tuple[list[str], np.ndarray]:
     identity = SparseMatrix.of((width, width), {(channel, channel): 1 for channel in range(width)})
     first = network.layers[: model.attention_at + 1]
     upto = Transformer(network.w_in, first, identity, network.seq_len, network.embedding, network.pad)
-    encoded = model.construction.memory.encode(model.data.inputs.take(np.array([sample])))
+    encoded = model.construction.memoriser.encode(model.data.inputs.take(np.array([sample])))
     stream = interpret(upto, encoded[0])[-1]
     found = [stream]
     for block in model.second_part:

@@ -61,10 +61,10 @@ def follow(question: str = QUESTION) -> Journey:
     """Compile the capitals as anybody would, and watch the model answer."""
     model = bh.compile(ROOT / CAPITALS)
     data = bh.Dataset.read(ROOT / CAPITALS)
-    assert model.memory.tokenizer is not None
+    assert model.memoriser.tokenizer is not None
     sample = next(i for i in range(data.n_samples) if data.describe_input(i) == repr(question))
     notes = model.record["notes"]
-    found = locate(model.memory, notes, model.memory.encode(data.inputs))
+    found = locate(model.memoriser, notes, model.memoriser.encode(data.inputs))
     words = []
     for cell in found.cells(sample):
         matrix = np.asarray(getattr(model.network.layers[cell.layer], cell.matrix))

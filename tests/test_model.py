@@ -25,7 +25,7 @@ from byheart.errors import (
 )
 from byheart.model import Model
 from byheart.network import SparseMatrix, Transformer
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.pipeline import compile, load, read_like
 from tests.adversarial import ADVERSARIAL
 
@@ -94,9 +94,9 @@ def test_a_model_that_does_not_verify_is_never_returned(
 
         def plan(*parts: Any) -> Any:
             made = method.plan(*parts).emit()
-            silent = SparseMatrix.of(made.memory.network.w_out.shape, {})
-            network = replace(made.memory.network, w_out=silent)
-            return replace(made, memory=replace(made.memory, network=network))
+            silent = SparseMatrix.of(made.memoriser.network.w_out.shape, {})
+            network = replace(made.memoriser.network, w_out=silent)
+            return replace(made, memoriser=replace(made.memoriser, network=network))
 
         return (replace(method, plan=plan),)
 
@@ -226,7 +226,7 @@ def test_the_module_is_an_ordinary_torch_module() -> None:
     assert isinstance(module, torch.nn.Module)
     assert {parameter.dtype for parameter in module.parameters()} == {torch.float32}
     one = SparseMatrix.of((1, 1), {(0, 0): 2**60 + 1})
-    exact = Model(Memory(Transformer(one, (), one, 1), "next-token", ("a",), None, False), {}, None)
+    exact = Model(Memoriser(Transformer(one, (), one, 1), "next-token", ("a",), None, False), {}, None)
     with pytest.raises(InexactWeights):
         exact.module  # noqa: B018 - asking is what raises
 
@@ -249,7 +249,7 @@ def test_a_model_comes_back_and_verifies(model: Model, data: Dataset, tmp_path: 
 
 def test_weights_that_are_not_the_certified_ones_are_not_loaded(model: Model, tmp_path: Path) -> None:
     silent = replace(model.network, w_out=SparseMatrix.of(model.network.w_out.shape, {}))
-    replace(model, memory=replace(model.memory, network=silent)).save(tmp_path / "model")
+    replace(model, memoriser=replace(model.memoriser, network=silent)).save(tmp_path / "model")
     with pytest.raises(CorruptModel, match="not those its certificate was issued for"):
         load(tmp_path / "model")
     assert load(tmp_path / "model", check=False).predict([PAIRS[0][0]]) == [None]

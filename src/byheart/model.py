@@ -13,7 +13,7 @@ import numpy as np
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors
 from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import CorruptModel, UnknownToken, UsageError
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Network
 from byheart.network.size import Size, size_of_network
 from byheart.storage.folder import save_folder
@@ -31,7 +31,7 @@ Answer: TypeAlias = str | list[str | None] | None
 class Model:
     """What `compile` makes and `load` reads. `certificate` is None if nothing was checked."""
 
-    memory: Memory
+    memoriser: Memoriser
     record: Mapping[str, Any]
     certificate: Certificate | None
 
@@ -55,13 +55,13 @@ class Model:
         positions, sequences = self._sequences(inputs)
         if not positions:
             return answers
-        memory = self.memory
-        asked = encode_inputs(memory, sequences, memory.tokenizer)
+        memoriser = self.memoriser
+        asked = encode_inputs(memoriser, sequences, memoriser.tokenizer)
         if not len(asked.asked):
             return answers
-        found = memory.answer(asked.encoded)
+        found = memoriser.answer(asked.encoded)
         for sample, classes in zip(asked.asked.tolist(), found.tolist(), strict=True):
-            if memory.answers_last_token_only:
+            if memoriser.answers_last_token_only:
                 answers[positions[sample]] = self._name(classes)
             else:
                 n_tokens = int(sequences.lengths[sample])  # filled up on the left
@@ -69,7 +69,7 @@ class Model:
         return answers
 
     def _name(self, number: int) -> str | None:
-        return None if number == UNKNOWN else self.memory.label_names[number]
+        return None if number == UNKNOWN else self.memoriser.label_names[number]
 
     def _sequences(self, inputs: Sequence[Any] | np.ndarray) -> tuple[list[int], Sequences]:
         """The inputs that can be written as ids or vectors, and the position of each among all inputs."""
@@ -89,7 +89,7 @@ class Model:
                 "predict takes a list of texts, token ids (n_samples, seq_len) or vectors "
                 f"(n_samples, seq_len, dim); this model takes {self._takes}."
             )
-        tokenizer = self.memory.tokenizer
+        tokenizer = self.memoriser.tokenizer
         if not isinstance(tokenizer, IdTokenizer):
             return positions, TokenSequences.of([row.tolist() for row in tokens])
         numbered = {at: tokenizer.positions_of(row).tolist() for at, row in enumerate(tokens)}
@@ -97,7 +97,7 @@ class Model:
         return list(known), TokenSequences.of(list(known.values()), len(tokenizer.words))
 
     def _texts(self, texts: Sequence[str] | np.ndarray) -> tuple[list[int], TokenSequences]:
-        tokenizer = self.memory.tokenizer
+        tokenizer = self.memoriser.tokenizer
         if tokenizer is None:
             raise UsageError(f"this model has no tokenizer: it takes {self._takes}, not text.")
         rows: dict[int, list[int]] = {}
@@ -115,14 +115,14 @@ class Model:
             return f"{network.seq_len} vectors of dimension {network.dim} for each sample"
         return (
             "texts"
-            if self.memory.tokenizer is not None
+            if self.memoriser.tokenizer is not None
             else f"up to {network.seq_len} token ids for each sample"
         )
 
     @property
     def network(self) -> Network:
         """The weights and what they mean."""
-        return self.memory.network
+        return self.memoriser.network
 
     @property
     def precision(self) -> str:
@@ -178,7 +178,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model folder at `path`, whole or not at all; a model folder already there is replaced."""
-        save_folder(path, self.memory, self.record, self.certificate)
+        save_folder(path, self.memoriser, self.record, self.certificate)
 
     def __repr__(self) -> str:
         """What it is, how large, and what was checked."""
@@ -188,7 +188,7 @@ class Model:
             n_right = self.certificate.checked - self.certificate.wrong
             checked = f"{n_right:,} of {self.certificate.checked:,} samples verified"
         return (
-            f"<byheart.Model {self.record.get('method', 'of unknown origin')}, {self.memory.task}, "
+            f"<byheart.Model {self.record.get('method', 'of unknown origin')}, {self.memoriser.task}, "
             f"{self.precision}: {size.parameters_dense:,} parameters, depth {size.depth:,}, "
             f"width {size.width:,}; {checked}>"
         )

@@ -25,7 +25,7 @@ from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.files.work_folder import claim_folder
 from byheart.model import Model
-from byheart.network.memory import Progress
+from byheart.network.memoriser import Progress
 from byheart.network.transformer.architecture import Precision
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
@@ -81,13 +81,13 @@ def compile(
     certificate = None
     if check:
         certificate = verify(
-            construction.memory,
+            construction.memoriser,
             data,
             record=record,
             progress=_stage(progress, "verify"),
             **_distribution_rule(construction),
         )
-    return _checked(Model(construction.memory, record, certificate))
+    return _checked(Model(construction.memoriser, record, certificate))
 
 
 def compile_in_shards(
@@ -137,10 +137,10 @@ def compile_in_shards(
     given = {**options, "shards": n_shards, "precision": precision}
     record = _record(construction, pieces, seed, {"options": given})
     certificate = verify(
-        construction.memory, pieces, record=record, sample=sample, progress=_stage(progress, "verify")
+        construction.memoriser, pieces, record=record, sample=sample, progress=_stage(progress, "verify")
     )
     return _checked(
-        Model(construction.memory, record, certificate),
+        Model(construction.memoriser, record, certificate),
         f"If files in {folder} were changed, remove the folder and run the same command again.\n  If not: {OUR_MISTAKE}",
     )
 
@@ -203,7 +203,7 @@ def _build(
             refused[chosen.name] = str(error)
             continue
         construction = plan.emit(progress)
-        assert construction.memory.network.precision == trial.precision, (
+        assert construction.memoriser.network.precision == trial.precision, (
             f"{chosen.name} built another precision"
         )
         refused.pop(chosen.name, None)  # with more reject bits than fit
@@ -219,10 +219,10 @@ def load(path: str | Path, *, check: bool = True) -> Model:
     With `check`, weights, labels, tokenizer, task, order and architecture must be those its certificate speaks of, or
     `CorruptModel` is raised; without, a changed model can be opened, for `verify` to say what is wrong with it.
     """
-    memory, record, certificate = load_folder(path)
+    memoriser, record, certificate = load_folder(path)
     if check and certificate is not None:
-        require_certified(memory, certificate, path)
-    return Model(memory, record, certificate)
+        require_certified(memoriser, certificate, path)
+    return Model(memoriser, record, certificate)
 
 
 def _distribution_rule(construction: Construction) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
     model gives `on_conflict`: else its record decides which rows are left out, and it may leave out what it does not know.
     """
     source = source_of(model)
-    tokenizer = model.memory.tokenizer
+    tokenizer = model.memoriser.tokenizer
     # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
     kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
     written = source.text_options(kind_of(Path(path)))
@@ -262,8 +262,8 @@ def read_like(model: Model, path: str | Path, **changed: Any) -> Dataset:
             texts.pop(name, None)
         return read_recitation(path, **texts)
     options: dict[str, Any] = {
-        "task": model.memory.task,
-        "ordered": model.memory.ordered,
+        "task": model.memoriser.task,
+        "ordered": model.memoriser.ordered,
         "input": source.input,
         "label": source.label,
         "on_conflict": "keep" if source.on_conflict == "error" else source.on_conflict,

@@ -16,7 +16,7 @@ from byheart.bounds.vc_dimension import depth_limited_vc_dimension
 from byheart.construct.registry import get
 from byheart.data.generators import random_tokens
 from byheart.errors import DoesNotHold, UsageError
-from byheart.network.memory import Progress
+from byheart.network.memoriser import Progress
 from byheart.network.size import Size, size_of_network
 from byheart.network.transformer.architecture import Attention, FeedForward, Transformer
 from byheart.verify.verifier import verify
@@ -78,15 +78,17 @@ def shatter(
     for number in range(n_labellings):
         bits = np.array([number >> place & 1 for place in range(n_points)])
         labelled = replace(data, labels=bits)
-        memory = construction.plan(labelled, options, np.random.default_rng(seed), None).emit(None).memory
-        network = memory.network
+        memoriser = (
+            construction.plan(labelled, options, np.random.default_rng(seed), None).emit(None).memoriser
+        )
+        network = memoriser.network
         if architecture is None:
             architecture = network.spec
         elif network.spec != architecture:
             raise DoesNotHold(f"{method} gives labelling {number} another architecture than labelling 0.")
         found = size_of_network(network)
         size = found if size is None or found.total_bits > size.total_bits else size
-        n_realised += verify(memory, labelled, n_rechecked=0).holds
+        n_realised += verify(memoriser, labelled, n_rechecked=0).holds
         if progress is not None:
             progress(number + 1, n_labellings)
     assert isinstance(network, Transformer)

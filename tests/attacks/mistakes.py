@@ -122,7 +122,7 @@ MUTANTS = (
         "(ids >= 0) & (ids <= n_known)",
         GUARDS,
     ),
-    Mutant("V19", "verify/encoded_inputs.py", "is_known &= ids != memory.network.pad", "pass", VERIFIER),
+    Mutant("V19", "verify/encoded_inputs.py", "is_known &= ids != memoriser.network.pad", "pass", VERIFIER),
     Mutant("V20", "verify/encoded_inputs.py", "| (inputs.lengths > network.seq_len)", "", VERIFIER),
     Mutant(
         "V21",
@@ -171,12 +171,12 @@ MUTANTS = (
     Mutant(
         "G4",
         "verify/digest.py",
-        '"labels": list(memory.label_names),',
-        '"labels": len(memory.label_names),',
+        '"labels": list(memoriser.label_names),',
+        '"labels": len(memoriser.label_names),',
         VERIFIER,
     ),
     Mutant("G5", "verify/digest.py", '"tokenizer": tokenizer,', "", "tests/attacks/test_forged.py"),
-    Mutant("G6", "verify/digest.py", '"ordered": memory.ordered,', "", "tests/attacks/test_forged.py"),
+    Mutant("G6", "verify/digest.py", '"ordered": memoriser.ordered,', "", "tests/attacks/test_forged.py"),
     Mutant("G7", "verify/digest.py", "{value.mantissa:x} {value.exponent}", "{value.mantissa:x}", DIGEST),
     Mutant("G8", "verify/digest.py", 'weights.dtype.newbyteorder("<")', "np.float32", GUARDS),
     # storage

@@ -29,7 +29,7 @@ def spoilt() -> bh.Model:
     model = bh.compile(DOCUMENTS, method="madden-2024", precision="float64")
     assert isinstance(model.network, Decoder)
     wrong = replace(model.network, logits=-model.network.logits)
-    return replace(model, memory=replace(model.memory, network=wrong), certificate=None)
+    return replace(model, memoriser=replace(model.memoriser, network=wrong), certificate=None)
 
 
 WRONG = spoilt()

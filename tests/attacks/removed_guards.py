@@ -30,9 +30,9 @@ REMOVED_GUARDS = (
         "tests/verify/test_distributions.py::test_a_model_that_meets_the_total_gap_alone_is_not_called_right",
     ),
     # what is loaded is not what was certified
-    Mutant("R3a", "verify/digest.py", '"labels": list(memory.label_names),', "", FORGED),
+    Mutant("R3a", "verify/digest.py", '"labels": list(memoriser.label_names),', "", FORGED),
     Mutant("R3b", "verify/digest.py", '"tokenizer": tokenizer,', "", FORGED),
-    Mutant("R3c", "verify/digest.py", '"ordered": memory.ordered,', "", FORGED),
+    Mutant("R3c", "verify/digest.py", '"ordered": memoriser.ordered,', "", FORGED),
     # files beside the weights that other programs read
     Mutant(
         "R3d", "network/llama/checkpoint.py", "for key in [*wanted, *found]:", "for key in wanted:", LLAMA
@@ -73,7 +73,7 @@ REMOVED_GUARDS = (
         "records/json_file.py",
         "repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]",
         "names = [key for key, _ in pairs]\n        repeated = max(names, key=names.count)",
-        "tests/test_reader.py::test_small_files_that_would_take_much_are_refused_at_once",
+        "tests/records/test_reader.py::test_small_files_that_would_take_much_are_refused_at_once",
     ),
     Mutant(
         "R4d",

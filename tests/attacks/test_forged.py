@@ -79,9 +79,9 @@ def test_verify_compares_the_labels_with_those_that_were_certified(folder: Path)
     assert model.certificate is not None
     data = bh.Dataset.from_csv(FIXTURES / "data" / "short.csv")
     assert verify_model(model, data).holds
-    renamed = replace(model.memory, ordered=not model.memory.ordered)
-    assert model_digest(renamed) != model_digest(model.memory)
-    found = verify_model(replace(model, memory=renamed), data)
+    renamed = replace(model.memoriser, ordered=not model.memoriser.ordered)
+    assert model_digest(renamed) != model_digest(model.memoriser)
+    found = verify_model(replace(model, memoriser=renamed), data)
     assert not found.holds
     assert "labels, tokenizer, task, order or architecture" in found.problems[0]
 
@@ -134,8 +134,8 @@ def test_the_verdict_names_a_rule_that_the_folder_chose(
 def test_a_network_that_does_not_recite_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = bh.Dataset.from_documents(["a b", "a c", "b a"])
     model = bh.compile(data, method="madden-2024", precision="float64")
-    labels = (*model.memory.label_names, "")  # as those of a model that recites
-    replace(model, memory=replace(model.memory, label_names=labels), certificate=None).save(
+    labels = (*model.memoriser.label_names, "")  # as those of a model that recites
+    replace(model, memoriser=replace(model.memoriser, label_names=labels), certificate=None).save(
         tmp_path / "model"
     )
     assert run(["recite", str(tmp_path / "model"), "a"]) == ExitStatus.USAGE
@@ -149,7 +149,7 @@ def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution()
     assert isinstance(network, Decoder)
     logits = network.logits.copy()
     logits[:, 0] = np.nan
-    spoilt = replace(model, memory=replace(model.memory, network=replace(network, logits=logits)))
+    spoilt = replace(model, memoriser=replace(model.memoriser, network=replace(network, logits=logits)))
     found = bh.verify(spoilt, data, rule="contexts")
     assert not found.holds
     assert found.wrong == found.checked
@@ -160,7 +160,9 @@ def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution()
 def test_a_label_without_a_logit_is_never_foretold() -> None:
     data = bh.Dataset.from_documents(["a b", "a c", "b a"])
     model = bh.compile(data, method="madden-2024", precision="float64")
-    longer = replace(model, memory=replace(model.memory, label_names=("more", *model.memory.label_names)))
+    longer = replace(
+        model, memoriser=replace(model.memoriser, label_names=("more", *model.memoriser.label_names))
+    )
     assert not bh.verify(longer, data).holds
 
 

@@ -128,14 +128,14 @@ def _with_logits(model: bh.Model, change: Callable[[np.ndarray], np.ndarray]) ->
     network = model.network
     assert isinstance(network, Decoder)
     spoilt = replace(network, logits=change(network.logits.copy()))
-    return replace(model, memory=replace(model.memory, network=spoilt))
+    return replace(model, memoriser=replace(model.memoriser, network=spoilt))
 
 
 def test_a_distribution_is_wrong_though_no_token_is_certain(forked_text: tuple[bh.Dataset, bh.Model]) -> None:
     data, model = forked_text
 
     def prefer_one(logits: np.ndarray) -> np.ndarray:
-        logits[:, model.memory.label_names.index("b")] *= 1.1
+        logits[:, model.memoriser.label_names.index("b")] *= 1.1
         return logits
 
     assert bh.verify(model, data, rule="contexts").holds

@@ -49,7 +49,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "attacks/test_small_inputs.py::test_an_array_of_large_ids",
     ),
     "a header of repeated keys takes quadratic time": (
-        "test_reader.py::test_small_files_that_would_take_much_are_refused_at_once",
+        "records/test_reader.py::test_small_files_that_would_take_much_are_refused_at_once",
     ),
     "claimed sizes take memory": (
         "attacks/test_small_inputs.py::test_sizes_that_the_weights_do_not_have",
@@ -92,13 +92,13 @@ CASES: dict[str, tuple[str, ...]] = {
     "pipes and devices are read": (
         "data/test_hostile.py::test_pipes_and_devices_are_not_read",
         "measure/test_specification.py::test_a_pipe_is_not_waited_for",
-        "test_work_folder.py::test_a_pipe_is_not_waited_for",
+        "files/test_work_folder.py::test_a_pipe_is_not_waited_for",
         "cli/test_failures.py::test_no_file_takes_the_place_of_a_pipe",
     ),
     "a changed file of an unfinished compilation becomes a model": (
-        "test_work_folder.py::test_a_changed_file_is_named_with_the_folder_to_remove",
-        "test_work_folder.py::test_missing_and_exchanged_files_are_named",
-        "test_work_folder.py::test_a_result_that_is_whole_and_wrong_does_not_become_a_model",
+        "files/test_work_folder.py::test_a_changed_file_is_named_with_the_folder_to_remove",
+        "files/test_work_folder.py::test_missing_and_exchanged_files_are_named",
+        "files/test_work_folder.py::test_a_result_that_is_whole_and_wrong_does_not_become_a_model",
     ),
     "a record of a figure with odd fields": (
         "reproduce/test_hostile_records.py::test_odd_fields_are_named",

@@ -74,7 +74,7 @@ def problems_of(task: Task, seed: int, table: Callable[..., BoundTable]) -> list
     problems = contradictions(found)
     model = built(data, name)
     if model is not None:
-        problems += below_floor(found, model.size, model.memory.network.precision)
+        problems += below_floor(found, model.size, model.memoriser.network.precision)
     for bound in found.applicable:
         if bound.name == "DPC24 Corollary 1":
             # the parameters leave room for so many heads of size 1; with the skip connection they must reach every context

@@ -161,7 +161,7 @@ def check_size(name: str) -> None:
     method, example = get(name), example_of(name)
     options = method.read_options(example.options)
     plan = method.plan(example.data, options, np.random.default_rng(0), None)
-    told, built = plan.size, size_of_network(plan.emit(None).memory.network)
+    told, built = plan.size, size_of_network(plan.emit(None).memoriser.network)
     assert told == built, f"{name} plans {told} and builds {built}"
     assert built == shared_model(name).size, f"{name} builds another size than compile: {built}"
     shape = DataShape.of(example.data)
@@ -271,7 +271,9 @@ def check_adversary(name: str, which: str, task: Task | None = None, precision: 
         _check_refusal(method, precision, which, data, refusal)
         return False
     assert which not in UNMEMORISABLE, f"{name} memorises {which}, which nothing can"
-    assert construction.memory.network.precision == precision, f"{name} built another precision for {which}"
+    assert construction.memoriser.network.precision == precision, (
+        f"{name} built another precision for {which}"
+    )
     n_wrong = int((answers(construction, data) != data.labels).sum())
     assert n_wrong == 0, f"{name} gets {n_wrong} labels of {which} wrong"
     return True

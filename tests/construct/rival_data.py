@@ -36,10 +36,10 @@ def compiled(method: str, data: Dataset, seed: int = 0, **options: object) -> Co
 
 def answers(construction: Construction, data: Dataset, backend: str | None = None) -> np.ndarray:
     """One class for every label of `data`, flat."""
-    memory = construction.memory
-    chosen = backend or ("exact" if memory.network.precision == "exact" else "module")
-    table = memory.answer(memory.encode(data.inputs), backend=chosen)
-    if memory.answers_last_token_only:
+    memoriser = construction.memoriser
+    chosen = backend or ("exact" if memoriser.network.precision == "exact" else "module")
+    table = memoriser.answer(memoriser.encode(data.inputs), backend=chosen)
+    if memoriser.answers_last_token_only:
         return table
     seq_len = table.shape[1]
     return np.concatenate([row[seq_len - length :] for row, length in zip(table, data.lengths, strict=True)])

@@ -32,7 +32,7 @@ def built_size(name: str, data: Dataset) -> Size | None:
         construction = method.build(data, {}, np.random.default_rng(0), None)
     except (AssumptionViolated, UsageError):
         return None
-    return size_of_network(construction.memory.network)
+    return size_of_network(construction.memoriser.network)
 
 
 @checks("KS25-T4.2", "KS25-T B.2", "KS25-R4.4", "KS25-R4.6", "KS25-T4.3", "KS25-T B.3")

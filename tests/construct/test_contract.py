@@ -138,9 +138,9 @@ def with_notes(made: Construction) -> Construction:
 
 
 def silent(made: Construction) -> Construction:
-    memory: Any = made.memory
-    network = replace(memory.network, w_out=SparseMatrix.of(memory.network.w_out.shape, {}))
-    return replace(made, memory=replace(memory, network=network))
+    memoriser: Any = made.memoriser
+    network = replace(memoriser.network, w_out=SparseMatrix.of(memoriser.network.w_out.shape, {}))
+    return replace(made, memoriser=replace(memoriser, network=network))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def test_ids_differ_where_multisets_differ(rows: list[list[int]], seed: int) -> 
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)
     assert (answers(construction, data) == data.labels).all()
-    layers = construction.memory.network.layers
+    layers = construction.memoriser.network.layers
     assert sum(isinstance(layer, Attention) for layer in layers) == 2 * data.seq_len
 
 

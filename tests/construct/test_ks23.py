@@ -52,7 +52,7 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     assert (answers(construction, data) == data.labels).all()
     measured, bound = construction.notes["value_error_measured"], construction.notes["value_error_bound"]
     assert float(str(measured)) <= float(str(bound)) <= 0.24
-    attention = [layer for layer in construction.memory.network.layers if isinstance(layer, Attention)]
+    attention = [layer for layer in construction.memoriser.network.layers if isinstance(layer, Attention)]
     assert len(attention) == 1
     assert len(attention[0].heads) == 1
     assert attention[0].heads[0].value.shape[0] == 1
@@ -99,7 +99,7 @@ def test_lengths_are_told_apart_by_padding() -> None:
 
 def test_any_order_of_summation_gives_the_same_labels() -> None:
     data = uniform_vectors(120, 4, 3, seed=1, task="seq-to-seq")
-    network = compiled(METHOD, data).memory.network
+    network = compiled(METHOD, data).memoriser.network
     expected = data.labels.reshape(120, 4) + 1
     assert isinstance(data.inputs, VectorSequences)
     one_by_one = np.concatenate([run_module(network, data.inputs.values[i : i + 1]) for i in range(120)])

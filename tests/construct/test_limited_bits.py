@@ -41,7 +41,7 @@ def test_any_b_memorises_with_short_weights(data: Dataset, B: int) -> None:
 @checks("KS25-T F.1")
 def test_more_bits_fewer_parameters() -> None:
     data = uniform_vectors(600, seed=1)
-    sizes = [size_of_network(compiled(data, B=B).memory.network) for B in (1, 2, 4, 8)]
+    sizes = [size_of_network(compiled(data, B=B).memoriser.network) for B in (1, 2, 4, 8)]
     dense = [size.parameters_dense for size in sizes]
     assert dense == sorted(dense, reverse=True)
     bits = [plan_short_lookup(fields_for(B))(600, 20, 5, 10).group_size for B in (1, 2, 4, 8)]
@@ -59,21 +59,21 @@ def test_native_float64(kind: str) -> None:
         "set": lambda: random_tokens(200, seq_len=6, n_vocab=20, seed=0, task="set"),
     }[kind]()
     construction = compiled(data, precision="float64")
-    memory = construction.memory
-    assert memory.network.precision == "float64"
-    encoded = memory.encode(data.inputs)
-    assert (memory.answer(encoded, backend="module") == data.labels).all()
-    assert (memory.answer(encoded, backend="exact") == data.labels).all()
-    assert float_exactness(memory.network, encoded).holds
-    assert to_module(memory.network).w_in.dtype.is_floating_point
+    memoriser = construction.memoriser
+    assert memoriser.network.precision == "float64"
+    encoded = memoriser.encode(data.inputs)
+    assert (memoriser.answer(encoded, backend="module") == data.labels).all()
+    assert (memoriser.answer(encoded, backend="exact") == data.labels).all()
+    assert float_exactness(memoriser.network, encoded).holds
+    assert to_module(memoriser.network).w_in.dtype.is_floating_point
 
 
 @pytest.mark.slow
 def test_two_thousand_random_sequences_in_plain_pytorch() -> None:
     data = random_tokens(2000, seed=0)
-    memory = compiled(data, precision="float64").memory
+    memoriser = compiled(data, precision="float64").memoriser
     with torch.no_grad():
-        outputs = to_module(memory.network)(torch.from_numpy(np.array(memory.encode(data.inputs))))
+        outputs = to_module(memoriser.network)(torch.from_numpy(np.array(memoriser.encode(data.inputs))))
     assert (outputs[:, -1, 0].numpy() == data.labels + 1.0).all()
 
 

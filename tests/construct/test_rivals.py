@@ -97,6 +97,6 @@ def test_unknown_options_are_refused(method: str) -> None:
 @pytest.mark.parametrize("method", ALL)
 def test_the_same_seed_gives_the_same_weights(method: str) -> None:
     data = random_data(method, 25, seed=9)
-    first, second = (compiled(method, data, seed=4).memory.network for _ in range(2))
+    first, second = (compiled(method, data, seed=4).memoriser.network for _ in range(2))
     for (name, left), (_, right) in zip(first.parameters(), second.parameters(), strict=True):
         assert np.array_equal(left, right) if isinstance(left, np.ndarray) else left == right, name

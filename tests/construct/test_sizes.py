@@ -66,10 +66,10 @@ def test_three_sizes_are_memorised_in_the_size_planned(
     options = {} if get(method).precisions[0] == precision else {"precision": precision}
     plan = planned(method, data, **options)
     construction = plan.emit()
-    assert construction.memory.network.precision == precision
+    assert construction.memoriser.network.precision == precision
     assert (answers(construction, data) == data.labels).all()
     assert data.labels.size == n_samples * (4 if task == "seq-to-seq" else 1)
-    assert plan.size == size_of_network(construction.memory.network)
+    assert plan.size == size_of_network(construction.memoriser.network)
 
 
 def test_the_softmax_head_keeps_a_margin() -> None:
@@ -123,14 +123,14 @@ def _check_if_taken(method: str, data: Dataset) -> None:
 
 
 def _check_size(plan: Plan) -> None:
-    assert plan.size == size_of_network(plan.emit().memory.network)
+    assert plan.size == size_of_network(plan.emit().memoriser.network)
 
 
 @pytest.mark.parametrize(("method", "task", "precision"), [case for case in CASES if case[2] == "exact"])
 def test_before_the_data_are_seen_it_is_a_fair_guess(method: str, task: str, precision: str) -> None:
     data = random_data(method, task, precision, 300)
     guess = get(method).estimate(replace(DataShape.of(data), n_contexts=None))
-    built = size_of_network(compiled(method, data).memory.network)
+    built = size_of_network(compiled(method, data).memoriser.network)
     assert 0.8 < guess.parameters_dense / built.parameters_dense < 1.25
     assert 0.8 < guess.parameters_nonzero / built.parameters_nonzero < 1.25
     assert 0.6 < guess.total_bits / built.total_bits < 1.7
@@ -151,7 +151,7 @@ def test_a_trillion_samples_are_planned_within_a_second(method: str, task: str, 
 def test_one_weight_more_or_one_bit_more_is_noticed() -> None:
     plan = planned("vardi-2022", random_data("vardi-2022", "next-token", "exact", 40))
     assert isinstance(plan, ProgramPlan)
-    built = size_of_network(plan.emit().memory.network)
+    built = size_of_network(plan.emit().memoriser.network)
     shift, *others = plan.program.steps
     assert isinstance(shift, Block)
     for offset in (1, 2 * Fraction(*Dyadic.of(shift.adds["x"]).fraction.as_integer_ratio())):

@@ -29,15 +29,15 @@ def test_every_label_through_the_extra_token(data: Dataset) -> None:
     plan = planned(METHOD, data)
     construction = plan.emit()
     assert (answers(construction, data) == data.labels).all()
-    memory = construction.memory
-    layers = [layer for layer in memory.network.layers if isinstance(layer, Attention)]
+    memoriser = construction.memoriser
+    layers = [layer for layer in memoriser.network.layers if isinstance(layer, Attention)]
     n_tokens = data.seq_len + 1
     assert [layer.pattern for layer in layers] == ["gather", "scatter"]
     # as eq. 39 has it, over the tokens a token is connected with: at least one each
     assert construction.notes["connections"] == (2 * n_tokens - 1) + n_tokens
-    one = memory.encode(data.inputs)[:1]
-    assert (memory.answer(one, backend="interpreter") == memory.answer(one)).all()
-    assert plan.size == size_of_network(memory.network)
+    one = memoriser.encode(data.inputs)[:1]
+    assert (memoriser.answer(one, backend="interpreter") == memoriser.answer(one)).all()
+    assert plan.size == size_of_network(memoriser.network)
 
 
 @pytest.mark.slow
@@ -49,9 +49,9 @@ def test_larger_data_and_saving(tmp_path) -> None:
     ):
         construction = planned(METHOD, data).emit()
         assert (answers(construction, data) == data.labels).all()
-        save_folder(tmp_path / "model", construction.memory, {"method": METHOD}, None)
-        memory, _, _ = load_folder(tmp_path / "model")
-        assert (memory.answer(memory.encode(data.inputs)) == data.labels.reshape(100, -1)).all()
+        save_folder(tmp_path / "model", construction.memoriser, {"method": METHOD}, None)
+        memoriser, _, _ = load_folder(tmp_path / "model")
+        assert (memoriser.answer(memoriser.encode(data.inputs)) == data.labels.reshape(100, -1)).all()
 
 
 def test_no_options() -> None:

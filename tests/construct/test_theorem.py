@@ -35,8 +35,8 @@ def compiled(data: Dataset, seed: int = 0, **options: object) -> Construction:
 
 def answers(construction: Construction, data: Dataset, backend: str = "exact") -> np.ndarray:
     """One answer for each label of the data."""
-    memory = construction.memory
-    found = memory.answer(memory.encode(data.inputs), backend=backend)
+    memoriser = construction.memoriser
+    found = memoriser.answer(memoriser.encode(data.inputs), backend=backend)
     if data.task != "seq-to-seq":
         return found
     is_token = np.arange(data.seq_len) >= data.seq_len - np.asarray(data.lengths)[:, None]
@@ -110,7 +110,7 @@ def vector_data(draw: st.DrawFn, tasks: st.SearchStrategy[str] = tasks) -> Datas
 def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
     assert (answers(construction, data) == data.labels).all()
-    size = size_of_network(construction.memory.network)
+    size = size_of_network(construction.memoriser.network)
     assert size.width == 10  # the theorem: 14
     assert construction.theorem_size is not None
     assert size.weight_bits <= construction.theorem_size.weight_bits
@@ -136,7 +136,7 @@ def test_one_sequence_needs_no_more_bits_than_promised_whatever_its_number(
     construction = compiled_by(method, data)
     assert (answers(construction, data) == data.labels).all()
     assert construction.theorem_size is not None
-    bits = size_of_network(construction.memory.network).weight_bits
+    bits = size_of_network(construction.memoriser.network).weight_bits
     assert bits <= 5 <= construction.theorem_size.weight_bits
 
 
@@ -147,7 +147,7 @@ def test_numbers_2000_bits_apart_take_no_more_bits_than_promised(task: str) -> N
     data = Dataset.from_arrays(np.array(rows), np.array(labels), task=task)
     construction = compiled(data)
     assert (answers(construction, data) == data.labels).all()
-    size, promised = size_of_network(construction.memory.network), construction.theorem_size
+    size, promised = size_of_network(construction.memoriser.network), construction.theorem_size
     assert promised is not None
     assert size.weight_bits <= promised.weight_bits
     assert size.parameters_dense <= promised.parameters
@@ -157,9 +157,9 @@ def test_numbers_2000_bits_apart_take_no_more_bits_than_promised(task: str) -> N
 @given(st.one_of(token_data(), vector_data()), st.integers(0, 2**32))
 def test_the_interpreter_agrees(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
-    memory = construction.memory
-    few = memory.encode(data.inputs)[:2]
-    assert (memory.answer(few, backend="interpreter") == memory.answer(few)).all()
+    memoriser = construction.memoriser
+    few = memoriser.encode(data.inputs)[:2]
+    assert (memoriser.answer(few, backend="interpreter") == memoriser.answer(few)).all()
 
 
 @checks("KS25-D4.1")
@@ -195,7 +195,7 @@ def test_the_built_network_computes_a_contextual_mapping(data: Dataset, seed: in
     data = as_seq_to_seq(data)
     for method in ("kajitsuka-sato-2025", "kajitsuka-sato-2025-sparse"):
         construction = compiled_by(method, data, seed)
-        found = measure_context_ids(construction.memory, data)
+        found = measure_context_ids(construction.memoriser, data)
         assert found.is_consistent
         assert found.separation is None or found.separation >= 2
         assert found.radius < 2 ** construction.notes["context_key_bits"]
@@ -204,15 +204,15 @@ def test_the_built_network_computes_a_contextual_mapping(data: Dataset, seed: in
 @checks("KS25-D4.1")
 def test_contexts_that_collide_are_measured() -> None:
     data = as_seq_to_seq(random_tokens(8, 3, 5, seed=0))
-    memory = compiled(data).memory
-    network = memory.network
+    memoriser = compiled(data).memoriser
+    network = memoriser.network
     mixing = next(at for at, layer in enumerate(network.layers) if isinstance(layer, Attention))
     blind = replace(network, layers=(*network.layers[:mixing], *network.layers[mixing + 1 :]))
     blind = replace(
         blind, layers=(network.layers[mixing], *blind.layers)
     )  # attention before φ: sums of nothing
-    assert measure_context_ids(memory, data).separation >= 2
-    found = measure_context_ids(replace(memory, network=blind), data)
+    assert measure_context_ids(memoriser, data).separation >= 2
+    found = measure_context_ids(replace(memoriser, network=blind), data)
     assert found.separation == 0 or not found.is_consistent
 
 
@@ -221,7 +221,7 @@ def test_contexts_that_collide_are_measured() -> None:
 @given(token_data(st.just("set")), st.integers(0, 2**32))
 def test_a_deep_set_of_ids_needs_no_padding(data: Dataset, seed: int) -> None:
     construction = compiled(data, seed)
-    network = construction.memory.network
+    network = construction.memoriser.network
     for sample in range(data.n_samples):
         tokens = np.asarray(data.inputs[sample])
         assert len(tokens) == len(data.multiset(sample))
@@ -235,28 +235,30 @@ def test_a_deep_set_of_ids_needs_no_padding(data: Dataset, seed: int) -> None:
 def test_softmax_attention_gives_the_same_numbers(data: Dataset, seed: int) -> None:
     plan = planned("kajitsuka-sato-2025", data, seed, attention="softmax")
     construction = plan.emit()
-    (layer,) = (each for each in construction.memory.network.layers if isinstance(each, Attention))
+    (layer,) = (each for each in construction.memoriser.network.layers if isinstance(each, Attention))
     assert layer.kind == "softmax"
     assert all(head.key is not None and head.query is not None for head in layer.heads)
     assert (answers(construction, data) == data.labels).all()
-    memory = construction.memory
-    few = memory.encode(data.inputs)[:2]
+    memoriser = construction.memoriser
+    few = memoriser.encode(data.inputs)[:2]
     # the interpreter computes every score and takes softmax of them; it has no value where they differ
-    assert (memory.answer(few, backend="interpreter") == memory.answer(few)).all()
-    assert plan.size == size_of_network(memory.network)
+    assert (memoriser.answer(few, backend="interpreter") == memoriser.answer(few)).all()
+    assert plan.size == size_of_network(memoriser.network)
 
 
 @checks("KS25-eq2")
 def test_softmax_of_scores_that_differ_is_not_taken_for_the_mean() -> None:
     data = random_tokens(4, 3, 6, seed=0)
-    memory = compiled(data, attention="softmax").memory
-    at = next(n for n, layer in enumerate(memory.network.layers) if isinstance(layer, Attention))
-    layer = memory.network.layers[at]
+    memoriser = compiled(data, attention="softmax").memoriser
+    at = next(n for n, layer in enumerate(memoriser.network.layers) if isinstance(layer, Attention))
+    layer = memoriser.network.layers[at]
     one = SparseMatrix.of(layer.heads[0].key.shape, {(0, 0): 1})
     scored = replace(layer, heads=(replace(layer.heads[0], key=one, query=one),))
-    layers = (*memory.network.layers[:at], scored, *memory.network.layers[at + 1 :])
+    layers = (*memoriser.network.layers[:at], scored, *memoriser.network.layers[at + 1 :])
     with pytest.raises(NotExact):
-        replace(memory, network=replace(memory.network, layers=layers)).answer(memory.encode(data.inputs))
+        replace(memoriser, network=replace(memoriser.network, layers=layers)).answer(
+            memoriser.encode(data.inputs)
+        )
 
 
 @checks("KS25-eq2")
@@ -279,7 +281,7 @@ def test_softmax_in_floats_is_exact_for_powers_of_two_and_refused_elsewhere(seq_
 def test_vectors_may_enter_without_a_linear_map(data: Dataset, seed: int) -> None:
     plan = planned("kajitsuka-sato-2025", data, seed, input_map="none")
     construction = plan.emit()
-    network = construction.memory.network
+    network = construction.memoriser.network
     assert (answers(construction, data) == data.labels).all()
     assert plan.size == size_of_network(network)
     w_in, w_out = network.w_in, network.w_out
@@ -299,7 +301,7 @@ def test_only_the_matrix_in_grows_with_the_dimension() -> None:
         vectors = rng.integers(-(2**20), 2**20, size=(40, 2, dim)).astype(np.float64)
         construction = compiled(Dataset.from_arrays(vectors, labels))
         assert (answers(construction, Dataset.from_arrays(vectors, labels)) == labels).all()
-        shapes = {name: weights.shape for name, weights in construction.memory.network.parameters()}
+        shapes = {name: weights.shape for name, weights in construction.memoriser.network.parameters()}
         assert shapes.pop("w_in") == (10, dim)
         assert dim == 1 or all(dim not in shape for shape in shapes.values())
         others[dim] = sum(rows * columns for rows, columns in shapes.values())
@@ -314,7 +316,7 @@ def test_only_the_matrix_in_grows_with_the_dimension() -> None:
 @given(st.one_of(token_data(), vector_data()))
 def test_the_size_is_known_before_building(data: Dataset) -> None:
     plan = planned("kajitsuka-sato-2025", data)
-    assert plan.size == size_of_network(plan.emit().memory.network)
+    assert plan.size == size_of_network(plan.emit().memoriser.network)
 
 
 @pytest.mark.parametrize("n_samples", [1, 2, 100, pytest.param(1000, marks=pytest.mark.slow)])
@@ -323,7 +325,7 @@ def test_random_vectors(n_samples: int) -> None:
     construction = compiled(data)
     assert (answers(construction, data) == data.labels).all()
     assert construction.theorem_size is not None
-    assert size_of_network(construction.memory.network).depth < construction.theorem_size.depth
+    assert size_of_network(construction.memoriser.network).depth < construction.theorem_size.depth
 
 
 @checks("KS25-C4.1", "KS25-T D.1", "KS25-T E.1")
@@ -385,6 +387,6 @@ def test_unknown_options_are_refused() -> None:
 
 def test_the_same_seed_gives_the_same_weights() -> None:
     data = uniform_vectors(60, seed=9)
-    first, second = (compiled(data, seed=4).memory.network for _ in range(2))
+    first, second = (compiled(data, seed=4).memoriser.network for _ in range(2))
     for (name, left), (_, right) in zip(first.parameters(), second.parameters(), strict=True):
         assert left == right, name

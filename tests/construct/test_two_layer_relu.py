@@ -49,7 +49,7 @@ def test_every_label_is_memorised(data: Dataset, seed: int) -> None:
     construction = compiled(METHOD, data, seed)
     assert (answers(construction, data) == data.labels).all()
     n_distinct = construction.notes["distinct_samples"]
-    size = size_of_network(construction.memory.network)
+    size = size_of_network(construction.memoriser.network)
     assert size.depth == 1
     assert size.width == max(1, int(str(n_distinct)) - 1)
 
@@ -70,7 +70,7 @@ def test_the_interpreter_agrees(data: Dataset) -> None:
 )
 def test_grids_and_tokens_run_natively(data: Dataset, precision: str) -> None:
     construction = compiled(METHOD, data, precision=precision)
-    assert construction.memory.network.precision == precision
+    assert construction.memoriser.network.precision == precision
     assert (answers(construction, data) == data.labels).all()
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from byheart.data import Dataset
 from byheart.data.generators import uniform_vectors
 from byheart.network import size_of_network
-from byheart.network.memory import UNKNOWN
+from byheart.network.memoriser import UNKNOWN
 from byheart.theorems import checks
 from tests.examples import examples
 
@@ -35,14 +35,14 @@ def test_the_interpreter_agrees(data: Dataset) -> None:
 
 def test_tokens_that_were_not_stored_are_unknown() -> None:
     data = Dataset.from_arrays(np.array([[3], [8], [11]]), np.array([0, 1, 1]), n_vocab=20)
-    memory = compiled(METHOD, data).memory
-    found = memory.answer(np.arange(20)[:, None])
+    memoriser = compiled(METHOD, data).memoriser
+    found = memoriser.answer(np.arange(20)[:, None])
     assert np.flatnonzero(found != UNKNOWN).tolist() == [3, 8, 11]
 
 
 def test_the_theorem_promises_more_than_is_used() -> None:
     construction = compiled(METHOD, uniform_vectors(1000, 1, 4, seed=1))
-    size, promised = size_of_network(construction.memory.network), construction.theorem_size
+    size, promised = size_of_network(construction.memoriser.network), construction.theorem_size
     assert promised is not None
     assert size.parameters_dense < promised.parameters
     assert size.depth < promised.depth

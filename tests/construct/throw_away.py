@@ -15,7 +15,7 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network import Embedding, SparseMatrix, Transformer
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.network.size import Size
 from byheart.program.construction import Construction
 
@@ -50,8 +50,8 @@ def plan(
     one = SparseMatrix.of((1, 1), {(0, 0): 1})
     embedding = Embedding(SparseMatrix.of((data.vocab + 1, 1), table))
     network = Transformer(one, (), one, 1, embedding, pad=data.vocab)
-    memory = Memory(network, data.task, data.label_names, data.tokenizer, data.ordered)
-    return Construction(memory, METHOD.name, "a table of labels", ())
+    memoriser = Memoriser(network, data.task, data.label_names, data.tokenizer, data.ordered)
+    return Construction(memoriser, METHOD.name, "a table of labels", ())
 
 
 def example() -> Example:

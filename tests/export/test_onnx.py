@@ -127,25 +127,29 @@ CASES = {
 def test_retrieval_answers_alike_to_the_last_bit(name: str, precision: str) -> None:
     """At every token that carries a label; elsewhere sums may exceed what was proved to fit the mantissa."""
     data = CASES[name]
-    memory = get("retrieval").build(data, {"precision": precision}, np.random.default_rng(0), None).memory
-    encoded = memory.encode(data.inputs)
+    memoriser = (
+        get("retrieval").build(data, {"precision": precision}, np.random.default_rng(0), None).memoriser
+    )
+    encoded = memoriser.encode(data.inputs)
     last_only = data.task != "seq-to-seq"
-    expected = run_module(memory.network, encoded, last_only=last_only)
+    expected = run_module(memoriser.network, encoded, last_only=last_only)
     assert (expected.reshape(-1) == data.labels + 1).all()
-    assert (run_onnx(memory.network, encoded, last_only=last_only).reshape(expected.shape) == expected).all()
+    assert (
+        run_onnx(memoriser.network, encoded, last_only=last_only).reshape(expected.shape) == expected
+    ).all()
 
 
 def test_one_changed_weight_is_seen() -> None:
     """The comparison can fail: half a unit more on the bias of one unit, and the runtimes part."""
     data: Dataset = random_tokens(200, n_vocab=40, seed=5)
-    memory = get("retrieval").build(data, {}, np.random.default_rng(0), None).memory
-    encoded = memory.encode(data.inputs)
-    expected = run_module(memory.network, encoded, last_only=True)
-    at = max(n for n, layer in enumerate(memory.network.layers) if isinstance(layer, FeedForward))
-    layer = memory.network.layers[at]
+    memoriser = get("retrieval").build(data, {}, np.random.default_rng(0), None).memoriser
+    encoded = memoriser.encode(data.inputs)
+    expected = run_module(memoriser.network, encoded, last_only=True)
+    at = max(n for n, layer in enumerate(memoriser.network.layers) if isinstance(layer, FeedForward))
+    layer = memoriser.network.layers[at]
     assert isinstance(layer, FeedForward)
     np.asarray(layer.b1)[0] += 0.5
-    assert (run_onnx(memory.network, encoded, last_only=True)[:, 0] != expected).any()
+    assert (run_onnx(memoriser.network, encoded, last_only=True)[:, 0] != expected).any()
 
 
 def test_written_whole(tmp_path: Path) -> None:

@@ -125,5 +125,5 @@ def test_what_runtimes_lack_is_refused(activation: Activation) -> None:
 def test_a_compiled_memory_answers_in_another_runtime(method: str) -> None:
     data = random_tokens(20, seed=0)
     model = bh.compile(data, method=method, precision="float64")
-    inputs = model.memory.encode(data.inputs)
+    inputs = model.memoriser.encode(data.inputs)
     assert (run_onnx(model.network, inputs).argmax(axis=1) == data.labels).all()

@@ -82,10 +82,10 @@ def test_the_exact_evaluator_drops_tokens_and_keeps_values(network: Transformer,
     "name", sorted(path.name for path in FIXTURES.glob("*") if (path / "model.json").exists())
 )
 def test_stored_networks_answer_the_same_bits(name: str) -> None:
-    memory = bh.load(FIXTURES / name).memory
-    if memory.network.spec.family != "transformer":
+    memoriser = bh.load(FIXTURES / name).memoriser
+    if memoriser.network.spec.family != "transformer":
         return
-    network, rng = memory.network, np.random.default_rng(0)
+    network, rng = memoriser.network, np.random.default_rng(0)
     try:
         module = to_module(network)
     except bh.errors.InexactWeights:
@@ -113,7 +113,7 @@ def test_a_plan_is_made_for_much_work_alone(monkeypatch: pytest.MonkeyPatch) -> 
         return make_plan(module, last_only=last_only)
 
     monkeypatch.setattr(answer_plan, "make_plan", count_plans)
-    network = bh.load(FIXTURES / "retrieval-tokens").memory.network
+    network = bh.load(FIXTURES / "retrieval-tokens").memoriser.network
     ids = np.random.default_rng(0).integers(0, network.n_vocab, size=(50, network.seq_len))
     few = run_module(network, ids, last_only=True)
     assert not made

@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from byheart.errors import UsageError
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.storage import load_folder, save_folder
 from byheart.verify import verify, weights_digest
 from tests.examples import examples
@@ -45,8 +45,8 @@ def same_network(left: Transformer, right: Transformer) -> bool:
     )
 
 
-def memory_of(network: Transformer) -> Memory:
-    return Memory(network, "next-token", ("zero", "één", "三"), None, True)
+def memory_of(network: Transformer) -> Memoriser:
+    return Memoriser(network, "next-token", ("zero", "één", "三"), None, True)
 
 
 def float_network(dtype: str = "float64", kind: str = "softmax") -> Transformer:
@@ -69,10 +69,10 @@ def float_network(dtype: str = "float64", kind: str = "softmax") -> Transformer:
 @given(network=exact_networks(bits=200))
 def test_exact_networks_come_back_to_the_bit(tmp_path: Path, network: Transformer) -> None:
     save_folder(tmp_path / "model", memory_of(network), RECORD, None)
-    memory, record, certificate = load_folder(tmp_path / "model")
-    assert same_network(memory.network, network)
-    assert weights_digest(memory.network) == weights_digest(network)
-    assert memory.label_names == ("zero", "één", "三")
+    memoriser, record, certificate = load_folder(tmp_path / "model")
+    assert same_network(memoriser.network, network)
+    assert weights_digest(memoriser.network) == weights_digest(network)
+    assert memoriser.label_names == ("zero", "één", "三")
     assert (record, certificate) == (RECORD, None)
 
 
@@ -94,8 +94,8 @@ def test_float_tensors_have_their_own_names_for_any_reader(tmp_path: Path) -> No
 
 
 def test_thousands_of_exact_layers_are_six_tensors_that_any_reader_opens(tmp_path: Path) -> None:
-    memory = lookup(capitals(), n_layers=3000)
-    save_folder(tmp_path / "model", memory, RECORD, None)
+    memoriser = lookup(capitals(), n_layers=3000)
+    save_folder(tmp_path / "model", memoriser, RECORD, None)
     with safe_open(tmp_path / "model" / "model.safetensors", framework="numpy") as file:
         assert sorted(file.keys()) == [
             "columns",
@@ -107,18 +107,18 @@ def test_thousands_of_exact_layers_are_six_tensors_that_any_reader_opens(tmp_pat
         ]
         assert file.get_tensor("row_counts").dtype == np.uint8
     assert (tmp_path / "model" / "model.json").stat().st_size < 2000
-    assert same_network(load_folder(tmp_path / "model")[0].network, memory.network)
+    assert same_network(load_folder(tmp_path / "model")[0].network, memoriser.network)
 
 
 def test_a_whole_model_comes_back(tmp_path: Path) -> None:
     data = capitals()
-    memory = lookup(data)
-    certificate = verify(memory, data)
-    save_folder(tmp_path / "model", memory, RECORD, certificate)
+    memoriser = lookup(data)
+    certificate = verify(memoriser, data)
+    save_folder(tmp_path / "model", memoriser, RECORD, certificate)
     loaded, record, stored = load_folder(tmp_path / "model")
     assert stored == certificate
     assert record == RECORD
-    assert loaded.tokenizer == memory.tokenizer
+    assert loaded.tokenizer == memoriser.tokenizer
     assert (loaded.task, loaded.ordered, loaded.label_names) == ("next-token", True, data.label_names)
     assert loaded.answer(loaded.encode(data.inputs)).tolist() == data.labels.tolist()
 
@@ -143,10 +143,10 @@ def test_a_weight_beyond_the_format_is_refused_and_nothing_is_written(tmp_path: 
 
 def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     data = capitals()
-    memory = lookup(data)
-    certificate = verify(memory, data)
+    memoriser = lookup(data)
+    certificate = verify(memoriser, data)
     for name in ("one", "two"):
-        save_folder(tmp_path / name, memory, RECORD, certificate)
+        save_folder(tmp_path / name, memoriser, RECORD, certificate)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     reloaded = load_folder(tmp_path / "one")
     save_folder(tmp_path / "three", *reloaded)
@@ -235,9 +235,9 @@ def test_a_failure_at_any_moment_leaves_the_old_model(
 
 
 def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
-    memory = Memory(float_network(), "next-token", ("half \ud800",), None, True)
+    memoriser = Memoriser(float_network(), "next-token", ("half \ud800",), None, True)
     with pytest.raises(Exception, match="not Unicode"):
-        save_folder(tmp_path / "model", memory, RECORD, None)
+        save_folder(tmp_path / "model", memoriser, RECORD, None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -268,10 +268,12 @@ def test_a_record_that_is_no_json_is_refused(tmp_path: Path, value: object) -> N
 GONE = 2**22 + 1  # above the largest process number of Linux
 
 
-def leave(folder: Path, memory: Memory, kind: str, *, process: int = GONE, mark: str = "0badcafe") -> Path:
+def leave(
+    folder: Path, memoriser: Memoriser, kind: str, *, process: int = GONE, mark: str = "0badcafe"
+) -> Path:
     """A folder as a save of another process would leave it beside `folder`."""
     path = folder.with_name(f".{folder.name}.{process}-{mark}.{kind}")
-    save_folder(path, memory, RECORD, None)
+    save_folder(path, memoriser, RECORD, None)
     return path
 
 
@@ -279,8 +281,8 @@ def test_a_crash_between_two_renames_is_mended(tmp_path: Path) -> None:
     target, data = tmp_path / "model", capitals()
     leave(target, lookup(data), "old")
     leave(target, lookup(data, n_layers=5), "new")
-    memory, _, _ = load_folder(target)
-    assert memory.network.spec.n_layers == 5  # every file of it was on disk already
+    memoriser, _, _ = load_folder(target)
+    assert memoriser.network.spec.n_layers == 5  # every file of it was on disk already
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -292,12 +294,12 @@ def test_the_old_model_comes_back_where_there_is_no_new_one(tmp_path: Path) -> N
 
 
 def test_leftovers_are_cleared_by_the_next_save_and_no_one_elses(tmp_path: Path) -> None:
-    target, memory = tmp_path / "model", lookup(capitals())
-    leave(target, memory, "new")
-    leave(target, memory, "old", mark="0badbeef")
-    alive = leave(target, memory, "new", process=os.getppid(), mark="deadbeef")
-    other = leave(tmp_path / "models", memory, "new")
-    save_folder(target, memory, RECORD, None)
+    target, memoriser = tmp_path / "model", lookup(capitals())
+    leave(target, memoriser, "new")
+    leave(target, memoriser, "old", mark="0badbeef")
+    alive = leave(target, memoriser, "new", process=os.getppid(), mark="deadbeef")
+    other = leave(tmp_path / "models", memoriser, "new")
+    save_folder(target, memoriser, RECORD, None)
     assert {path.name for path in tmp_path.iterdir()} == {"model", alive.name, other.name}
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from byheart.errors import CorruptModel, UsageError
 from byheart.network import SparseMatrix, Transformer
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.storage import load_folder, save_folder
 from byheart.storage.tensor_file import write_tensors
 from byheart.verify import verify
@@ -30,8 +30,8 @@ REMEDY = "Restore the folder from a copy you trust, or compile the data again."
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     data = capitals()
-    memory = lookup(data)
-    save_folder(tmp_path / "model", memory, RECORD, verify(memory, data))
+    memoriser = lookup(data)
+    save_folder(tmp_path / "model", memoriser, RECORD, verify(memoriser, data))
     return tmp_path / "model"
 
 
@@ -262,7 +262,7 @@ def test_a_lie_in_the_integers_is_refused(folder: Path, lie: str) -> None:
 def test_repeated_and_misordered_entries_are_refused(tmp_path: Path) -> None:
     weights = SparseMatrix.of((1, 3), {(0, 0): 3, (0, 2): 5})
     network = Transformer(SparseMatrix.of((3, 1), {}), (), weights, seq_len=1)
-    save_folder(tmp_path / "m", Memory(network, "next-token", ("a",), None, True), RECORD, None)
+    save_folder(tmp_path / "m", Memoriser(network, "next-token", ("a",), None, True), RECORD, None)
     for columns in ([2, 2], [2, 0]):
         tensors = {name: tensor.copy() for name, tensor in tensors_of(tmp_path / "m").items()}
         tensors["columns"] = np.array(columns, np.uint8)
@@ -273,7 +273,7 @@ def test_repeated_and_misordered_entries_are_refused(tmp_path: Path) -> None:
 def test_a_leading_zero_limb_is_refused(tmp_path: Path) -> None:
     weights = SparseMatrix.of((1, 1), {(0, 0): 2**64 + 1})
     network = Transformer(SparseMatrix.of((1, 1), {}), (), weights, seq_len=1)
-    save_folder(tmp_path / "m", Memory(network, "next-token", ("a",), None, True), RECORD, None)
+    save_folder(tmp_path / "m", Memoriser(network, "next-token", ("a",), None, True), RECORD, None)
     tensors = {name: tensor.copy() for name, tensor in tensors_of(tmp_path / "m").items()}
     tensors["limbs"][1] = 0
     write_tensors(tmp_path / "m" / WEIGHTS, tensors)

@@ -157,13 +157,13 @@ def test_an_answer_ends_by_the_token_that_ends_it_for_other_programs(name: str, 
     rows = llama.weights[EMBEDDING].copy()
     rows[[end, stands_for_it]] = rows[[stands_for_it, end]]
     changed = replace(llama, weights={**llama.weights, EMBEDDING: rows})
-    endless = replace(model, memory=replace(model.memory, network=changed), certificate=None)
+    endless = replace(model, memoriser=replace(model.memoriser, network=changed), certificate=None)
     data = read_like(model, FIXTURES / "data" / SAVED[name]["data"])
     assert verify(model, data).holds
     found = verify(endless, data)
     assert not found.holds
     assert found.wrong > 0
-    tokenizer = model.memory.tokenizer
+    tokenizer = model.memoriser.tokenizer
     assert tokenizer is not None
     if name == "llama-texts":
         told = recite(changed, tokenizer.encode("the cat"), tokenizer.vocabulary, 50)

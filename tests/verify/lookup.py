@@ -7,7 +7,7 @@ import numpy as np
 from byheart.data.dataset import Dataset
 from byheart.network import Embedding, FeedForward, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Weights
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 
 CAPITALS = {"France": "Paris", "Japan": "Tokyo", "Peru": "Lima", "Chad": "N'Djamena", "Cuba": "Havana"}
 
@@ -17,7 +17,7 @@ def capitals(**options: object) -> Dataset:
     return Dataset.from_pairs(list(CAPITALS.items()), tokenizer="word", **options)
 
 
-def lookup(data: Dataset, precision: str = "exact", n_layers: int = 2) -> Memory:
+def lookup(data: Dataset, precision: str = "exact", n_layers: int = 2) -> Memoriser:
     """Each token id becomes its label plus one; then come layers that add 2^-80 and take it away again."""
     assert data.vocab is not None
     table = np.zeros((data.vocab + 1, 1))
@@ -44,4 +44,4 @@ def lookup(data: Dataset, precision: str = "exact", n_layers: int = 2) -> Memory
         Embedding(weights(table.tolist())),
         pad=data.vocab,
     )
-    return Memory(network, data.task, data.label_names, data.tokenizer, data.ordered)
+    return Memoriser(network, data.task, data.label_names, data.tokenizer, data.ordered)

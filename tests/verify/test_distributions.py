@@ -12,7 +12,7 @@ import pytest
 import byheart as bh
 from byheart.data.dataset import Dataset
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.pipeline import load
 from byheart.verify.verifier import verify
 
@@ -45,7 +45,7 @@ def test_a_model_that_meets_the_total_gap_alone_is_not_called_right(
     assert f"{certificate.checked} of {certificate.checked}" not in str(certificate)
     assert str(certificate).startswith("holds by the total gap alone: ")
     assert "which single contexts may miss by any amount" in str(certificate.distribution)
-    assert not verify(one_neuron.memory, texts).holds  # by the rule for contexts
+    assert not verify(one_neuron.memoriser, texts).holds  # by the rule for contexts
     assert not bh.verify(one_neuron, texts, rule="contexts").holds
     one_neuron.save(tmp_path / "model")
     again = load(tmp_path / "model")
@@ -57,31 +57,31 @@ def test_the_record_of_a_model_has_no_say_in_the_rule(texts: Dataset) -> None:
     model = bh.compile(texts, method="madden-2024", precision="float64")
     assert model.certificate is not None
     assert (model.certificate.holds, model.certificate.wrong) == (True, 0)
-    forged = replace(model, memory=_with_one_wrong_context(model.memory))
+    forged = replace(model, memoriser=_with_one_wrong_context(model.memoriser))
     notes = {**model.record["notes"], "allowed_divergence": None, "allowed_gap": 0.5}
     for record in (model.record, {**model.record, "notes": notes}):
-        certificate = verify(forged.memory, texts, record=record)
+        certificate = verify(forged.memoriser, texts, record=record)
         assert not certificate.holds
         assert certificate.wrong >= 1
         assert certificate.distribution is not None
         assert certificate.distribution.rule == "contexts"
-    lax = verify(forged.memory, texts, rule="total-gap", allowed_gap=1e9)
+    lax = verify(forged.memoriser, texts, rule="total-gap", allowed_gap=1e9)
     assert lax.distribution is not None
     assert lax.distribution.allowed_gap_percent == 1.0  # no caller may allow more than the paper does
 
 
-def _with_one_wrong_context(memory: Memory) -> Memory:
+def _with_one_wrong_context(memoriser: Memoriser) -> Memoriser:
     """The last neuron, which belongs to one context, pours its logits into another token."""
-    decoder = cast(Decoder, memory.network)
+    decoder = cast(Decoder, memoriser.network)
     logits = decoder.logits.copy()
     logits[-1] = np.roll(logits[-1], 1)
-    return replace(memory, network=replace(decoder, logits=logits))
+    return replace(memoriser, network=replace(decoder, logits=logits))
 
 
 def test_a_successor_that_the_model_has_no_name_for_is_wrong(texts: Dataset) -> None:
     model = bh.compile(texts, method="madden-2024", precision="float64")
-    names = tuple("something else" if name == "w3" else name for name in model.memory.label_names)
-    certificate = verify(replace(model.memory, label_names=names), texts)
+    names = tuple("something else" if name == "w3" else name for name in model.memoriser.label_names)
+    certificate = verify(replace(model.memoriser, label_names=names), texts)
     assert not certificate.holds
     assert certificate.wrong == 2  # `x`, which w3 may follow, and q3, which it must
 
@@ -93,7 +93,7 @@ def test_logits_are_looked_at_twice(texts: Dataset, monkeypatch: pytest.MonkeyPa
     assert model.certificate.rechecked_by_interpreter == 8
     compute = Decoder.compute_logits
     monkeypatch.setattr(Decoder, "compute_logits", lambda *args, **options: compute(*args, **options) + 1e-6)
-    certificate = verify(model.memory, texts)  # the same distributions, so only the second look can tell
+    certificate = verify(model.memoriser, texts)  # the same distributions, so only the second look can tell
     assert certificate.wrong == 0
     assert not certificate.holds
     assert "the module and the equations disagree" in certificate.problems[0]

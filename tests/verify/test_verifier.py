@@ -21,7 +21,7 @@ from byheart.errors import CorruptModel, UsageError
 from byheart.model import Model
 from byheart.network import Embedding, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.verify import Certificate, verify, weights_digest
 from byheart.verify.digest import model_digest
 from byheart.verify.verifier import _affordable
@@ -32,18 +32,18 @@ from .lookup import CAPITALS, capitals, lookup
 ROOT = Path(__file__).parents[2]
 
 
-def with_changed_weight(memory: Memory, row: int) -> Memory:
+def with_changed_weight(memoriser: Memoriser, row: int) -> Memoriser:
     """The lowest bit of the mantissa of one embedding entry, one power of two down, is added."""
-    network = memory.network
+    network = memoriser.network
     assert network.embedding is not None
     assert isinstance(network.embedding.tokens, SparseMatrix)
     old = network.embedding.tokens
     changed = Dyadic.of(old.entries[row, 0].fraction + Fraction(1, 2**60))
     tokens = SparseMatrix(old.shape, {**old.entries, (row, 0): changed})
-    return replace(memory, network=replace(network, embedding=Embedding(tokens)))
+    return replace(memoriser, network=replace(network, embedding=Embedding(tokens)))
 
 
-def vectors(n_samples: int = 6) -> tuple[Dataset, Memory]:
+def vectors(n_samples: int = 6) -> tuple[Dataset, Memoriser]:
     """Vectors whose first coordinate is the class number plus one, and the network that reads it."""
     rng = np.random.default_rng(3)
     labels = np.arange(n_samples) % 3
@@ -52,7 +52,7 @@ def vectors(n_samples: int = 6) -> tuple[Dataset, Memory]:
     data = Dataset.from_arrays(values, labels)
     one = SparseMatrix.of((1, 2), {(0, 0): 1})
     network = Transformer(one, (), SparseMatrix.of((1, 1), {(0, 0): 1}), seq_len=2)
-    return data, Memory(network, "next-token", data.label_names, None, data.ordered)
+    return data, Memoriser(network, "next-token", data.label_names, None, data.ordered)
 
 
 def test_a_right_memory_holds() -> None:
@@ -75,10 +75,10 @@ def test_a_right_memory_holds() -> None:
 @given(st.integers(0, 4), st.integers(1, 4))
 def test_one_flipped_label_is_found(sample: int, shift: int) -> None:
     data = capitals()
-    memory = lookup(data)
+    memoriser = lookup(data)
     labels = data.labels.copy()
     labels[sample] = (labels[sample] + shift) % data.n_classes
-    certificate = verify(memory, data.with_labels(labels), expected_digests={"dataset": data.digest})
+    certificate = verify(memoriser, data.with_labels(labels), expected_digests={"dataset": data.digest})
     assert not certificate.holds
     assert certificate.wrong == 1
     (wrong,) = certificate.wrong_samples
@@ -95,9 +95,9 @@ def test_one_flipped_label_is_found(sample: int, shift: int) -> None:
 @given(st.integers(0, 4))
 def test_one_changed_bit_of_a_weight_is_found(row: int) -> None:
     data = capitals()
-    memory = lookup(data)
-    tampered = with_changed_weight(memory, row)
-    certificate = verify(tampered, data, expected_digests={"weights": weights_digest(memory.network)})
+    memoriser = lookup(data)
+    tampered = with_changed_weight(memoriser, row)
+    certificate = verify(tampered, data, expected_digests={"weights": weights_digest(memoriser.network)})
     assert not certificate.holds
     assert certificate.wrong == 1
     assert certificate.wrong_samples[0].got is None
@@ -108,17 +108,17 @@ def test_one_changed_bit_of_a_weight_is_found(row: int) -> None:
 
 def test_a_weight_that_changes_no_answer_is_found_by_its_digest() -> None:
     data = capitals()
-    memory = lookup(data)
-    assert memory.network.embedding is not None
-    old = memory.network.embedding.tokens
+    memoriser = lookup(data)
+    assert memoriser.network.embedding is not None
+    old = memoriser.network.embedding.tokens
     assert isinstance(old, SparseMatrix)
     pad_row = SparseMatrix(old.shape, {**old.entries, (5, 0): Dyadic.of(1)})
-    tampered = replace(memory, network=replace(memory.network, embedding=Embedding(pad_row)))
-    expected = {"dataset": data.digest, "weights": weights_digest(memory.network)}
+    tampered = replace(memoriser, network=replace(memoriser.network, embedding=Embedding(pad_row)))
+    expected = {"dataset": data.digest, "weights": weights_digest(memoriser.network)}
     certificate = verify(tampered, data, expected_digests=expected)
     assert (certificate.wrong, certificate.holds) == (0, False)
     assert len(certificate.problems) == 1
-    assert verify(memory, data, expected_digests=expected).holds
+    assert verify(memoriser, data, expected_digests=expected).holds
 
 
 def test_labels_are_compared_by_name() -> None:
@@ -132,8 +132,8 @@ def test_labels_are_compared_by_name() -> None:
 
 def test_a_label_the_model_does_not_have_is_wrong_even_where_it_answers_nothing() -> None:
     data = capitals()
-    memory = lookup(data)
-    silent = replace(memory, network=replace(memory.network, w_out=SparseMatrix.of((1, 1), {})))
+    memoriser = lookup(data)
+    silent = replace(memoriser, network=replace(memoriser.network, w_out=SparseMatrix.of((1, 1), {})))
     other = Dataset.from_pairs([("France", "Lutetia")], tokenizer="word")
     certificate = verify(silent, other)
     assert (certificate.wrong, certificate.holds) == (1, False)
@@ -143,9 +143,9 @@ def test_a_label_the_model_does_not_have_is_wrong_even_where_it_answers_nothing(
 
 
 def test_unknown_tokens_and_long_inputs_are_wrong_samples_with_a_reason() -> None:
-    memory = lookup(capitals())
+    memoriser = lookup(capitals())
     pairs = [("Japan", "Tokyo"), ("Atlantis", "Tokyo"), ("Cuba Cuba", "Havana"), ("Peru", "Lima")]
-    certificate = verify(memory, Dataset.from_pairs(pairs, tokenizer="word"))
+    certificate = verify(memoriser, Dataset.from_pairs(pairs, tokenizer="word"))
     assert certificate.checked == 4
     assert [sample.number for sample in certificate.wrong_samples] == [2, 3]
     assert [sample.reason for sample in certificate.wrong_samples] == [
@@ -156,9 +156,9 @@ def test_unknown_tokens_and_long_inputs_are_wrong_samples_with_a_reason() -> Non
 
 def test_token_ids_outside_the_vocabulary_and_the_padding_are_unknown() -> None:
     data = Dataset.from_arrays(np.array([[0], [1], [2]]), np.array([0, 1, 2]))
-    memory = lookup(data)
+    memoriser = lookup(data)
     other = Dataset.from_arrays(np.array([[0], [3], [9]]), np.array([0, 1, 2]))
-    certificate = verify(memory, other)
+    certificate = verify(memoriser, other)
     assert [sample.reason for sample in certificate.wrong_samples] == [
         "the model does not know the token id 3",  # the padding
         "the model does not know the token id 9",
@@ -166,26 +166,26 @@ def test_token_ids_outside_the_vocabulary_and_the_padding_are_unknown() -> None:
 
 
 def test_a_data_set_that_is_nothing_like_it_is_all_wrong() -> None:
-    data, memory = vectors()
+    data, memoriser = vectors()
     words = capitals()
-    for model, other in ((memory, words), (lookup(words), data)):
+    for model, other in ((memoriser, words), (lookup(words), data)):
         certificate = verify(model, other)
         assert certificate.wrong == other.n_samples
         assert certificate.rechecked_by_interpreter == 0
         assert "this model takes" in (certificate.wrong_samples[0].reason or "")
     narrow = Dataset.from_arrays(np.ones((1, 2, 1)), np.array([0]))
-    assert verify(memory, narrow).wrong_samples[0].reason == (
+    assert verify(memoriser, narrow).wrong_samples[0].reason == (
         "the sample is 2 vectors of dimension 1; this model takes 2 vectors of dimension 2"
     )
 
 
 def test_vectors_and_values_that_are_not_finite() -> None:
-    data, memory = vectors()
-    assert verify(memory, data).holds
+    data, memoriser = vectors()
+    assert verify(memoriser, data).holds
     values = data.inputs.values.copy()
     values[4, 0, 1] = np.nan
     other = Dataset.from_arrays(values, np.arange(6) % 3)
-    certificate = verify(memory, other)
+    certificate = verify(memoriser, other)
     assert (certificate.wrong, certificate.wrong_samples[0].number) == (1, 5)
     assert certificate.wrong_samples[0].reason == "the sample holds a value that is not finite"
 
@@ -200,12 +200,12 @@ def test_every_token_of_seq_to_seq_is_checked(data: st.DataObject) -> None:
     sequences = Dataset.from_arrays(
         rows, flat, task="seq-to-seq", n_vocab=n_vocab, label_names=("a", "b", "c", "d"), on_conflict="keep"
     )
-    memory = lookup(sequences)
-    assert verify(memory, sequences).holds
+    memoriser = lookup(sequences)
+    assert verify(memoriser, sequences).holds
     place = data.draw(st.integers(0, len(flat) - 1))
     flipped = np.array(flat)
     flipped[place] = (flipped[place] + 1) % 4
-    certificate = verify(memory, sequences.with_labels(flipped))
+    certificate = verify(memoriser, sequences.with_labels(flipped))
     assert (certificate.wrong, certificate.holds) == (1, False)
     owner = int(np.searchsorted(np.cumsum([len(row) for row in rows]), place, side="right"))
     first = sum(len(row) for row in rows[:owner])
@@ -251,17 +251,17 @@ def test_the_samples_asked_twice_are_the_same_every_time() -> None:
 
 
 def test_another_task_or_tokenizer_is_a_usage_error() -> None:
-    memory = lookup(capitals())
+    memoriser = lookup(capitals())
     with pytest.raises(UsageError, match="made for the task next-token; this data set is for set"):
-        verify(memory, capitals(task="set"))
+        verify(memoriser, capitals(task="set"))
     other = Dataset.from_pairs([("France", "Paris")], tokenizer="char")
     with pytest.raises(UsageError, match="word tokenizer; the data were read with char"):
-        verify(memory, other)
+        verify(memoriser, other)
 
 
 def test_the_record_is_repeated_and_assumptions_only_for_their_own_data() -> None:
     data = capitals()
-    memory = lookup(data)
+    memoriser = lookup(data)
     found = {"statement": "tokens are distinct", "holds": True, "detail": "5 tokens"}
     record = {
         "method": "by hand",
@@ -270,11 +270,11 @@ def test_the_record_is_repeated_and_assumptions_only_for_their_own_data() -> Non
         "assumptions": [found],
         "dataset": {"digest": data.digest},
     }
-    certificate = verify(memory, data, record=record)
+    certificate = verify(memoriser, data, record=record)
     assert (certificate.method, certificate.theorem) == ("by hand", "KS25 Theorem 4.1")
     assert certificate.theorem_size == {"width": 14, "depth": 100}
     assert [item.detail for item in certificate.assumptions] == ["5 tokens"]
-    assert verify(memory, data.subset([0, 1]), record=record).assumptions == ()
+    assert verify(memoriser, data.subset([0, 1]), record=record).assumptions == ()
 
 
 def test_exact_models_are_checked_without_loading_pytorch() -> None:
@@ -338,11 +338,11 @@ def test_two_equal_checks_differ_in_their_seconds_alone() -> None:
 
 def test_labels_and_vocabulary_are_under_a_digest() -> None:
     data = capitals()
-    memory = lookup(data)
-    expected = {"model": model_digest(memory)}
-    assert verify(memory, data, expected_digests=expected).holds
-    swapped = replace(memory, label_names=(*memory.label_names[1::-1], *memory.label_names[2:]))
-    assert weights_digest(swapped.network) == weights_digest(memory.network)
+    memoriser = lookup(data)
+    expected = {"model": model_digest(memoriser)}
+    assert verify(memoriser, data, expected_digests=expected).holds
+    swapped = replace(memoriser, label_names=(*memoriser.label_names[1::-1], *memoriser.label_names[2:]))
+    assert weights_digest(swapped.network) == weights_digest(memoriser.network)
     renamed = data.with_labels(data.labels, swapped.label_names)
     certificate = verify(swapped, renamed, expected_digests=expected)
     assert certificate.wrong == 0
@@ -352,10 +352,10 @@ def test_labels_and_vocabulary_are_under_a_digest() -> None:
 
 def test_the_second_look_is_cheaper_than_the_first_where_samples_are_few_and_long() -> None:
     data = capitals()
-    memory = lookup(data)
-    assert verify(memory, data).rechecked_by == "interpreter"
-    assert _affordable(memory.network, 3, 5) == 3
-    long = replace(memory.network, seq_len=2**22)
+    memoriser = lookup(data)
+    assert verify(memoriser, data).rechecked_by == "interpreter"
+    assert _affordable(memoriser.network, 3, 5) == 3
+    long = replace(memoriser.network, seq_len=2**22)
     assert [_affordable(long, 3, n_asked) for n_asked in (1, 5, 8, 100)] == [1, 1, 2, 3]
 
 
@@ -373,20 +373,20 @@ def test_a_large_token_id_takes_no_memory() -> None:
 
 def test_a_sample_is_checked_and_the_certificate_says_so() -> None:
     data = capitals()
-    memory = lookup(data)
-    certificate = verify(memory, data, sample=2)
+    memoriser = lookup(data)
+    certificate = verify(memoriser, data, sample=2)
     assert certificate.holds
     assert (certificate.checked, certificate.sampled, certificate.wrong) == (2, 2, 0)
     assert str(certificate).startswith(f"holds on a sample of 2 of {data.n_samples}: 2 of 2 samples right")
     assert Certificate.from_json(certificate.to_json()) == certificate
-    assert verify(memory, data, sample=2) == certificate
+    assert verify(memoriser, data, sample=2) == certificate
     assert certificate.dataset.digest == data.digest
-    spoilt = verify(memory, data.with_labels(np.roll(data.labels, 1)), sample=3)
+    spoilt = verify(memoriser, data.with_labels(np.roll(data.labels, 1)), sample=3)
     assert not spoilt.holds
     assert 0 < spoilt.wrong <= spoilt.checked == 3
     for size in (0, data.n_samples):
         with pytest.raises(UsageError, match="fewer than"):
-            verify(memory, data, sample=size)
+            verify(memoriser, data, sample=size)
 
 
 def test_a_certificate_of_fewer_samples_that_names_no_sample_is_refused() -> None:

@@ -37,7 +37,7 @@ def test_the_trace_ends_in_the_answer(model: Model) -> None:
     for question, answer in FACTS:
         found = trace(model, question)
         assert found["answer"] == answer
-        assert found["output"][-1] == model.memory.label_names.index(answer) + 1
+        assert found["output"][-1] == model.memoriser.label_names.index(answer) + 1
         assert "".join(token["text"] for token in found["tokens"]) == question
         json.dumps(found, allow_nan=False)
 
@@ -76,7 +76,7 @@ def test_label_bits_spell_the_answer() -> None:
     model = bh.compile(bh.Dataset.from_pairs(FACTS), method="retrieval", precision="float64", reject_bits=8)
     found = trace(model, "capital of Peru")
     (bits,) = (stage["details"]["bits"] for stage in found["stages"] if stage["kind"] == "label")
-    assert int("".join(map(str, bits)), 2) == model.memory.label_names.index("Lima")
+    assert int("".join(map(str, bits)), 2) == model.memoriser.label_names.index("Lima")
 
 
 @pytest.mark.parametrize("name", method_names())
@@ -88,11 +88,11 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
         with pytest.raises(UsageError, match="can be stepped through"):
             trace(model, "x")
         return
-    memory = model.memory
-    encoded = memory.encode(example.data.inputs)[:5]
-    answers = memory.answer(encoded, backend="exact" if model.precision == "exact" else "module")
+    memoriser = model.memoriser
+    encoded = memoriser.encode(example.data.inputs)[:5]
+    answers = memoriser.answer(encoded, backend="exact" if model.precision == "exact" else "module")
     for sequence, answer in zip(encoded, answers, strict=True):
-        *_, last = snapshots(model.network, sequence, last_only=memory.answers_last_token_only)
+        *_, last = snapshots(model.network, sequence, last_only=memoriser.answers_last_token_only)
         outputs = output_of(model.network, last.stream)
         rounded = [round(float(value)) - 1 for value in outputs]
         assert rounded[-np.size(answer) :] == np.atleast_1d(answer).tolist()

@@ -191,7 +191,7 @@ def _theory(model: Model) -> BoundTable:
     assert model.certificate is not None
     numbers = model.certificate.dataset
     sizes = {name: getattr(numbers, name) for name in ("n_samples", "seq_len", "n_classes", "vocab", "dim")}
-    return for_shape(DataShape(**sizes, task=model.memory.task, ordered=model.memory.ordered))
+    return for_shape(DataShape(**sizes, task=model.memoriser.task, ordered=model.memoriser.ordered))
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -226,7 +226,7 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
     return {
         "method": model.record["method"],
         "theorem": model.record["theorem"],
-        "task": model.memory.task,
+        "task": model.memoriser.task,
         "precision": model.precision,
         "seed": model.record["seed"],
         "dataset": asdict(certificate.dataset),
@@ -257,7 +257,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     numbers = certificate.dataset
     say(f"{data}: memorised, verified and saved in {output}")
     choice = model.record.get("choice")
-    lines = [("method", f"{model.record['method']} ({model.memory.task}, {model.precision})")]
+    lines = [("method", f"{model.record['method']} ({model.memoriser.task}, {model.precision})")]
     if choice is not None:
         lines += [("chosen", choice["why"]), ("instead", choice["instead"])]
     if choice is None or "unknown input" not in choice["why"]:

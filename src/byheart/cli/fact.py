@@ -30,7 +30,7 @@ def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) 
     if fact is None:
         raise UsageError("--data goes with --fact TEXT.")
     model = load(folder)
-    tokenizer, is_llama = model.memory.tokenizer, model.network.spec.family == "llama"
+    tokenizer, is_llama = model.memoriser.tokenizer, model.network.spec.family == "llama"
     if tokenizer is None or (model.record.get("method") != "retrieval" and not is_llama):
         raise UsageError("a map of memory needs a model that `retrieval` or `llama` compiled from texts.")
     (answer,) = model.predict([fact])
@@ -62,10 +62,10 @@ def _find_in_tables(model: Model, tokenizer: Tokenizer, fact: str, dataset: Data
     """The rows, columns and bits of the tables of `retrieval`."""
     from byheart.construct.retrieval.locate import locate
 
-    encoded = model.memory.encode(tokenizer.encode_all([fact]))
+    encoded = model.memoriser.encode(tokenizer.encode_all([fact]))
     if dataset is not None:
-        encoded = np.concatenate([encoded, model.memory.encode(dataset.inputs)])
-    found = locate(model.memory, model.record.get("notes") or {}, encoded)
+        encoded = np.concatenate([encoded, model.memoriser.encode(dataset.inputs)])
+    found = locate(model.memoriser, model.record.get("notes") or {}, encoded)
     cells, bits = found.cells(0), found.bits(0)
     is_itself = (encoded == encoded[0]).all(axis=1)
     others = [int(i) - 1 for i in found.sharing(0) if not is_itself[i]]

@@ -39,10 +39,10 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
 
     check_target(output)
     model = load(folder)
-    if model.record.get("method") != "llama" or model.memory.tokenizer is None:
+    if model.record.get("method") != "llama" or model.memoriser.tokenizer is None:
         raise UsageError("forget needs a model that `llama` compiled from keys with values.")
-    dataset = read_like(model, data, tokenizer=model.memory.tokenizer)
-    texts = [model.memory.tokenizer.decode(dataset.inputs[i].tolist()) for i in range(dataset.n_samples)]
+    dataset = read_like(model, data, tokenizer=model.memoriser.tokenizer)
+    texts = [model.memoriser.tokenizer.decode(dataset.inputs[i].tolist()) for i in range(dataset.n_samples)]
     missing = sorted(set(keys) - set(texts))
     if missing:
         raise UsageError(f"{data} has no key {missing[0]!r}.", keys=missing)

@@ -52,7 +52,7 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
     if as_json:
         echo_json(_document(model, spec, folder))
         return
-    say(f"{folder}: {model.memory.task}, {model.precision} weights\n")
+    say(f"{folder}: {model.memoriser.task}, {model.precision} weights\n")
     show_pairs(_inputs_and_labels(model, spec))
     say()
     show_table(("layers", "kind", "sizes"), spec.sections())
@@ -68,10 +68,10 @@ def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) ->
 def _document(model: Model, spec: NetworkSpec, folder: Path) -> dict[str, Any]:
     return {
         "path": str(folder),
-        "task": model.memory.task,
-        "ordered": model.memory.ordered,
-        "labels": len(model.memory.label_names),
-        "tokenizer": None if model.memory.tokenizer is None else model.memory.tokenizer.name,
+        "task": model.memoriser.task,
+        "ordered": model.memoriser.ordered,
+        "labels": len(model.memoriser.label_names),
+        "tokenizer": None if model.memoriser.tokenizer is None else model.memoriser.tokenizer.name,
         "architecture": spec.to_json(),
         "size": asdict(model.size),
         **{name: getattr(model, name) for name in RATES},
@@ -81,7 +81,7 @@ def _document(model: Model, spec: NetworkSpec, folder: Path) -> dict[str, Any]:
 
 
 def _inputs_and_labels(model: Model, spec: NetworkSpec) -> list[tuple[str, str]]:
-    tokenizer = model.memory.tokenizer
+    tokenizer = model.memoriser.tokenizer
     if spec.n_vocab is None:
         takes = f"{spec.seq_len:,} vectors of dimension {spec.dim:,}"
     else:
@@ -89,11 +89,11 @@ def _inputs_and_labels(model: Model, spec: NetworkSpec) -> list[tuple[str, str]]
         kind = "token ids" if tokenizer is None else f"tokens of its {tokenizer.name} tokenizer"
         positions = ", with positions" if spec.has_positions else ""
         takes = f"{most}{spec.seq_len:,} {kind}, embedded in dimension {spec.dim:,}{positions}"
-    names = model.memory.label_names
+    names = model.memoriser.label_names
     few = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
     return [
         ("input", takes),
-        ("order", "matters" if model.memory.ordered else "is ignored, but for the last token"),
+        ("order", "matters" if model.memoriser.ordered else "is ignored, but for the last token"),
         ("labels", f"{len(names):,}: {few}"),
         ("residual width", f"{spec.model_width:,}"),
     ]

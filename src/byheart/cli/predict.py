@@ -137,7 +137,7 @@ def _questions(asked: list[Any], model: Model) -> Any:
     """What `predict` takes: texts, lists of ids, or one array of vectors."""
     if asked and isinstance(asked[0], np.ndarray):
         return np.stack(asked)
-    if model.memory.tokenizer is not None:
+    if model.memoriser.tokenizer is not None:
         return [one if isinstance(one, list) else str(one) for one in asked]
     return [one if isinstance(one, list) else _ids(str(one), model) for one in asked]
 

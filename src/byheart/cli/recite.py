@@ -37,13 +37,13 @@ def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:
     tokens = (
         _recite_llama(model, prompt, max_tokens)
         if model.network.spec.family == "llama"
-        else recite(model.memory, prompt, max_tokens)
+        else recite(model.memoriser, prompt, max_tokens)
     )
     if as_json:
         echo_json({"prompt": prompt, "tokens": list(tokens)})
         return
-    assert model.memory.tokenizer is not None
-    has_words = model.memory.tokenizer.name == "word"
+    assert model.memoriser.tokenizer is not None
+    has_words = model.memoriser.tokenizer.name == "word"
     first = next(tokens, None)  # whatever is wrong with the prompt is said before it is echoed
     if first is None:
         raise UsageError(f"nothing follows {prompt!r} in the texts of {folder}.", prompt=prompt)
@@ -59,7 +59,7 @@ def _recite_llama(model: Model, prompt: str, max_tokens: int) -> Iterator[str]:
     from byheart.network.llama.architecture import Llama
     from byheart.network.llama.generation import recite
 
-    tokenizer, llama = model.memory.tokenizer, model.network
+    tokenizer, llama = model.memoriser.tokenizer, model.network
     assert tokenizer is not None
     assert isinstance(llama, Llama)
     ids = tokenizer.encode(prompt)
@@ -72,8 +72,8 @@ def _require_texts(model: Model, folder: Path) -> None:
     """Refuse a model whose labels are not the tokens that follow one another in texts."""
     from byheart.construct.retrieval.documents import END
 
-    tokenizer = model.memory.tokenizer
-    if tokenizer is None or model.memory.label_names != (*tokenizer.vocabulary, END):
+    tokenizer = model.memoriser.tokenizer
+    if tokenizer is None or model.memoriser.label_names != (*tokenizer.vocabulary, END):
         raise UsageError(
             f"{folder} was not compiled to recite: its labels are answers, not the next words of a text.\n"
             "  Ask it with `byheart predict`, or compile texts with "

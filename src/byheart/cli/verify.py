@@ -117,7 +117,7 @@ def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | 
     """What was read so because the model says so, where that is not the usual way."""
     from byheart.pipeline import source_of
 
-    source, tokenizer = source_of(model), model.memory.tokenizer
+    source, tokenizer = source_of(model), model.memoriser.tokenizer
     names = ("input", "label", "recite", "delimiter", "encoding")
     said = {name: value for name in names if name not in given and (value := getattr(source, name))}
     if tokenizer is not None and tokenizer.name == "file":

@@ -14,7 +14,7 @@ import numpy as np
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memory import Progress
+from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.process.memory_limit import require_memory

@@ -13,7 +13,7 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, InexactWeights
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.network.protocol import report
 from byheart.network.size import Size, size_of_network
 from byheart.network.transformer.architecture import Precision, Transformer
@@ -49,7 +49,7 @@ class Construction(Plan):
     Where deciding is the whole work it is the plan too: the network is there already.
     """
 
-    memory: Memory
+    memoriser: Memoriser
     method: str
     theorem: str
     assumptions: tuple[Assumption, ...]
@@ -58,7 +58,7 @@ class Construction(Plan):
 
     @cached_property
     def size(self) -> Size:
-        return size_of_network(self.memory.network)
+        return size_of_network(self.memoriser.network)
 
     def emit(self, progress: Progress | None = None) -> Construction:
         report(progress, 1, 1)
@@ -90,7 +90,7 @@ class ProgramPlan(Plan):
         network = emit(self.program, self.precision) if self.network is None else self.network
         report(progress, 1, 1)
         claims = (self.method, self.theorem, self.assumptions, self.theorem_size, self.notes)
-        return Construction(Memory.of(network, self.data), *claims)
+        return Construction(Memoriser.of(network, self.data), *claims)
 
     def in_floats(self, precision: Precision) -> ProgramPlan:
         """The same in floats, where every weight and every sum on these data is exact, in any order of summation.
@@ -99,7 +99,7 @@ class ProgramPlan(Plan):
         """
         try:
             network = emit(self.program, precision)
-            encoded = Memory.of(network, self.data).encode(self.data.inputs)
+            encoded = Memoriser.of(network, self.data).encode(self.data.inputs)
             found = float_exactness(network, encoded[:_FIRST_LOOK])  # what does not fit mostly fails here
             found = float_exactness(network, encoded) if found.holds else found
             reason = f"{found.where} needs {found.bits_needed:.0f} bits of mantissa, and it has {found.bits_available}"

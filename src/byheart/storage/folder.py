@@ -20,7 +20,7 @@ from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, 
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.families import FAMILIES, NetworkFamily, read_spec
 from byheart.network.logits import AnswersWithLogits
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch
 from byheart.records.fields import Fields, corrupt, read_bytes, read_json
@@ -37,21 +37,21 @@ OF_OTHERS = (".json", ".safetensors")
 
 
 def save_folder(
-    path: str | Path, memory: Memory, record: Mapping[str, Any], certificate: Certificate | None
+    path: str | Path, memoriser: Memoriser, record: Mapping[str, Any], certificate: Certificate | None
 ) -> None:
     """Write a model folder at `path`, replacing a model folder that is there and nothing else.
 
     The same arguments give the same bytes. `record` says how the model came about and must be plain JSON.
     """
-    network = memory.network
+    network = memoriser.network
     family = FAMILIES[network.spec.family]
     document = {
         "schema": SCHEMA,
         "architecture": _readable(network.spec).to_json(),
-        "task": memory.task,
-        "ordered": memory.ordered,
-        "labels": list(memory.label_names),
-        "tokenizer": None if memory.tokenizer is None else memory.tokenizer.to_json(),
+        "task": memoriser.task,
+        "ordered": memoriser.ordered,
+        "labels": list(memoriser.label_names),
+        "tokenizer": None if memoriser.tokenizer is None else memoriser.tokenizer.to_json(),
         "record": dict(record),
     }
     texts = {MODEL: _as_text(document)}
@@ -98,7 +98,7 @@ def _tensors(network: Network) -> dict[str, np.ndarray]:
     return {name: array for name, array in parameters.items() if isinstance(array, np.ndarray)}
 
 
-def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate | None]:
+def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     """The memory, record and certificate saved at `path`.
 
     `UsageError` where there is no model folder; `CorruptModel`, naming file and fault, where there is one
@@ -124,16 +124,16 @@ def load_folder(path: str | Path) -> tuple[Memory, dict[str, Any], Certificate |
         )
     spec = read_spec(fields.child("architecture"))
     network = _network(spec, folder, FAMILIES[spec.family])
-    memory = _memory(network, fields)
+    memoriser = _memory(network, fields)
     record = _record(fields.child("record"))
     origin_of(record, folder / MODEL)
     certificate = None
     if (folder / CERTIFICATE).exists():
         certificate = Certificate.from_json(read_json(folder / CERTIFICATE), folder / CERTIFICATE)
-    return memory, record, certificate
+    return memoriser, record, certificate
 
 
-def _memory(network: Network, fields: Fields) -> Memory:
+def _memory(network: Network, fields: Fields) -> Memoriser:
     task: Any = fields.text("task", get_args(Task))
     labels = fields.texts("labels")
     if not labels or len(set(labels)) < len(labels):
@@ -151,7 +151,7 @@ def _memory(network: Network, fields: Fields) -> Memory:
         raise corrupt(
             fields.where, f"there are {len(labels):,} labels; the network has {network.n_outputs:,} logits"
         )
-    return Memory(network, task, labels, tokenizer, fields.boolean("ordered"))
+    return Memoriser(network, task, labels, tokenizer, fields.boolean("ordered"))
 
 
 def _record(fields: Fields) -> dict[str, Any]:

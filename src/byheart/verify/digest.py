@@ -10,7 +10,7 @@ import numpy as np
 
 from byheart.errors import CorruptModel
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Network
 from byheart.verify.certificate import Certificate
 
@@ -32,31 +32,31 @@ def weights_digest(network: Network) -> str:
     return digest.hexdigest()
 
 
-def model_digest(memory: Memory) -> str:
+def model_digest(memoriser: Memoriser) -> str:
     """SHA-256, in hexadecimal, of everything but the weights that an answer depends on.
 
     That is the task, whether order matters, the label names, the tokenizer with its vocabulary, the shape of the network, and the
     files of its family. A changed label would otherwise be another answer under the same certificate.
     """
-    tokenizer = None if memory.tokenizer is None else memory.tokenizer.to_json()
+    tokenizer = None if memoriser.tokenizer is None else memoriser.tokenizer.to_json()
     content = {
-        "task": memory.task,
-        "ordered": memory.ordered,
-        "labels": list(memory.label_names),
+        "task": memoriser.task,
+        "ordered": memoriser.ordered,
+        "labels": list(memoriser.label_names),
         "tokenizer": tokenizer,
-        "architecture": memory.network.spec.to_json(),
-        "files": {name: hashlib.sha256(raw).hexdigest() for name, raw in memory.network.files().items()},
+        "architecture": memoriser.network.spec.to_json(),
+        "files": {name: hashlib.sha256(raw).hexdigest() for name, raw in memoriser.network.files().items()},
     }
     text = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(b"byheart model 1\n" + text.encode()).hexdigest()
 
 
-def require_certified(memory: Memory, certificate: Certificate, where: str | Path) -> None:
+def require_certified(memoriser: Memoriser, certificate: Certificate, where: str | Path) -> None:
     """`CorruptModel` unless `memory` is what the certificate was issued for. Older certificates speak of the weights alone."""
     found = {
-        "weights are": (weights_digest(memory.network), certificate.weights_digest),
+        "weights are": (weights_digest(memoriser.network), certificate.weights_digest),
         "labels, tokenizer, task, order or architecture are": (
-            model_digest(memory),
+            model_digest(memoriser),
             certificate.model_digest,
         ),
     }

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from byheart.data.contexts import Contexts
 from byheart.data.dataset import Dataset
 from byheart.network.divergence import divergences
-from byheart.network.memory import UNKNOWN, Memory, Progress
+from byheart.network.memoriser import UNKNOWN, Memoriser, Progress
 from byheart.verify.certificate import Distributional, DistributionRule, Findings, WrongSample
 from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
 
@@ -25,7 +25,7 @@ N_LOOKED_AT_TWICE = 8
 
 
 def check_distributions(
-    memory: Memory,
+    memoriser: Memoriser,
     dataset: Dataset,
     *,
     rule: DistributionRule = "contexts",
@@ -42,16 +42,16 @@ def check_distributions(
     The rule comes from the caller. What the record of a model says of it is not read.
     """
     contexts = dataset.contexts()
-    asked = encode_inputs(memory, contexts.as_sequences(), dataset.tokenizer)
+    asked = encode_inputs(memoriser, contexts.as_sequences(), dataset.tokenizer)
     found = np.full(len(contexts), np.inf)
     is_other_token = np.zeros(len(contexts), dtype=bool)
     n_rechecked, problems = 0, []
     if len(asked.asked):
-        logits = memory.network.compute_logits(asked.encoded, device=device, progress=progress)
-        found[asked.asked] = _divergences(memory, dataset, contexts, asked, logits)
-        is_other_token[asked.asked] = _other_tokens(memory, dataset, contexts, asked, logits)
+        logits = memoriser.network.compute_logits(asked.encoded, device=device, progress=progress)
+        found[asked.asked] = _divergences(memoriser, dataset, contexts, asked, logits)
+        is_other_token[asked.asked] = _other_tokens(memoriser, dataset, contexts, asked, logits)
         drawn = draw_samples(len(asked.asked), N_LOOKED_AT_TWICE)
-        n_rechecked, problems = len(drawn), _disagreements(memory, dataset, contexts, asked, logits, drawn)
+        n_rechecked, problems = len(drawn), _disagreements(memoriser, dataset, contexts, asked, logits, drawn)
     entropy = contexts.entropy_nats
     gap = float(contexts.counts @ found)
     allowed_gap = min(allowed_gap, ALLOWED_GAP)
@@ -81,10 +81,10 @@ def check_distributions(
 
 
 def _other_tokens(
-    memory: Memory, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
+    memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Bool[np.ndarray, " n_asked"]:
     """Contexts after which one token is certain, and another is the most likely one."""
-    known = {name: index for index, name in enumerate(memory.label_names)}
+    known = {name: index for index, name in enumerate(memoriser.label_names)}
     likeliest = logits.argmax(axis=1)
     starts, n_successors = contexts.offsets[asked.asked], np.diff(contexts.offsets)[asked.asked]
     certain = [known.get(dataset.label_names[int(token)], UNKNOWN) for token in contexts.next_tokens[starts]]
@@ -92,7 +92,7 @@ def _other_tokens(
 
 
 def _disagreements(
-    memory: Memory,
+    memoriser: Memoriser,
     dataset: Dataset,
     contexts: Contexts,
     asked: EncodedInputs,
@@ -100,7 +100,7 @@ def _disagreements(
     drawn: Drawn,
 ) -> list[str]:
     """Logits of some contexts once more, from the equations: they may differ by rounding alone."""
-    again = memory.network.bound_logits(asked.encoded[drawn])
+    again = memoriser.network.bound_logits(asked.encoded[drawn])
     is_apart = ~(np.abs(logits[drawn] - again.value) <= 2 * again.radius).all(axis=1)
     return [
         f"the module and the equations disagree on context {_text(dataset, contexts, int(asked.asked[at]))} by more than rounding."
@@ -109,10 +109,10 @@ def _disagreements(
 
 
 def _divergences(
-    memory: Memory, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
+    memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Float[np.ndarray, " n_asked"]:
     """KL of each context that was asked, infinite where something follows that the model has no name or no logit for."""
-    known = {name: index for index, name in enumerate(memory.label_names[: logits.shape[1]])}
+    known = {name: index for index, name in enumerate(memoriser.label_names[: logits.shape[1]])}
     names = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)
     row_of = np.full(len(contexts), -1, dtype=np.int64)
     row_of[asked.asked] = np.arange(len(asked.asked))

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences
 from byheart.data.tokenizers import IdTokenizer, Tokenizer
 from byheart.errors import UsageError
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 
 UNKNOWN_TOKEN = -1
 Drawn: TypeAlias = Int[np.ndarray, " n_drawn"]
@@ -31,42 +31,44 @@ def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
     return np.sort(np.random.default_rng(0).permutation(n_asked)[:n_wanted])
 
 
-def encode_inputs(memory: Memory, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
+def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
     """Fit every input to `memory`; one that does not fit is refused with a reason.
 
     `tokenizer` is the one that made the ids. Texts are matched by their tokens, so a data set whose
     vocabulary was counted anew from another file is asked correctly, and its unknown tokens are named.
     """
     if isinstance(inputs, VectorSequences):
-        return _encode_vectors(memory, inputs)
-    return _encode_tokens(memory, inputs, tokenizer)
+        return _encode_vectors(memoriser, inputs)
+    return _encode_tokens(memoriser, inputs, tokenizer)
 
 
-def _encode_vectors(memory: Memory, inputs: VectorSequences) -> EncodedInputs:
-    network = memory.network
+def _encode_vectors(memoriser: Memoriser, inputs: VectorSequences) -> EncodedInputs:
+    network = memoriser.network
     given = f"{inputs.seq_len} vectors of dimension {inputs.dim}"
     takes = f"{network.seq_len} vectors of dimension {network.dim}"
     if network.takes_ids or given != takes:
         takes = takes if not network.takes_ids else "token ids"
-        return _refuse_all(memory, len(inputs), f"the sample is {given}; this model takes {takes}")
+        return _refuse_all(memoriser, len(inputs), f"the sample is {given}; this model takes {takes}")
     finite = np.isfinite(inputs.values).all(axis=(1, 2))
     asked = np.flatnonzero(finite)
     reason = "the sample holds a value that is not finite"
     refused = {int(sample): reason for sample in np.flatnonzero(~finite)}
-    return EncodedInputs(asked, memory.encode(VectorSequences(inputs.values[asked])), refused)
+    return EncodedInputs(asked, memoriser.encode(VectorSequences(inputs.values[asked])), refused)
 
 
-def _refuse_all(memory: Memory, n_samples: int, reason: str) -> EncodedInputs:
-    shape = (0, memory.network.seq_len)
+def _refuse_all(memoriser: Memoriser, n_samples: int, reason: str) -> EncodedInputs:
+    shape = (0, memoriser.network.seq_len)
     return EncodedInputs(np.zeros(0, np.int64), np.zeros(shape), dict.fromkeys(range(n_samples), reason))
 
 
-def _encode_tokens(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer | None) -> EncodedInputs:
-    network = memory.network
+def _encode_tokens(
+    memoriser: Memoriser, inputs: TokenSequences, tokenizer: Tokenizer | None
+) -> EncodedInputs:
+    network = memoriser.network
     if not network.takes_ids or network.n_vocab is None:
         takes = f"{network.seq_len} vectors of dimension {network.dim}"
-        return _refuse_all(memory, len(inputs), f"the sample is token ids; this model takes {takes}")
-    ids = _translate(memory, tokenizer, inputs.ids)
+        return _refuse_all(memoriser, len(inputs), f"the sample is token ids; this model takes {takes}")
+    ids = _translate(memoriser, tokenizer, inputs.ids)
     refused: dict[int, str] = {}
     sample_of = np.repeat(np.arange(len(inputs)), inputs.lengths)
     names = () if tokenizer is None else tokenizer.vocabulary
@@ -81,12 +83,14 @@ def _encode_tokens(memory: Memory, inputs: TokenSequences, tokenizer: Tokenizer 
         refused.setdefault(int(sample), reason)
     asked = np.array([sample for sample in range(len(inputs)) if sample not in refused], dtype=np.int64)
     known = TokenSequences(np.where(ids == UNKNOWN_TOKEN, 0, ids), inputs.offsets, network.n_vocab)
-    return EncodedInputs(asked, memory.encode(known.take(asked)), refused)
+    return EncodedInputs(asked, memoriser.encode(known.take(asked)), refused)
 
 
-def _translate(memory: Memory, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def _translate(
+    memoriser: Memoriser, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
     """The id by which the model knows each token, or `UNKNOWN_TOKEN`. Ids may be large: no table is as long as the largest."""
-    own = memory.tokenizer
+    own = memoriser.tokenizer
     if isinstance(own, IdTokenizer) and theirs is None:
         return own.positions_of(ids)
     if own is None and isinstance(theirs, IdTokenizer):
@@ -102,8 +106,8 @@ def _translate(memory: Memory, theirs: Tokenizer | None, ids: Int[np.ndarray, " 
         number = {token: index for index, token in enumerate(own.vocabulary)}
         found = [number.get(token, UNKNOWN_TOKEN) for token in theirs.vocabulary]
         return np.asarray(np.array(found, dtype=np.int64).reshape(-1)[ids])
-    n_known = (memory.network.n_vocab or 0) if own is None else len(own.vocabulary)
+    n_known = (memoriser.network.n_vocab or 0) if own is None else len(own.vocabulary)
     is_known = (ids >= 0) & (ids < n_known)
-    if memory.network.pad is not None:
-        is_known &= ids != memory.network.pad
+    if memoriser.network.pad is not None:
+        is_known &= ids != memoriser.network.pad
     return np.where(is_known, ids, UNKNOWN_TOKEN)

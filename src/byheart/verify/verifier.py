@@ -13,7 +13,7 @@ from jaxtyping import Bool, Int
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.errors import UsageError
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
 from byheart.network.size import size_of_network
 from byheart.records.arguments import whole_number
@@ -60,7 +60,7 @@ PACKAGES = {
 
 
 def verify(
-    memory: Memory,
+    memoriser: Memoriser,
     dataset: Dataset | DatasetPieces,
     *,
     record: Mapping[str, Any] | None = None,
@@ -94,17 +94,17 @@ def verify(
             f"verify takes a Dataset, not {type(dataset).__name__}.\n"
             "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs)."
         )
-    if memory.task != dataset.task:
+    if memoriser.task != dataset.task:
         raise UsageError(
-            f"the model was made for the task {memory.task}; this data set is for {dataset.task}.\n"
-            f"  Read the data with task={memory.task!r}.",
-            model=memory.task,
+            f"the model was made for the task {memoriser.task}; this data set is for {dataset.task}.\n"
+            f"  Read the data with task={memoriser.task!r}.",
+            model=memoriser.task,
             data=dataset.task,
         )
     if rule not in get_args(DistributionRule):  # or nothing would be judged
         raise UsageError(f"rule {rule!r} is none of {', '.join(get_args(DistributionRule))}.", rule=rule)
     start = time.perf_counter()
-    backend = backend or memory.network.backend
+    backend = backend or memoriser.network.backend
     if backend not in PACKAGES:
         raise UsageError(f"backend {backend!r} is none of {', '.join(PACKAGES)}.", backend=backend)
     _check_device(backend, device)
@@ -120,10 +120,10 @@ def verify(
         is_drawn[:] = False
         is_drawn[draw_samples(dataset.n_samples, sample)] = True
     if isinstance(dataset, DatasetPieces):
-        found = _check_pieces(memory, dataset, how, n_rechecked, is_drawn)
+        found = _check_pieces(memoriser, dataset, how, n_rechecked, is_drawn)
     elif dataset.task == "distribution":
         found = check_distributions(
-            memory,
+            memoriser,
             dataset,
             rule=rule,
             allowed_gap=allowed_gap,
@@ -132,14 +132,14 @@ def verify(
             progress=progress,
         )
     else:
-        found = _check_labels(memory, dataset, how, n_rechecked, is_drawn)
+        found = _check_labels(memoriser, dataset, how, n_rechecked, is_drawn)
     if found.wrong and dataset.task != "distribution":
         wrong = f"{found.wrong:,} of {found.checked:,} samples are answered wrongly."
         found = replace(found, problems=(*found.problems, wrong))
     digests = {
         "dataset": dataset.digest,
-        "weights": weights_digest(memory.network),
-        "model": model_digest(memory),
+        "weights": weights_digest(memoriser.network),
+        "model": model_digest(memoriser),
     }
     problems = (*_digest_problems(digests, expected_digests or {}), *found.problems)
     origin = origin_of(record or {})
@@ -147,7 +147,7 @@ def verify(
         holds=not problems,
         dataset=DatasetNumbers.of(dataset),
         weights_digest=digests["weights"],
-        size=size_of_network(memory.network),
+        size=size_of_network(memoriser.network),
         checked=found.checked,
         wrong=found.wrong,
         wrong_samples=found.shown,
@@ -159,10 +159,10 @@ def verify(
         theorem=origin.theorem,
         assumptions=origin.assumptions if origin.dataset.digest == digests["dataset"] else (),
         theorem_size=origin.theorem_size,
-        versions=versions(*PACKAGES[backend]) | _settings(memory.network, backend),
+        versions=versions(*PACKAGES[backend]) | _settings(memoriser.network, backend),
         distribution=found.distribution,
         model_digest=digests["model"],
-        rechecked_by=memory.network.second_backend if found.n_rechecked else None,
+        rechecked_by=memoriser.network.second_backend if found.n_rechecked else None,
         sampled=sample,
     )
 
@@ -178,31 +178,31 @@ def _settings(network: Network, backend: Backend) -> dict[str, str]:
 
 
 def _check_labels(
-    memory: Memory, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
+    memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
     """One label for each sample, or for each token, of the samples that were drawn."""
-    asked = encode_inputs(memory, dataset.inputs, dataset.tokenizer)
+    asked = encode_inputs(memoriser, dataset.inputs, dataset.tokenizer)
     if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
     first_part, rest = _part(how.progress, 0.0, _ANSWERING), _part(how.progress, _ANSWERING, 1.0)
-    answers = memory.answer(asked.encoded, backend=how.backend, device=how.device, progress=first_part)
-    rechecked = draw_samples(len(asked.asked), _affordable(memory.network, n_rechecked, len(asked.asked)))
-    problems = _disagreements(memory, dataset, asked, answers, rechecked, replace(how, progress=rest))
-    got = _flat_answers(memory, dataset, asked, answers)
-    expected = memory.expected_labels(dataset)
+    answers = memoriser.answer(asked.encoded, backend=how.backend, device=how.device, progress=first_part)
+    rechecked = draw_samples(len(asked.asked), _affordable(memoriser.network, n_rechecked, len(asked.asked)))
+    problems = _disagreements(memoriser, dataset, asked, answers, rechecked, replace(how, progress=rest))
+    got = _flat_answers(memoriser, dataset, asked, answers)
+    expected = memoriser.expected_labels(dataset)
     owners = _owners(dataset)
     wrong_labels = np.flatnonzero(((got != expected) | (expected == UNKNOWN)) & is_drawn[owners])
     wrong_samples, first = np.unique(owners[wrong_labels], return_index=True)
     shown = [
-        _wrong_sample(memory, dataset, asked, int(wrong_labels[at]), int(got[wrong_labels[at]]), owners)
+        _wrong_sample(memoriser, dataset, asked, int(wrong_labels[at]), int(got[wrong_labels[at]]), owners)
         for at in first[:MAX_WRONG_SHOWN]
     ]
     return Findings(int(is_drawn.sum()), len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
 
 
 def _check_pieces(
-    memory: Memory, dataset: DatasetPieces, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
+    memoriser: Memoriser, dataset: DatasetPieces, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
     """Piece after piece; samples of the first are asked a second evaluator."""
     total = Findings(0, 0, (), (), 0)
@@ -212,7 +212,7 @@ def _check_pieces(
         part = _part(how.progress, n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
         if drawn.any():
             own = replace(how, progress=part)
-            found = _check_labels(memory, piece, own, 0 if number else n_rechecked, drawn)
+            found = _check_labels(memoriser, piece, own, 0 if number else n_rechecked, drawn)
             total = Findings(
                 total.checked + found.checked,
                 total.wrong + found.wrong,
@@ -237,7 +237,7 @@ class Checkable(Protocol):
     """What `verify_model` needs of a model."""
 
     @property
-    def memory(self) -> Memory:
+    def memoriser(self) -> Memoriser:
         """The network with its vocabulary and label names."""
 
     @property
@@ -266,7 +266,7 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
         if earlier.model_digest is not None:
             expected["model"] = earlier.model_digest
         options = _rule_of(earlier) | options
-    return verify(model.memory, data, record=model.record, expected_digests=expected, **options)
+    return verify(model.memoriser, data, record=model.record, expected_digests=expected, **options)
 
 
 def _rule_of(certificate: Certificate) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def _digest_problems(found: Mapping[str, str], expected: Mapping[str, str]) -> l
 
 
 def _disagreements(
-    memory: Memory,
+    memoriser: Memoriser,
     dataset: Dataset,
     asked: EncodedInputs,
     answers: np.ndarray,
@@ -317,8 +317,8 @@ def _disagreements(
     how: Evaluation,
 ) -> list[str]:
     """Ask some samples again, by the second evaluator."""
-    second = memory.network.second_backend
-    again = memory.answer(asked.encoded[rechecked], backend=second, progress=how.progress)
+    second = memoriser.network.second_backend
+    again = memoriser.answer(asked.encoded[rechecked], backend=second, progress=how.progress)
     return [
         f"{WORDS[second]} and the {how.backend} evaluator disagree on sample {dataset.row(int(asked.asked[at]))}."
         for at, answer in zip(rechecked, again, strict=True)
@@ -327,14 +327,14 @@ def _disagreements(
 
 
 def _flat_answers(
-    memory: Memory, dataset: Dataset, asked: EncodedInputs, answers: np.ndarray
+    memoriser: Memoriser, dataset: Dataset, asked: EncodedInputs, answers: np.ndarray
 ) -> ForEachLabel:
     """The answered class of every label of `dataset`, `UNKNOWN` for samples that could not be asked."""
-    if memory.answers_last_token_only:
+    if memoriser.answers_last_token_only:
         got = np.full(dataset.n_samples, UNKNOWN, dtype=np.int64)
         got[asked.asked] = answers
         return got
-    width = memory.network.seq_len
+    width = memoriser.network.seq_len
     table = np.full((dataset.n_samples, width), UNKNOWN, dtype=np.int64)
     if len(asked.asked):
         table[asked.asked] = answers
@@ -354,7 +354,7 @@ def _owners(dataset: Dataset) -> ForEachLabel:
 
 
 def _wrong_sample(
-    memory: Memory, dataset: Dataset, asked: EncodedInputs, label: int, got: int, owners: ForEachLabel
+    memoriser: Memoriser, dataset: Dataset, asked: EncodedInputs, label: int, got: int, owners: ForEachLabel
 ) -> WrongSample:
     sample = int(owners[label])
     shown = dataset.describe_input(sample)
@@ -362,13 +362,13 @@ def _wrong_sample(
         shown += f", token {label - int(np.searchsorted(owners, sample)) + 1}"
     expected = dataset.label_names[int(dataset.labels[label])]
     reason = asked.refused.get(sample)
-    if reason is None and expected not in memory.label_names:
-        answer = "nothing it knows" if got == UNKNOWN else repr(memory.label_names[got])
+    if reason is None and expected not in memoriser.label_names:
+        answer = "nothing it knows" if got == UNKNOWN else repr(memoriser.label_names[got])
         reason = f"a label the model does not have; it answers {answer}"
     return WrongSample(
         number=dataset.row(sample),
         input=shown,
         expected=expected,
-        got=None if got == UNKNOWN else memory.label_names[got],
+        got=None if got == UNKNOWN else memoriser.label_names[got],
         reason=reason,
     )

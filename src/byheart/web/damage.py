@@ -12,7 +12,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
 from byheart.errors import DoesNotHold
 from byheart.model import Model
-from byheart.network.memory import UNKNOWN
+from byheart.network.memoriser import UNKNOWN
 from byheart.pipeline import compile as compile_data
 from byheart.pipeline import read_like
 from byheart.records.fields import LARGEST, Fields
@@ -73,18 +73,18 @@ def forget(context: Context, model: str, data: str, text: str) -> Document:
 
 def _broken_facts(model: Model, data: Dataset) -> list[Document]:
     """Every wrong sample by name: what was asked, what is right, what is answered now."""
-    memory = model.memory
-    expected = memory.expected_labels(data)
+    memoriser = model.memoriser
+    expected = memoriser.expected_labels(data)
     if len(expected) != data.n_samples:  # a label for each token: the certificate names the first few
         return []
-    asked = encode_inputs(memory, data.inputs, data.tokenizer)
-    answers = memory.answer(asked.encoded, backend="exact" if model.precision == "exact" else "module")
+    asked = encode_inputs(memoriser, data.inputs, data.tokenizer)
+    answers = memoriser.answer(asked.encoded, backend="exact" if model.precision == "exact" else "module")
     wrong = np.flatnonzero(answers != expected[asked.asked])[:MOST_NAMED]
     return [
         {
             "input": _text_of(data, int(asked.asked[at])),
             "expected": data.label_names[int(data.labels[asked.asked[at]])],
-            "got": None if answers[at] == UNKNOWN else memory.label_names[int(answers[at])],
+            "got": None if answers[at] == UNKNOWN else memoriser.label_names[int(answers[at])],
         }
         for at in wrong
     ]

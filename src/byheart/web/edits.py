@@ -87,7 +87,7 @@ def edit(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[
             )
         network = _replace(network, name, changed)
         done.append(_change(name, row, column, before, kept))
-    return Model(replace(model.memory, network=network), model.record, None), done
+    return Model(replace(model.memoriser, network=network), model.record, None), done
 
 
 def show(value: Fraction) -> str:

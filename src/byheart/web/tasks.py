@@ -37,7 +37,7 @@ def predict(context: Context, model: str, texts: list[str]) -> Document:
     """What `byheart predict --json` prints, from a model that stays in memory."""
     opened = open_model(model)
     asked: list[Any] = list(texts)
-    if opened.memory.tokenizer is None:
+    if opened.memoriser.tokenizer is None:
         words = "this model is asked by token ids with spaces between them, not {!r}."
         asked = [parse_ids(text, words.format(text)) for text in texts]
     pairs = zip(texts, opened.predict(asked), strict=True)

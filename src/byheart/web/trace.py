@@ -24,7 +24,7 @@ LARGEST_EXACT = 1 << 53
 
 def trace(model: Model, text: str) -> dict[str, Any]:
     """Ask `text` and keep everything. `UsageError` where the model cannot be asked it, or is of another family."""
-    network, tokenizer = model.network, model.memory.tokenizer
+    network, tokenizer = model.network, model.memoriser.tokenizer
     if not isinstance(network, Transformer):
         raise UsageError(
             f"only networks of KS25's family can be stepped through; this one is of the family {network.spec.family}."
@@ -33,13 +33,13 @@ def trace(model: Model, text: str) -> dict[str, Any]:
         raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
     ids = np.array(tokenizer.encode(text), dtype=np.int64)
     asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
-    found = encode_inputs(model.memory, asked, tokenizer)
+    found = encode_inputs(model.memoriser, asked, tokenizer)
     if not len(found.asked):
         raise UsageError(f"{text!r}: {found.refused[0]}.")
     encoded = found.encoded[0]
     if (len(network.layers) + 1) * network.model_width > MOST_VALUES:
         raise UsageError("this network is too large to be drawn.")
-    taken = list(snapshots(network, encoded, last_only=model.memory.answers_last_token_only))
+    taken = list(snapshots(network, encoded, last_only=model.memoriser.answers_last_token_only))
     stages = stages_of(network, model.record)
     output = output_of(network, taken[-1].stream)
     (answer,) = model.predict([text])
@@ -67,8 +67,8 @@ def trace(model: Model, text: str) -> dict[str, Any]:
 
 
 def _tokens(model: Model, network: Transformer, encoded: np.ndarray) -> list[dict[str, Any]]:
-    assert model.memory.tokenizer is not None
-    vocabulary = model.memory.tokenizer.vocabulary
+    assert model.memoriser.tokenizer is not None
+    vocabulary = model.memoriser.tokenizer.vocabulary
     tokens = [{"text": "", "kind": "extra", "id": None}] if network.extra is not None else []
     for token in encoded.tolist():
         is_pad = token == network.pad or token >= len(vocabulary)

@@ -85,10 +85,10 @@ def _as_float(value: Any) -> float:
 
 def _scales(model: Model, text: str) -> dict[tuple[int, str], float]:
     """What makes a word of the weights of each table."""
-    tokenizer = model.memory.tokenizer
+    tokenizer = model.memoriser.tokenizer
     assert tokenizer is not None
-    encoded = model.memory.encode(tokenizer.encode_all([text]))
-    found = locate(model.memory, model.record.get("notes") or {}, encoded)
+    encoded = model.memoriser.encode(tokenizer.encode_all([text]))
+    found = locate(model.memoriser, model.record.get("notes") or {}, encoded)
     segments = {layer: number for number, layer in enumerate(found.tables)}
     return {
         (cell.layer, cell.matrix): found.scales[0 if cell.matrix == "w1" else segments[cell.layer]]

@@ -77,7 +77,7 @@ def test_as_many_neurons_as_contexts_reach_the_same_corpus() -> None:
     found = decide_capacity(data, len(data.contexts()), np.random.default_rng(0))
     assert found.verdict == "reached"
     assert found.construction is not None
-    certificate = verify(found.construction.memory, data)
+    certificate = verify(found.construction.memoriser, data)
     assert certificate.holds
     assert certificate.distribution is not None
     entropy = lemma_2(data.contexts().counts.tolist(), data.contexts().next_counts.tolist())

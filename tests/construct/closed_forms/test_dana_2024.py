@@ -107,10 +107,10 @@ def test_heads_of_rank_one_are_enough(seq_len: int) -> None:
     data = bh.Dataset.from_arrays(ids, labels)
     full, thin = (bh.compile(data, method="dana-2024", head_dim=2, key_dim=key_dim) for key_dim in (2, 1))
     assert thin.certificate.holds
-    assert thin.memory.network.n_heads == full.memory.network.n_heads
-    assert thin.memory.network.query.shape[1:] == (1, 2)
+    assert thin.memoriser.network.n_heads == full.memoriser.network.n_heads
+    assert thin.memoriser.network.query.shape[1:] == (1, 2)
     saved = full.size.parameters_dense - thin.size.parameters_dense
-    assert saved == thin.memory.network.n_heads * 2 * 2  # one row of W_Q and of W_K, d = 2 entries each
+    assert saved == thin.memoriser.network.n_heads * 2 * 2  # one row of W_Q and of W_K, d = 2 entries each
     assert get("dana-2024").estimate(DataShape.of(data), {"head_dim": 2, "key_dim": 1}) == thin.size
 
 
@@ -234,7 +234,7 @@ def test_the_size_is_told_beforehand() -> None:
     rng = np.random.default_rng(0)
     data = bh.Dataset.from_arrays(pairs(8), rng.integers(0, 8, 64), task="next-token")
     built = get("dana-2024").build(data, {"precision": "float64"}, rng, None)
-    planned, size = get("dana-2024").estimate(DataShape.of(data)), size_of_network(built.memory.network)
+    planned, size = get("dana-2024").estimate(DataShape.of(data)), size_of_network(built.memoriser.network)
     assert (planned.parameters_dense, planned.width) == (size.parameters_dense, size.width)
     assert built.theorem_size is not None
     assert built.theorem_size.parameters == size.parameters_dense  # Corollary 1

@@ -116,7 +116,7 @@ def test_documents_compile_save_load_and_verify(method: str, precision: str, tmp
         for a, b in zip(contexts.offsets[:-1], contexts.offsets[1:], strict=True)
     ]
     asked = [contexts[i].tolist() for i in range(len(contexts))]
-    best = again.memory.network.compute_logits(again.memory.encode(contexts.as_sequences()))
+    best = again.memoriser.network.compute_logits(again.memoriser.encode(contexts.as_sequences()))
     for row, first in zip(best, expected, strict=True):
         assert row[first] >= row.max() - 1e-2  # equal counts are told apart by rounding alone
     assert len(again.predict(asked)) == len(asked)
@@ -139,11 +139,11 @@ def test_a_changed_weight_is_found_by_the_divergence_alone() -> None:
     from byheart.verify.verifier import verify
 
     data = documents(50, 12, 6, seed=1)
-    memory = bh.compile(data, method="madden-2024", precision="float64").memory
-    network = memory.network
+    memoriser = bh.compile(data, method="madden-2024", precision="float64").memoriser
+    network = memoriser.network
     logits = network.logits.copy()
     logits[3, 2] += 1
-    certificate = verify(replace(memory, network=replace(network, logits=logits)), data)
+    certificate = verify(replace(memoriser, network=replace(network, logits=logits)), data)
     assert not certificate.holds
     assert certificate.wrong > 0
 
@@ -152,7 +152,7 @@ def test_a_changed_weight_is_found_by_the_divergence_alone() -> None:
 def test_the_size_is_told_beforehand(method: str) -> None:
     data = documents(50, 12, 6, seed=1)
     built = get(method).build(data, {"precision": "float64"}, np.random.default_rng(0), None)
-    planned, size = get(method).estimate(DataShape.of(data)), size_of_network(built.memory.network)
+    planned, size = get(method).estimate(DataShape.of(data)), size_of_network(built.memoriser.network)
     assert (planned.parameters_dense, planned.depth, planned.width) == (
         size.parameters_dense,
         size.depth,

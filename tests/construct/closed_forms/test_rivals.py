@@ -45,7 +45,7 @@ def test_examples_at_the_bound_are_memorised(n_context: int, dim: int, head_dim:
 def test_the_size_is_told_beforehand() -> None:
     data = uniform_vectors(16, 5, 8, seed=0)
     built = get("mahdavi-2023").build(data, {}, np.random.default_rng(0), None)
-    planned, size = get("mahdavi-2023").estimate(DataShape.of(data)), size_of_network(built.memory.network)
+    planned, size = get("mahdavi-2023").estimate(DataShape.of(data)), size_of_network(built.memoriser.network)
     assert (planned.parameters_dense, planned.depth, planned.width) == (
         size.parameters_dense,
         size.depth,

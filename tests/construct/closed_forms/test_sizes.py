@@ -37,7 +37,7 @@ def agrees(name: str, data: Dataset, **options: object) -> None:
     method = get(name)
     found = method.plan(data, method.read_options(options), np.random.default_rng(0), None)
     size, estimate = (
-        size_of_network(found.emit().memory.network),
+        size_of_network(found.emit().memoriser.network),
         method.estimate(DataShape.of(data), options),
     )
     assert found.size == size

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from byheart.construct.retrieval.documents import END, recitation, recitation_of_tokens, recite
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.errors import DataError, UsageError
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from tests.construct.retrieval.layouts import memorise
 from tests.examples import examples
 
@@ -24,15 +24,15 @@ TEXTS = (
 )
 
 
-def _memory(texts: tuple[str, ...], **options: object) -> Memory:
-    return memorise(recitation(texts), options, np.random.default_rng(0)).memory
+def _memory(texts: tuple[str, ...], **options: object) -> Memoriser:
+    return memorise(recitation(texts), options, np.random.default_rng(0)).memoriser
 
 
 def test_recites_every_text_from_where_it_differs() -> None:
-    memory = _memory(TEXTS)
+    memoriser = _memory(TEXTS)
     for text in TEXTS:
         words = text.split()
-        assert list(recite(memory, " ".join(words[:2]))) == words[2:]
+        assert list(recite(memoriser, " ".join(words[:2]))) == words[2:]
 
 
 @examples(200)
@@ -77,8 +77,8 @@ def test_a_text_ends_where_it_ends() -> None:
 
 
 def test_unknown_prompts_end_at_once_with_reject_bits() -> None:
-    memory = _memory(TEXTS, reject_bits=16)
-    assert list(recite(memory, "mat mat mat")) == []
+    memoriser = _memory(TEXTS, reject_bits=16)
+    assert list(recite(memoriser, "mat mat mat")) == []
 
 
 def test_refuses_nothing_and_empty_prompts() -> None:
@@ -96,9 +96,9 @@ def test_openings_of_stories_are_recited_word_for_word(shared_data: Path) -> Non
     whole = [story["text"] for story in stories if story["whole"]][:1000]
     openings = [" ".join(text.split()[:10]) for text in whole]
     data = recitation(openings)
-    memory = memorise(data, {}, 0).memory
-    answers = memory.answer(memory.encode(data.inputs), backend="module")
-    assert (answers == memory.expected_labels(data)).all()
+    memoriser = memorise(data, {}, 0).memoriser
+    answers = memoriser.answer(memoriser.encode(data.inputs), backend="module")
+    assert (answers == memoriser.expected_labels(data)).all()
     assert data.tokenizer is not None
     encoded = [data.tokenizer.encode(text) for text in openings]
     for ids in encoded[::50]:
@@ -109,4 +109,4 @@ def test_openings_of_stories_are_recited_word_for_word(shared_data: Path) -> Non
         )
         words = [data.tokenizer.vocabulary[token] for token in ids]
         prompt = data.tokenizer.decode(ids[:prefix])
-        assert list(recite(memory, prompt)) == words[prefix:]
+        assert list(recite(memoriser, prompt)) == words[prefix:]

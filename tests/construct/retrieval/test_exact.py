@@ -30,12 +30,12 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 def test_every_kind_of_data_is_memorised_exactly(name: str) -> None:
     data = DATA[name]
-    memory = memorise(data, {"precision": "exact"}, 0).memory
-    assert memory.network.precision == "exact"
-    encoded = memory.encode(data.inputs)
-    answers = memory.answer(encoded, backend="exact")
+    memoriser = memorise(data, {"precision": "exact"}, 0).memoriser
+    assert memoriser.network.precision == "exact"
+    encoded = memoriser.encode(data.inputs)
+    answers = memoriser.answer(encoded, backend="exact")
     assert (answers.reshape(-1) == data.labels).all()
-    last = interpret(memory.network, encoded[0])[-1][0]
+    last = interpret(memoriser.network, encoded[0])[-1][0]
     assert last == data.labels.reshape(len(encoded), -1)[0, -1] + 1
 
 
@@ -47,7 +47,7 @@ def test_longer_words_make_smaller_networks_and_the_room_is_used() -> None:
     """Weights are as long as allowed: by one bit more at most, since a power of two up to 2^b counts b + 1 digits."""
     data = grid_vectors(10_000, seed=2)
     for word_bits in (24, 53):
-        size = size_of_network(_built(data, word_bits).memory.network)
+        size = size_of_network(_built(data, word_bits).memoriser.network)
         assert word_bits - 10 < size.weight_bits <= word_bits + 1
     shape = DataShape(1_000_000, 8, 16, dim=4)
     sizes = [
@@ -64,13 +64,13 @@ def test_words_beyond_machine_integers_are_solved_plane_by_plane() -> None:
     built = _built(data, None)
     assert int(str(built.notes["word_bits"])) > 2 * table_solver._LIMB_BITS
     some = data.subset(np.arange(0, 10_000, 40))
-    assert (built.memory.answer(built.memory.encode(some.inputs)).reshape(-1) == some.labels).all()
+    assert (built.memoriser.answer(built.memoriser.encode(some.inputs)).reshape(-1) == some.labels).all()
 
 
 def test_long_words_do_not_run_in_floats() -> None:
     built = _built(random_tokens(10_000, seq_len=4, task="seq-to-seq", seed=3), 150)
     with pytest.raises(InexactWeights):
-        to_module(built.memory.network)
+        to_module(built.memoriser.network)
 
 
 def test_word_bits_are_checked() -> None:

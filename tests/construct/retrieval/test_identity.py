@@ -20,8 +20,8 @@ CASES = {"grid": grid_vectors(500, seed=1), "tokens": random_tokens(500, 6, 60, 
 
 
 def _network(data: Dataset, precision: str) -> tuple[Transformer, np.ndarray]:
-    memory = memorise(data, {"precision": precision}, 0).memory
-    return memory.network, memory.encode(data.inputs)
+    memoriser = memorise(data, {"precision": precision}, 0).memoriser
+    return memoriser.network, memoriser.encode(data.inputs)
 
 
 @pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])

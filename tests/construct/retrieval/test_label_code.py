@@ -65,13 +65,13 @@ def test_skewed_labels_are_memorised_in_fewer_parameters(precision: str, n_sampl
     data = skewed(n_samples, 40)
     built = memorise(data, {"precision": precision})
     assert built.notes["rare_fields"]
-    memory = built.memory
-    encoded = memory.encode(data.inputs)
-    expected = memory.expected_labels(data)
-    assert (memory.answer(encoded, backend="module") == expected).all()
+    memoriser = built.memoriser
+    encoded = memoriser.encode(data.inputs)
+    expected = memoriser.expected_labels(data)
+    assert (memoriser.answer(encoded, backend="module") == expected).all()
     frequent = [data.label_names[c] for c, _ in Counter(data.labels.tolist()).most_common(3)]
-    assert list(memory.label_names[:3]) == frequent
-    size, options = size_of_network(memory.network), RetrievalOptions(precision=precision)
+    assert list(memoriser.label_names[:3]) == frequent
+    size, options = size_of_network(memoriser.network), RetrievalOptions(precision=precision)
     if built.notes["hash"] == "usual hash":
         assert size_of(DataShape.of(data), options).parameters_dense == size.parameters_dense
     uniform = data.with_labels(np.arange(n_samples) % 40)
@@ -92,7 +92,7 @@ def test_notes_that_no_compilation_writes_are_refused(said: object) -> None:
     data = random_tokens(40, n_vocab=12, seed=1)
     built = memorise(data, {})
     with pytest.raises(UsageError, match="with its notes"):
-        locate(built.memory, {**built.notes, "rare_fields": said}, built.memory.encode(data.inputs))
+        locate(built.memoriser, {**built.notes, "rare_fields": said}, built.memoriser.encode(data.inputs))
 
 
 @pytest.mark.parametrize("n_samples", [1_500, pytest.param(8_000, marks=SLOW)])
@@ -100,18 +100,18 @@ def test_flipping_a_bit_of_any_field_changes_exactly_the_facts_named(n_samples: 
     """Of a frequent label, of a rare one in its first field, and of the same one in its last."""
     data = skewed(n_samples, 40)
     built = memorise(data, {})
-    memory = built.memory
-    encoded = memory.encode(data.inputs)
-    found = locate(memory, built.notes, encoded)
-    answers = memory.answer(encoded, backend="module")
-    assert (found.labels(memory.network) == answers).all()
+    memoriser = built.memoriser
+    encoded = memoriser.encode(data.inputs)
+    found = locate(memoriser, built.notes, encoded)
+    answers = memoriser.answer(encoded, backend="module")
+    assert (found.labels(memoriser.network) == answers).all()
     frequent, rare = int(np.argmin(answers)), int(np.argmax(answers))
     assert len(found.bits(frequent)) == 1
     assert len(found.bits(rare)) > 1
     for fact, field in ((frequent, 0), (rare, 0), (rare, -1)):
         for cell in (found.cells(fact)[0], found.cells(fact)[-1]):
             bit = found.bits(fact)[field][-1]
-            other = replace(memory, network=found.flip(memory.network, cell, bit))
+            other = replace(memoriser, network=found.flip(memoriser.network, cell, bit))
             changed = np.flatnonzero(other.answer(encoded, backend="module") != answers)
             assert fact in changed
-            assert changed.tolist() == found.changed_by(memory.network, cell, bit).tolist()
+            assert changed.tolist() == found.changed_by(memoriser.network, cell, bit).tolist()

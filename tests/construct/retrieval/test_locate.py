@@ -30,10 +30,10 @@ def test_flipping_a_bit_changes_exactly_the_facts_named(
     search.find_layout.cache_clear()
     built = memorise(data, {"precision": precision}, 0)
     search.find_layout.cache_clear()
-    memory = built.memory
-    encoded = memory.encode(data.inputs)
-    found = locate(memory, built.notes, encoded)
-    answers = memory.answer(encoded, backend="module")
+    memoriser = built.memoriser
+    encoded = memoriser.encode(data.inputs)
+    found = locate(memoriser, built.notes, encoded)
+    answers = memoriser.answer(encoded, backend="module")
     rng = np.random.default_rng(1)
     n_changed = 0
     for fact in rng.choice(len(encoded), 6, replace=False).tolist():
@@ -43,10 +43,10 @@ def test_flipping_a_bit_changes_exactly_the_facts_named(
         cell = cells[int(rng.integers(len(cells)))]
         (own,) = found.bits(fact)
         bit = own[int(rng.integers(len(own)))]
-        named = found.changed_by(memory.network, cell, bit)
+        named = found.changed_by(memoriser.network, cell, bit)
         assert fact in named
         assert set(named) <= set(found.readers(cell))
-        other = replace(memory, network=found.flip(memory.network, cell, bit))
+        other = replace(memoriser, network=found.flip(memoriser.network, cell, bit))
         changed = np.flatnonzero(other.answer(encoded, backend="module") != answers)
         assert changed.tolist() == named.tolist()
         n_changed += len(changed)
@@ -59,11 +59,11 @@ def test_flipping_a_bit_changes_exactly_the_facts_named(
 def test_the_words_of_a_fact_add_up_to_its_label() -> None:
     data = DATA["tokens"]
     built = memorise(data, {}, 0)
-    found = locate(built.memory, built.notes, built.memory.encode(data.inputs))
-    assert (found.labels(built.memory.network) == data.labels).all()
+    found = locate(built.memoriser, built.notes, built.memoriser.encode(data.inputs))
+    assert (found.labels(built.memoriser.network) == data.labels).all()
 
 
 def test_needs_the_notes_of_a_retrieval_network() -> None:
     built = memorise(DATA["tokens"], {}, 0)
     with pytest.raises(UsageError, match="retrieval"):
-        locate(built.memory, {}, built.memory.encode(DATA["tokens"].inputs))
+        locate(built.memoriser, {}, built.memoriser.encode(DATA["tokens"].inputs))

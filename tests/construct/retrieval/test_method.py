@@ -14,7 +14,7 @@ from byheart.construct.retrieval import search
 from byheart.data.dataset import Dataset
 from byheart.data.generators import associations, grid_vectors, random_tokens
 from byheart.errors import AssumptionViolated, ConflictingLabels, UsageError
-from byheart.network.memory import UNKNOWN
+from byheart.network.memoriser import UNKNOWN
 from byheart.network.transformer.architecture import Attention, FeedForward, Head, Transformer
 from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import run_module, to_module
@@ -28,7 +28,7 @@ def _build(data: Dataset, seed: int = 0, **options: object) -> Construction:
 
 
 def _n_wrong(built: Construction, data: Dataset) -> int:
-    answers = built.memory.answer(built.memory.encode(data.inputs), backend="module")
+    answers = built.memoriser.answer(built.memoriser.encode(data.inputs), backend="module")
     if data.task == "seq-to-seq":
         answers = np.concatenate([row[-n:] for row, n in zip(answers, data.inputs.lengths, strict=True)])
     return int((answers != data.labels).sum())
@@ -59,7 +59,7 @@ def test_memorises_any_small_data(
     data = random_tokens(n, seq_len, 50, n_classes, seed=seed, task=task)
     built = _build(data, precision=precision)
     assert _n_wrong(built, data) == 0
-    assert built.memory.network.precision == precision
+    assert built.memoriser.network.precision == precision
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
@@ -92,7 +92,7 @@ def test_memorises_few_and_many_classes(n_classes: int) -> None:
 def test_dual_tables_memorise(data: Dataset, precision: str) -> None:
     built = _build(data, precision=precision)
     assert built.notes["layout"] == "dual table"
-    assert built.memory.network.extra is not None
+    assert built.memoriser.network.extra is not None
     assert _n_wrong(built, data) == 0
 
 
@@ -120,10 +120,10 @@ def test_all_bigrams() -> None:
 
 def test_the_order_of_a_set_does_not_matter() -> None:
     data = random_tokens(60, n_vocab=40, seq_len=5, seed=4, task="set")
-    memory = _build(data).memory
-    encoded = memory.encode(data.inputs)
+    memoriser = _build(data).memoriser
+    encoded = memoriser.encode(data.inputs)
     turned = np.roll(encoded, 2, axis=1)
-    assert (memory.answer(turned, backend="module") == memory.answer(encoded, backend="module")).all()
+    assert (memoriser.answer(turned, backend="module") == memoriser.answer(encoded, backend="module")).all()
 
 
 def test_the_order_of_text_matters() -> None:
@@ -142,8 +142,8 @@ def test_the_last_token_of_a_bag_matters() -> None:
 @pytest.mark.parametrize("task", ["next-token", "seq-to-seq"])
 def test_same_seed_same_weights(task: str) -> None:
     data = random_tokens(100, n_vocab=20, seed=1, task=task)
-    first, second = (_build(data, seed=5).memory.network for _ in range(2))
-    other = _build(data, seed=6).memory.network
+    first, second = (_build(data, seed=5).memoriser.network for _ in range(2))
+    other = _build(data, seed=6).memoriser.network
     pairs = list(zip(first.parameters(), second.parameters(), strict=True))
     assert all((one == two).all() for (_, one), (_, two) in pairs)
     differs = [
@@ -186,7 +186,7 @@ def _shuffled(network: Transformer, rng: np.random.Generator) -> Transformer:
 def test_floats_round_nowhere(precision: str) -> None:
     """Other orders of summation, batch sizes and threads give the same bits, and the rationals agree."""
     data = grid_vectors(1500, seed=3)
-    network = _build(data, precision=precision).memory.network
+    network = _build(data, precision=precision).memoriser.network
     encoded = np.asarray(data.inputs.values)
     outputs = run_module(network, encoded, last_only=True)
     assert (outputs == data.labels + 1).all()
@@ -206,7 +206,7 @@ def test_floats_round_nowhere(precision: str) -> None:
 
 def test_tokens_are_dropped_only_once_they_no_longer_matter() -> None:
     data = random_tokens(200, n_vocab=20, seed=1)
-    module = to_module(_build(data).memory.network)
+    module = to_module(_build(data).memoriser.network)
     batch = torch.from_numpy(data.inputs.pad(0))
     with torch.no_grad():
         assert (module(batch)[:, -1] == module(batch, last_only=True)[:, -1]).all()
@@ -218,10 +218,10 @@ def test_reject_bits_turn_unknown_inputs_away() -> None:
     built = _build(data, reject_bits=8)
     assert _n_wrong(built, data) == 0
     unknown = random_tokens(20_000, n_vocab=50, seed=2)
-    answers = built.memory.answer(built.memory.encode(unknown.inputs), backend="module")
+    answers = built.memoriser.answer(built.memoriser.encode(unknown.inputs), backend="module")
     n_answered = int((answers != UNKNOWN).sum())
     assert 20 < n_answered < 140
-    none = _build(data).memory
+    none = _build(data).memoriser
     assert (none.answer(none.encode(unknown.inputs), backend="module") != UNKNOWN).mean() > 0.9
 
 

@@ -14,7 +14,7 @@ from byheart.construct.retrieval.size import RetrievalOptions, layout_of, size_o
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.memory import UNKNOWN
+from byheart.network.memoriser import UNKNOWN
 from byheart.network.size import size_of_network
 from byheart.network.transformer.interpreter import interpret
 from byheart.program.construction import Construction
@@ -30,17 +30,17 @@ def built() -> Construction:
 
 
 def test_float32_holds_sixteen_reject_bits(built: Construction) -> None:
-    memory = built.memory
-    encoded = memory.encode(DATA.inputs)
+    memoriser = built.memoriser
+    encoded = memoriser.encode(DATA.inputs)
     assert (built.notes["parts"], built.notes["reject_bits"]) == (2, 16)
-    assert (memory.answer(encoded, backend="module") == DATA.labels).all()
+    assert (memoriser.answer(encoded, backend="module") == DATA.labels).all()
     for row in range(2):  # the definition, over the rationals
-        assert interpret(memory.network, encoded[row])[-1][0] == DATA.labels[row] + 1
+        assert interpret(memoriser.network, encoded[row])[-1][0] == DATA.labels[row] + 1
 
 
 def test_the_size_is_known_before(built: Construction) -> None:
     found = size_of(DataShape.of(DATA), RetrievalOptions("float32", 16))
-    assert found.parameters_dense == size_of_network(built.memory.network).parameters_dense
+    assert found.parameters_dense == size_of_network(built.memoriser.network).parameters_dense
 
 
 @pytest.mark.parametrize("disturb", [exchange, rotate, change_one])
@@ -50,19 +50,19 @@ def test_near_misses_are_turned_away(disturb, built: Construction) -> None:
     asked = disturb(keys[rng.integers(0, len(keys), 20_000)], rng)
     stored = {row.tobytes() for row in keys}
     unknown = np.array([row for row in asked if row.tobytes() not in stored])
-    assert (built.memory.answer(unknown, backend="module") != UNKNOWN).sum() <= 5
+    assert (built.memoriser.answer(unknown, backend="module") != UNKNOWN).sum() <= 5
     assert len(unknown) > 10_000
 
 
 def test_flipping_a_bit_changes_exactly_the_facts_named(built: Construction) -> None:
-    memory = built.memory
-    encoded = memory.encode(DATA.inputs)
-    found = locate(memory, built.notes, encoded)
+    memoriser = built.memoriser
+    encoded = memoriser.encode(DATA.inputs)
+    found = locate(memoriser, built.notes, encoded)
     cell, bit = found.cells(7)[0], found.bits(7)[0][3]
-    other = replace(memory, network=found.flip(memory.network, cell, bit))
+    other = replace(memoriser, network=found.flip(memoriser.network, cell, bit))
     changed = np.flatnonzero(other.answer(encoded, backend="module") != DATA.labels)
     assert 7 in changed
-    assert changed.tolist() == found.changed_by(memory.network, cell, bit).tolist()
+    assert changed.tolist() == found.changed_by(memoriser.network, cell, bit).tolist()
 
 
 def test_the_pruned_search_answers_as_the_full_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from tests.construct.retrieval.layouts import memorise
 
 
 def _n_wrong(data: Dataset, **options: object) -> int:
-    memory = memorise(data, options, 0).memory
-    answers = memory.answer(memory.encode(data.inputs), backend="module")
+    memoriser = memorise(data, options, 0).memoriser
+    answers = memoriser.answer(memoriser.encode(data.inputs), backend="module")
     return int((answers.reshape(-1) != data.labels).sum())
 
 
@@ -40,7 +40,7 @@ def test_memorises_two_classes_and_other_scales() -> None:
 def test_the_network_agrees_with_the_rationals() -> None:
     """Over the rationals the same cells are cut, although nothing is rounded there."""
     data = uniform_vectors(30, seq_len=3, dim=2, seed=2)
-    network = memorise(data, {}, 0).memory.network
+    network = memorise(data, {}, 0).memoriser.network
     for row in range(3):
         assert interpret(network, data.inputs.values[row])[-1][0] == data.labels[row] + 1
 

@@ -67,7 +67,7 @@ def test_no_key_leaves_its_shard(name: str) -> None:
 def test_a_model_of_several_shards_is_right(precision: str) -> None:
     data = random_tokens(1500, 5, 50, seed=0)
     built = memorise(data, {"shards": 3, "precision": precision}, 0)
-    answers = built.memory.answer(built.memory.encode(data.inputs))
+    answers = built.memoriser.answer(built.memoriser.encode(data.inputs))
     assert (answers == data.labels).all()
 
 

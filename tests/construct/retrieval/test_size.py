@@ -54,7 +54,7 @@ def test_the_size_is_told_beforehand(kind: str, n: int, precision: str) -> None:
             _plan(data, {"precision": precision})
         return
     found = _plan(data, {"precision": precision})
-    assert found.size == size_of_network(found.emit().memory.network)
+    assert found.size == size_of_network(found.emit().memoriser.network)
     if kind != "real" and found.notes["hash"] == "usual hash":  # what a quantiser needs, only the data tell
         estimate = get("retrieval").estimate(DataShape.of(data), {"precision": precision})
         assert _shape(estimate) == _shape(found.size)
@@ -82,7 +82,7 @@ OTHERS: dict[str, tuple[Dataset, dict[str, object]]] = {
 def test_the_size_of_a_plan_is_that_of_its_network(name: str) -> None:
     data, options = OTHERS[name]
     found = _plan(data, options)
-    assert found.size == size_of_network(found.emit().memory.network)
+    assert found.size == size_of_network(found.emit().memoriser.network)
     assert _shape(get("retrieval").estimate(DataShape.of(data), options))[:3] == _shape(found.size)[:3]
 
 
@@ -91,13 +91,13 @@ def test_robust_hashes_have_their_size_too(monkeypatch: pytest.MonkeyPatch, room
     monkeypatch.setattr(method, "STAGES", (("robust hash", ROBUST_FOLDS, room, 24),))
     data = random_tokens(300, n_vocab=30, seed=1)
     found = _plan(data, {})
-    assert found.size == size_of_network(found.emit().memory.network)
+    assert found.size == size_of_network(found.emit().memoriser.network)
     assert get("retrieval").estimate(DataShape.of(data)).parameters_dense < found.size.parameters_dense
 
 
 def test_one_more_row_is_noticed() -> None:
     data = grid_vectors(50, seed=1)
-    built = size_of_network(_plan(data, {}).emit().memory.network)
+    built = size_of_network(_plan(data, {}).emit().memoriser.network)
     layout = layout_of(DataShape.of(data), RetrievalOptions())
     assert _shape(count(describe(layout), "float64")) == _shape(built)
     assert _shape(count(describe(replace(layout, n_rows=layout.n_rows + 1)), "float64")) != _shape(built)

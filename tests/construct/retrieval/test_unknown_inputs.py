@@ -7,7 +7,7 @@ import pytest
 
 import byheart as bh
 from byheart.data.generators import random_tokens
-from byheart.network.memory import UNKNOWN
+from byheart.network.memoriser import UNKNOWN
 
 REJECT_BITS = 8
 N_INPUTS = 20_000
@@ -54,7 +54,7 @@ def test_near_misses_are_turned_away(disturb, model: tuple[bh.Model, np.ndarray]
     asked = disturb(keys[rng.integers(0, len(keys), N_INPUTS)], rng)
     stored = {row.tobytes() for row in keys}
     unknown = np.array([row for row in asked if row.tobytes() not in stored])
-    answers = compiled.memory.answer(unknown, backend="module")
+    answers = compiled.memoriser.answer(unknown, backend="module")
     # a share of 2^-8 is expected: 60 to 78 of 20,000; 2 · 2^-8 lies more than 8 standard deviations above
     assert (answers != UNKNOWN).mean() < 2 * 2.0**-REJECT_BITS
     assert len(unknown) > N_INPUTS // 2

@@ -19,7 +19,7 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.architecture import Embedding
 from byheart.program.circle import circle_points
@@ -65,7 +65,7 @@ def plan(
             wrong=n_wrong,
         )
     return Construction(
-        Memory.of(network, data, ordered=True),
+        Memoriser.of(network, data, ordered=True),
         NAME,
         "Huben & Morris 2023",
         assumptions=(Assumption("one token a sample", True, f"{n_items} tokens"),),

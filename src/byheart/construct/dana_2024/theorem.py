@@ -17,7 +17,7 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.program.construction import Construction, report_attempts, size_of_bound
 from byheart.program.fewest import find_fewest
 from byheart.program.linear_solve import ordered_sums
@@ -56,7 +56,7 @@ def plan(
         network.n_outputs, network.seq_len, network.dim, int(network.value.shape[1]), network.n_heads
     )
     return Construction(
-        Memory.of(network, data, ordered=True),
+        Memoriser.of(network, data, ordered=True),
         NAME,
         "DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1",
         assumptions=(

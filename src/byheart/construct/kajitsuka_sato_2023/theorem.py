@@ -28,7 +28,7 @@ from byheart.data.generators import random_tokens
 from byheart.data.row_groups import representatives
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.network.protocol import report
 from byheart.network.size import Size
 from byheart.program.blocks import Program
@@ -164,7 +164,7 @@ def _measure_error(
 
     n_rounding = 2 * data.n_classes.bit_length()
     unrounded = emit(replace(program, steps=program.steps[:-n_rounding], answer=VALUE), "float64")
-    outputs = run_module(unrounded, Memory.of(unrounded, data).encode(data.inputs))
+    outputs = run_module(unrounded, Memoriser.of(unrounded, data).encode(data.inputs))
     return float(np.abs(outputs[samples, columns] - labels).max())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from byheart.construct.kajitsuka_sato_2025.network_program import REGISTERS
 from byheart.data.dataset import Dataset
 from byheart.network.exact.dyadic import SparseMatrix
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.network.transformer.architecture import FeedForward, Transformer
 from byheart.network.transformer.evaluator import ExactValues, evaluate
 from byheart.program.lookup import X
@@ -39,7 +39,7 @@ class ContextIds:
 
 
 @realises("KS25-D4.1")
-def measure_context_ids(memory: Memory, data: Dataset) -> ContextIds:
+def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
     """Run the built network of seq-to-seq `data` up to its context ids and measure both conditions of Definition 4.1.
 
     Source:     KS25 Definition 4.1: ids of all tokens k, l of all sequences i, j are at most r, and at least δ apart where
@@ -47,9 +47,9 @@ def measure_context_ids(memory: Memory, data: Dataset) -> ContextIds:
     Assumes:    a network of Corollary 4.1. In next-token prediction only the last token of a sequence needs an id.
     Guarantee:  exact. Nothing is taken from the compiler: contexts are told apart by the data set alone.
     """
-    network = memory.network
+    network = memoriser.network
     assert isinstance(network, Transformer)
-    values = evaluate(cut_after_contexts(network), memory.encode(data.inputs))
+    values = evaluate(cut_after_contexts(network), memoriser.encode(data.inputs))
     ids = _labelled_ids(values, data)
     by_context: dict[int, set[Fraction]] = {}
     for context, value in zip(data.context_ids.tolist(), ids, strict=True):

@@ -16,7 +16,7 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnlySpec
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.network.protocol import Precision
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.floats import DTYPES
@@ -79,7 +79,7 @@ def plan(
             wrong=n_wrong,
         )
     return Construction(
-        Memory.of(network, data, ordered=True),
+        Memoriser.of(network, data, ordered=True),
         NAME,
         "Cabannes et al. 2024",
         theorem_size=TheoremSize(

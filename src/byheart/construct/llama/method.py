@@ -28,7 +28,7 @@ from byheart.network.llama.checkpoint import hash_of
 from byheart.network.llama.evaluator import NoRounding, evaluate
 from byheart.network.llama.spec import Mode
 from byheart.network.llama.vocabulary import vocabulary_for
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.program.construction import Construction
 
@@ -95,7 +95,7 @@ def plan(
     llama = Llama(spec, compiled.llama.weights, vocabulary.document)
     conditions = check_conditions(llama, texts)
     return Construction(
-        Memory.of(llama, data),
+        Memoriser.of(llama, data),
         NAME,
         "none: a static function in a stock Llama (see docs)",
         _assumptions(compiled, texts, conditions),

@@ -64,8 +64,8 @@ def decide_capacity(data: Dataset, hidden_width: int, rng: np.random.Generator) 
 
 def _is_met(construction: Construction, data: Dataset) -> bool:
     """Whether every context's distribution is met, by the deployed forward pass."""
-    targets, memory = targets_of(data), construction.memory
-    logits = memory.network.compute_logits(memory.encode(targets.contexts))
+    targets, memoriser = targets_of(data), construction.memoriser
+    logits = memoriser.network.compute_logits(memoriser.encode(targets.contexts))
     return bool((targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE).all())
 
 

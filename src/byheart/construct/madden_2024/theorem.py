@@ -19,7 +19,7 @@ from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.program.construction import Construction, report_attempts, size_of_bound
 from byheart.program.fewest import find_fewest
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of
@@ -60,7 +60,7 @@ def plan(
         allowed = None if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
         notes |= {"allowed_divergence": allowed, "allowed_gap": options.gap}
     return Construction(
-        Memory.of(decoder, data, ordered=True),
+        Memoriser.of(decoder, data, ordered=True),
         name,
         {"attention": "MFT24 Theorem 5", "averaging": "MFT24 Theorem 7"}[kind],
         assumptions=(

@@ -18,7 +18,7 @@ from byheart.data.sequences import VectorSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memory import Memory, Progress
+from byheart.network.memoriser import Memoriser, Progress
 from byheart.network.size import Size, size_of_spec
 from byheart.program.circle import circle_points
 from byheart.program.construction import Construction
@@ -127,7 +127,7 @@ def plan(
     value = maps.reshape(n_heads, dim, LABEL_DIM).transpose(0, 2, 1)
     network = replace(network, value=np.ascontiguousarray(value))
     return Construction(
-        Memory.of(network, data, ordered=True),
+        Memoriser.of(network, data, ordered=True),
         NAME,
         "MLT23 Theorem 1",
         assumptions=(

@@ -17,7 +17,7 @@ from byheart.data.row_groups import flat_ranges, pair_ids, representatives
 from byheart.data.sequences import TokenSequences, offsets_of
 from byheart.data.tokenizers import Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.network.transformer.architecture import Transformer
 from byheart.network.transformer.module import to_module
 
@@ -87,15 +87,15 @@ def _differs_from_first(
     return np.asarray(following[representatives(contexts)[contexts]] != following)
 
 
-def recite(memory: Memory, prompt: str, max_tokens: int = 10_000) -> Iterator[str]:
+def recite(memoriser: Memoriser, prompt: str, max_tokens: int = 10_000) -> Iterator[str]:
     """The tokens that follow `prompt`, one after the other, until the text ends, is unknown, or is `max_tokens` long."""
-    if memory.tokenizer is None:
+    if memoriser.tokenizer is None:
         raise UsageError("this model has no tokenizer; it cannot recite text.")
-    ids = memory.tokenizer.encode(prompt)
+    ids = memoriser.tokenizer.encode(prompt)
     if not ids:
         raise UsageError("a prompt needs at least one token.")
-    numbers = {name: number for number, name in enumerate(memory.tokenizer.vocabulary)}
-    network = memory.network
+    numbers = {name: number for number, name in enumerate(memoriser.tokenizer.vocabulary)}
+    network = memoriser.network
     if not isinstance(network, Transformer):
         family = network.spec.family
         raise UsageError(
@@ -106,10 +106,10 @@ def recite(memory: Memory, prompt: str, max_tokens: int = 10_000) -> Iterator[st
         window = np.array(ids[-network.seq_len :], dtype=np.int64)
         inputs = TokenSequences(window, np.array([0, len(window)]), len(numbers))
         with torch.no_grad():
-            output = float(module(torch.from_numpy(memory.encode(inputs)), last_only=True)[0, -1, 0])
-        if not (output.is_integer() and 1 <= output <= len(memory.label_names)):
+            output = float(module(torch.from_numpy(memoriser.encode(inputs)), last_only=True)[0, -1, 0])
+        if not (output.is_integer() and 1 <= output <= len(memoriser.label_names)):
             return
-        name = memory.label_names[int(output) - 1]
+        name = memoriser.label_names[int(output) - 1]
         if name == END:
             return
         ids.append(numbers[name])

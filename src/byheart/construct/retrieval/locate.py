@@ -30,7 +30,7 @@ from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, SLOTS, Z
 from byheart.errors import UsageError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.network.transformer.architecture import FeedForward, Transformer
 from byheart.network.transformer.module import FeedForwardModule, to_module
 
@@ -190,11 +190,11 @@ def _dense(weights: Weights) -> np.ndarray:
     return dense
 
 
-def locate(memory: Memory, notes: Mapping[str, object], encoded: np.ndarray) -> MemoryMap:
+def locate(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.ndarray) -> MemoryMap:
     """Watch the network answer `encoded` and say where each answer comes from. `notes` are those of its construction."""
     shape, rare = _shape(notes), _rare_fields(notes)
     fields = label_fields(shape["field_bits"], shape["planes"], rare)
-    network = memory.network
+    network = memoriser.network
     if not isinstance(network, Transformer):
         raise UsageError("a map of memory needs a model compiled by the method retrieval, with its notes.")
     is_dual = notes["layout"] in ("dual table", "twin")  # the second is its name in older models

@@ -54,7 +54,7 @@ from byheart.files.work_folder import (
     write_json,
     write_parts,
 )
-from byheart.network.memory import Memory
+from byheart.network.memoriser import Memoriser
 from byheart.process.task_runner import Progress, Workers
 from byheart.program.construction import Construction
 from byheart.program.emit import emit
@@ -142,7 +142,7 @@ def build(
     program = describe(found.layout, contents)
     network = emit(program, options.precision)
     return Construction(
-        Memory(network, pieces.task, pieces.label_names, pieces.tokenizer, pieces.ordered),
+        Memoriser(network, pieces.task, pieces.label_names, pieces.tokenizer, pieces.ordered),
         NAME,
         THEOREM,
         _assumptions(pieces, numbers, n_contexts),

@@ -14,7 +14,7 @@ from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
-from byheart.network.memory import Progress
+from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.network.transformer.float_exactness import MANTISSA_BITS

@@ -9,7 +9,7 @@ from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape
-from byheart.network.memory import Progress
+from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.program.blocks import Block, Program, Step, TokenTable, Unit
 from byheart.program.construction import ProgramPlan

@@ -59,7 +59,7 @@ def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
         data, {"solver": SOLVER, "precision": "float64"}, np.random.default_rng(seed), None
     )
     seconds = time.perf_counter() - started
-    decoder = built.memory.network
+    decoder = built.memoriser.network
     assert isinstance(decoder, Decoder)
     targets = targets_of(data)
     logits = decoder.compute_logits(targets.contexts.pad(decoder.pad, decoder.seq_len))

@@ -11,7 +11,7 @@ from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
 
-__all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memory", "Progress"]
+__all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memoriser", "Progress"]
 
 
 class InputMismatch(DataError):
@@ -19,7 +19,7 @@ class InputMismatch(DataError):
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class Memoriser:
     """A network with its vocabulary and its label names.
 
     How an output names a class is the family's own affair: a `Transformer` answers class c with the number c + 1, others
@@ -33,10 +33,10 @@ class Memory:
     ordered: bool
 
     @staticmethod
-    def of(network: Network, data: Dataset, *, ordered: bool | None = None) -> Memory:
+    def of(network: Network, data: Dataset, *, ordered: bool | None = None) -> Memoriser:
         """`network` with the vocabulary and the label names of the data it was built for; `ordered` as they are unless given."""
         is_ordered = data.ordered if ordered is None else ordered
-        return Memory(network, data.task, data.label_names, data.tokenizer, is_ordered)
+        return Memoriser(network, data.task, data.label_names, data.tokenizer, is_ordered)
 
     @property
     def answers_last_token_only(self) -> bool:
