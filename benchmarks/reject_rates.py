@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import byheart as bh
 from byheart.construct.llama import compiler
-from byheart.construct.retrieval import elimination, method, table_solver
+from byheart.construct.retrieval import method, table_solver
 from byheart.data.generators import random_tokens
 from byheart.network.memoriser import UNKNOWN
+from byheart.program import gf2
 
 N_MODELS_COMPARED, N_COMPARED = 10, 250
 BATCH = 25_000
@@ -135,7 +136,7 @@ class RetrievalModel:
         ids = table_solver._row_ids(layout, where.rows)
         read = np.zeros(len(rows), dtype=np.int64)
         for part, words in enumerate(self.words):
-            sums = elimination.sums(ids, where.patterns, layout.n_channels, words)
+            sums = gf2.sums(ids, where.patterns, layout.n_channels, words)
             read |= table_solver.read_labels(layout, where, sums) << part * layout.field_bits
         return np.where(read < self.n_labels, read, UNKNOWN)
 

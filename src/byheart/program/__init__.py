@@ -1,1 +1,2 @@
-"""The middle of the compiler, shared by all constructions: registers and blocks, gadgets, lookup, projection, counts."""
+"""The middle of the compiler, shared by all constructions: registers and blocks, gadgets, lookup, projection, counts, linear
+systems over GF(2)."""

@@ -16,6 +16,7 @@ from byheart.construct.retrieval.program import Contents, describe
 from byheart.network.size import size_of_network
 from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import run_module
+from byheart.program import gf2
 from byheart.program.blocks import Block, flat_steps
 from byheart.program.count import count
 from byheart.program.emit import emit
@@ -64,7 +65,7 @@ def test_network_has_the_size_predicted_and_reads_what_the_table_holds(name: str
     words = rng.integers(0, 1 << layout.word_bits, size=layout.n_columns)
     table_solver.sign_words(layout, words)
     ids = np.ascontiguousarray(where.rows * layout.n_segments + np.arange(layout.n_segments))
-    sums = table_solver.elimination.sums(ids, where.patterns, layout.n_channels, words)
+    sums = gf2.sums(ids, where.patterns, layout.n_channels, words)
     centre = exactness.centre_of(layout, sums)
     precision = "float64" if layout.mantissa_bits == 53 else "float32"
     program = describe(layout, Contents(hashed, words, (centre,)))

@@ -1,7 +1,7 @@
 """Retrieval structures in the weights: labels at the price of their bits, in plain floats.
 
 Read in this order: `layout` (the numbers) with its two kinds `chain` and `dual_table`; `key_hash`, `addresses`, `table_solver` with
-`elimination`, `label_reader`, `program` (the network as one description); `exactness` (why floats do not round); `constraints`,
+`program.gf2`, `label_reader`, `program` (the network as one description); `exactness` (why floats do not round); `constraints`,
 `layout_floors` and `search` (which layout and why), `size` (how large); `method` (all of it).
 """
 

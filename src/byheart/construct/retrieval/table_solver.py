@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from jaxtyping import Int, Shaped
 
-from byheart.construct.retrieval import elimination
 from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.label_code import join_labels, read_numbers, split_labels
 from byheart.construct.retrieval.layout import RetrievalLayout
+from byheart.program import gf2
 
 _THREADS = 2
 _ALIVE_BYTES = 1 << 30  # planes after elimination, kept at once
@@ -85,10 +85,8 @@ def solve(
     with ThreadPoolExecutor(ahead) as pool:
 
         def factor(plane: _Plane) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-            found: tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] = (
-                elimination.factor(
-                    plane.rows, plane.patterns, layout.n_channels, layout.n_columns, plane.n_words
-                )
+            found: tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] = gf2.factor(
+                plane.rows, plane.patterns, layout.n_channels, layout.n_columns, plane.n_words
             )
             return found
 
@@ -105,13 +103,13 @@ def solve(
                 bit = plane.start + i
                 parity = ((plane.numbers >> i) & 1) ^ so_far.bits_at(bit)
                 free = rng.integers(0, 2**64, size=n_free, dtype=np.uint64)
-                found = elimination.solve(parity.astype(np.uint8), *factors, free).astype(np.int64)
+                found = gf2.solve(parity.astype(np.uint8), *factors, free).astype(np.int64)
                 limbs[bit // _LIMB_BITS] += found << bit % _LIMB_BITS
             if progress is not None:
                 progress(number + 1, len(planes))
     sign_words(layout, limbs[-1])
     ids = _row_ids(layout, where.rows)
-    sums = [elimination.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]
+    sums = [gf2.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]
     return SolvedTable(_join_limbs(list(limbs)), _join_limbs(sums))
 
 
@@ -146,7 +144,7 @@ class _Sum:
         return np.asarray(below ^ ((total >> place) & 1))
 
     def _total(self) -> np.ndarray:
-        return np.asarray(self._carried + elimination.sums(*self._equations, self._limbs[self._at]))
+        return np.asarray(self._carried + gf2.sums(*self._equations, self._limbs[self._at]))
 
 
 def _join_limbs(limbs: list[np.ndarray]) -> np.ndarray:

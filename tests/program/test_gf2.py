@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from byheart.construct.retrieval import elimination
+from byheart.program import gf2
 from tests.examples import examples
 
 
@@ -55,14 +55,14 @@ def _n_words(rows: np.ndarray, n_channels: int) -> int:
 def test_solves_whatever_is_independent(seed: int, n: int, k: int, n_channels: int, n_rows: int) -> None:
     rows, patterns, dense = _system(seed, n, k, n_channels, n_rows)
     n_words = _n_words(rows, n_channels)
-    n_reduced, *factors = elimination.factor(rows, patterns, n_channels, dense.shape[1], n_words)
+    n_reduced, *factors = gf2.factor(rows, patterns, n_channels, dense.shape[1], n_words)
     assert (n_reduced == n) == (_rank(dense) == n)
     if n_reduced == n:
         parity = np.random.default_rng(seed).integers(0, 2, size=n, dtype=np.uint8)
         free = np.random.default_rng(seed + 1).integers(
             0, 2**64, size=dense.shape[1] // 64 + 1, dtype=np.uint64
         )
-        solution = elimination.solve(parity, *factors, free)
+        solution = gf2.solve(parity, *factors, free)
         assert ((dense @ solution) % 2 == parity).all()
 
 
@@ -85,11 +85,11 @@ def test_sums_add_up_the_touched_words(seed: int, n: int, k: int) -> None:
         )
         for i in range(n)
     ]
-    assert elimination.sums(rows, patterns, n_channels, table).tolist() == expected
+    assert gf2.sums(rows, patterns, n_channels, table).tolist() == expected
 
 
 def test_equal_equations_are_found_dependent() -> None:
     rows = np.zeros((2, 1), dtype=np.int64)
     patterns = np.full((2, 1, 1), 5, dtype=np.uint64)
-    n_reduced, *_ = elimination.factor(rows, patterns, 3, 3, 2)
+    n_reduced, *_ = gf2.factor(rows, patterns, 3, 3, 2)
     assert n_reduced == 1
