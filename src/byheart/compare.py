@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from types import ModuleType
@@ -17,6 +17,7 @@ from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.construct.estimates import require_offer
 from byheart.construct.registry import Method, get, names
 from byheart.data.conversion import dataset_of
+from byheart.data.data_record import DataRecord
 from byheart.data.dataset import Dataset
 from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.model import Model
@@ -25,7 +26,6 @@ from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import StageProgress, compile
 from byheart.records.json_record import JsonRecord
 from byheart.theorems import realises
-from byheart.verify.certificate import DatasetNumbers
 
 MOST_PARAMETERS = 20_000_000
 """A construction that plans to be larger is not built unless asked to."""
@@ -78,7 +78,7 @@ class Row(JsonRecord):
 class Comparison:
     """Every construction on one data set, those that memorised it first, the smallest first."""
 
-    dataset: DatasetNumbers
+    dataset: DataRecord
     seed: int
     rows: tuple[Row, ...]
 
@@ -89,7 +89,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "dataset": asdict(self.dataset),
+            "dataset": self.dataset.to_json(),
             "label_bits": self.dataset.label_bits,
             "seed": self.seed,
             "rows": [row.to_json() for row in self.rows],
@@ -136,7 +136,7 @@ def compare(
         rows.append(replace(row, floors=_floors(theory, row.precision)))
     order = {"memorised": 0, "wrong": 1, "refused": 2}
     rows.sort(key=lambda row: (order[row.state], row.size.parameters_dense if row.size else 0))
-    return Comparison(DatasetNumbers.of(data), seed, tuple(rows))
+    return Comparison(DataRecord.of(data), seed, tuple(rows))
 
 
 def _row(

@@ -13,6 +13,7 @@ import numpy as np
 from byheart.construct import registry
 from byheart.construct.choice import explain, trials
 from byheart.data.conversion import READING_OPTIONS, dataset_of
+from byheart.data.data_record import DataRecord
 from byheart.data.dataset import Dataset, Task
 from byheart.data.dataset_pieces import DatasetPieces, spool
 from byheart.data.distinct_contexts import count_contexts
@@ -32,7 +33,6 @@ from byheart.program.construction import Construction
 from byheart.records.fields import corrupt
 from byheart.records.reader import read_values
 from byheart.storage.folder import load_folder
-from byheart.verify.certificate import DatasetNumbers
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
@@ -133,6 +133,7 @@ def compile_in_shards(
     stage, rng = _stage(progress, "compile"), np.random.default_rng(seed)
     with workers.connected():
         n_contexts = count_contexts(pieces, folder / "contexts", workers, stage)
+        pieces = replace(pieces, n_contexts=n_contexts)
         construction = build(pieces, n_contexts, chosen, rng, folder / "solution", workers, stage)
     given = {**options, "shards": n_shards, "precision": precision}
     record = _record(construction, pieces, seed, {"options": given})
@@ -309,7 +310,7 @@ def _record(
         "notes": dict(construction.notes),
         "seed": seed,
         **choice,
-        "dataset": asdict(DatasetNumbers.of(data)),
+        "dataset": DataRecord.of(data).to_json(),
         "versions": versions("numpy"),
     }
     if data.source is not None:

@@ -15,6 +15,7 @@ from math import comb
 import numpy as np
 
 from byheart.data.dataset import Dataset
+from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.row_groups import group_rows, representatives
 from byheart.data.sequences import VectorSequences
 
@@ -45,8 +46,14 @@ ASSUMED = DataChecks()
 """What is taken for granted where there are no data: the bounds state it."""
 
 
-def check_assumptions(data: Dataset) -> DataChecks:
+_UNCHECKED = "it was not checked whether vectors are independent: the data are read in pieces"
+NOT_IN_MEMORY = DataChecks(general_position=_UNCHECKED, independent_tokens=_UNCHECKED)
+
+
+def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
     """Look at the data; the reasons name what was found."""
+    if isinstance(data, DatasetPieces):
+        return ASSUMED if data.dim is None else NOT_IN_MEMORY
     if data.task == "distribution":
         contexts = data.contexts()
         least, most = int(contexts.lengths.min()), int(contexts.lengths.max())

@@ -14,6 +14,7 @@ from byheart.bounds.bound import KS25, Bound, Estimate, NotApplicable, spell
 from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.bounds.token_vectors import shape_of, tokens_as_vectors
 from byheart.data.dataset import Dataset
+from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
 
@@ -76,18 +77,18 @@ def for_shape(
     )
 
 
-def table(dataset: Dataset, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
+def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
     """Every bound for a data set whose assumptions hold on it: consistency, separation, general position and so on.
 
     Documents also get the entropy below which no model's loss on them falls (MFT24 Lemma 2).
     """
-    if not isinstance(dataset, Dataset):
+    if not isinstance(dataset, Dataset | DatasetPieces):
         raise UsageError(
             f"table takes a Dataset, not {type(dataset).__name__}.\n"
             "  Make one with byheart.Dataset.read(path) or byheart.Dataset.from_pairs(pairs)."
         )
     result = for_shape(shape_of(dataset), estimates, check_assumptions(dataset))
-    if dataset.task != "distribution":
+    if isinstance(dataset, DatasetPieces) or dataset.task != "distribution":
         return result
     contexts = dataset.contexts()
     entropy = madden_2024.lemma_2(contexts.counts.tolist(), contexts.next_counts.tolist())

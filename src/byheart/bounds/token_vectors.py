@@ -8,6 +8,8 @@ from math import isqrt
 
 from byheart.bounds.enclosures import sqrt
 from byheart.data.dataset import Dataset
+from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.separation import Separation, separation_of_ids
 from byheart.data.shape import DataShape
 
 
@@ -50,13 +52,25 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
     return VectorView(shape.dim + 1, Fraction(shape.radius) + last, min(separation, Fraction(1)))
 
 
-def shape_of(dataset: Dataset) -> DataShape:
-    """The numbers of a data set, with the norm and distance of its tokens measured exactly."""
+def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
+    """The numbers of a data set, with the norm and distance of its tokens measured exactly.
+
+    Vectors of data in pieces may be more than memory holds; their distances are not measured.
+    """
+    if isinstance(dataset, DatasetPieces):
+        if dataset.dim is not None:
+            return DataShape.of(dataset)
+        tokens = dataset.tokens_in_place
+        return _measured(
+            DataShape.of(dataset), separation_of_ids(tokens.ids, tokens.positions, dataset.ordered)
+        )
     separation = dataset.check().separation
     if separation is None:
         dataset.require_finite()
     assert separation is not None
-    delta_square = Fraction(1) if separation.delta_squared is None else separation.delta_squared
-    return replace(
-        DataShape.of(dataset), radius=sqrt(separation.r_squared).high, separation=sqrt(delta_square).low
-    )
+    return _measured(DataShape.of(dataset), separation)
+
+
+def _measured(shape: DataShape, found: Separation) -> DataShape:
+    delta_square = Fraction(1) if found.delta_squared is None else found.delta_squared
+    return replace(shape, radius=sqrt(found.r_squared).high, separation=sqrt(delta_square).low)

@@ -91,11 +91,11 @@ def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, pr
 
 
 def _show(comparison: Comparison, data: Path) -> None:
-    say(f"{data}: {describe_data(comparison.dataset)}")
+    say(f"{data}: {describe_data(comparison.dataset.shape)}")
     say(f"label bits: {comparison.dataset.label_bits:,.0f}\n")
     memorised = comparison.memorised
     if memorised:
-        say(f"  Memorised, with {amount(comparison.dataset.n_samples, 'sample')} verified:\n")
+        say(f"  Memorised, with {amount(comparison.dataset.shape.n_samples, 'sample')} verified:\n")
         _show_sizes(memorised)
         say()
         _show_theory(memorised)

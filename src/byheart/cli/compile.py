@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ RESERVED = ("method", "precision", "task", "seed", "check", "progress")
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable
     from byheart.data.dataset import Dataset
+    from byheart.data.dataset_pieces import DatasetPieces
     from byheart.model import Model
 
 
@@ -152,7 +153,7 @@ def command(
         "compile": round(time.perf_counter() - start - model.certificate.seconds, 3),
         "verify": model.certificate.seconds,
     }
-    theory = table(dataset) if in_shards is None else _theory(model)
+    theory = table(dataset if in_shards is None else _pieces(model, data, in_shards["work"], choices))
     model.save(output)
     if as_json:
         echo_json(_document(model, seconds, theory, output))
@@ -183,15 +184,14 @@ def _shard_options(
     return {"n_shards": shards, "work": work, "sample": sample, "workers": Workers(workers, cluster)}
 
 
-def _theory(model: Model) -> BoundTable:
-    """The bounds for data that were never in memory as a whole: those that need only their numbers."""
-    from byheart.bounds import for_shape
-    from byheart.data.shape import DataShape
+def _pieces(model: Model, data: Path, work: Path, choices: dict[str, Any]) -> DatasetPieces:
+    """The data as they were compiled, still in pieces in the folder `work`."""
+    from byheart.data.dataset_pieces import spool
 
     assert model.certificate is not None
-    numbers = model.certificate.dataset
-    sizes = {name: getattr(numbers, name) for name in ("n_samples", "seq_len", "n_classes", "vocab", "dim")}
-    return for_shape(DataShape(**sizes, task=model.memoriser.task, ordered=model.memoriser.ordered))
+    told = {name: value for name, value in choices.items() if value is not None}
+    pieces = spool(data, work / "pieces", **told)
+    return replace(pieces, n_contexts=model.certificate.dataset.shape.n_contexts)
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -229,7 +229,7 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "task": model.memoriser.task,
         "precision": model.precision,
         "seed": model.record["seed"],
-        "dataset": asdict(certificate.dataset),
+        "dataset": certificate.dataset.to_json(),
         "size": asdict(model.size),
         "theorem_size": certificate.theorem_size,
         **{name: getattr(model, name) for name in RATES},
@@ -254,7 +254,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
 
     certificate = model.certificate
     assert certificate is not None
-    numbers = certificate.dataset
+    numbers = certificate.dataset.shape
     say(f"{data}: memorised, verified and saved in {output}")
     choice = model.record.get("choice")
     lines = [("method", f"{model.record['method']} ({model.memoriser.task}, {model.precision})")]

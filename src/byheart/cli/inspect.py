@@ -129,7 +129,7 @@ def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:
         return [("certificate", "none: nothing was checked")]
     return [
         ("certificate", certificate.verdict),
-        ("data", describe_data(certificate.dataset)),
+        ("data", describe_data(certificate.dataset.shape)),
         ("checked", describe_check(certificate)),
         *distribution_lines(certificate),
         *[

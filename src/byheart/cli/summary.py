@@ -12,9 +12,10 @@ from byheart.errors import amount
 
 if TYPE_CHECKING:
     from byheart.bounds import BoundTable, NotApplicable
+    from byheart.data.shape import DataShape
     from byheart.model import Model
     from byheart.network.size import Size
-    from byheart.verify.certificate import Certificate, DatasetNumbers
+    from byheart.verify.certificate import Certificate
 
 
 # what a model says of its labels and its size, in the order in which documents have it
@@ -23,7 +24,7 @@ RATES = (
 )  # fmt: skip
 
 
-def describe_data(numbers: DatasetNumbers) -> str:
+def describe_data(numbers: DataShape) -> str:
     """The sizes of a data set in a line."""
     kind = (
         f"{amount(numbers.seq_len, 'vector')} of dimension {numbers.dim}"
@@ -31,7 +32,7 @@ def describe_data(numbers: DatasetNumbers) -> str:
         else f"{amount(numbers.seq_len, 'token')} (vocabulary {numbers.vocab:,})"
     )
     samples = f"{amount(numbers.n_samples, 'sample')} of up to {kind}"
-    labels = f"{amount(numbers.n_labels, 'label')}, " if numbers.n_labels != numbers.n_samples else ""
+    labels = f"{amount(numbers.label_count, 'label')}, " if numbers.label_count != numbers.n_samples else ""
     return f"{samples}; {labels}{amount(numbers.n_classes, 'class')}"
 
 

@@ -146,7 +146,7 @@ def _show(certificate: Certificate, reading: list[tuple[str, str]]) -> None:
         [
             ("method", f"{certificate.method or 'unknown'} ({SAID})"),
             ("theorem", f"{certificate.theorem or 'none'} ({SAID})"),
-            ("data", describe_data(certificate.dataset)),
+            ("data", describe_data(certificate.dataset.shape)),
             *reading,
             ("checked", describe_check(certificate)),
             *distribution_lines(certificate),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from jaxtyping import Int
 
 from byheart.data.assemble import Content
 from byheart.data.dataset import Dataset
@@ -32,12 +33,22 @@ _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is what occurs
 
 
 @dataclass(frozen=True, eq=False)
+class TokensInPlace:
+    """The distinct pairs of token id and position, both from 0, and how many tokens are the last of a sequence."""
+
+    ids: Int[np.ndarray, " n_pairs"]
+    positions: Int[np.ndarray, " n_pairs"]
+    n_last: int
+
+
+@dataclass(frozen=True, eq=False)
 class DatasetPieces:
     """What a `Dataset` says of itself, and the folder its pieces are in.
 
     sizes         samples of each piece
     shortest      tokens of the shortest sequence
     label_counts  how often each label occurs
+    n_contexts    distinct contexts, once they are counted (`count_contexts`)
     """
 
     folder: Path
@@ -52,6 +63,7 @@ class DatasetPieces:
     shortest: int
     seq_len: int
     label_counts: tuple[int, ...]
+    n_contexts: int | None = None
 
     @property
     def n_samples(self) -> int:
@@ -91,6 +103,18 @@ class DatasetPieces:
             parts = [(self.n_samples + 1, self._offsets()), (n_tokens, numbers)]
         parts.append((self.n_labels, (piece.labels for piece in self.pieces())))
         return digest_of(self.task, self.ordered, shape, self.vocab, words, self.label_names, parts)
+
+    @cached_property
+    def tokens_in_place(self) -> TokensInPlace:
+        """Which token ids occur at which positions."""
+        assert self.vocab is not None, "only token ids are counted"
+        cells, last = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        for piece in self.pieces():
+            assert isinstance(piece.inputs, TokenSequences)
+            ids, offsets = piece.inputs.ids, piece.inputs.offsets
+            cells = np.union1d(cells, ids * self.seq_len + piece.inputs.positions)
+            last = np.union1d(last, ids[offsets[1:] - 1])
+        return TokensInPlace(cells // self.seq_len, cells % self.seq_len, last.size)
 
     def _offsets(self) -> Iterator[np.ndarray]:
         """Where sequences begin and end in the whole."""

@@ -73,11 +73,17 @@ def separation_of(inputs: Sequences, ordered: bool) -> Separation:
     if isinstance(inputs, VectorSequences):
         inputs.require_finite()
         return separation_of_points(inputs.distinct_tokens)
+    return separation_of_ids(inputs.ids, inputs.positions, ordered)
+
+
+def separation_of_ids(
+    ids: Int[np.ndarray, " n_tokens"], positions: Int[np.ndarray, " n_tokens"], ordered: bool
+) -> Separation:
+    """Measure token ids: as numbers, or as points (id, position) when positions matter."""
     if not ordered:
-        return separation_of_points(np.unique(inputs.ids).astype(np.float64)[:, None])
-    cells = representatives(pair_ids(inputs.ids, inputs.positions))
-    grid = np.stack([inputs.ids[cells], inputs.positions[cells]], axis=1)
-    return separation_of_points(grid.astype(np.float64))
+        return separation_of_points(np.unique(ids).astype(np.float64)[:, None])
+    cells = representatives(pair_ids(ids, positions))
+    return separation_of_points(np.stack([ids[cells], positions[cells]], axis=1).astype(np.float64))
 
 
 def separation_of_points(points: Points) -> Separation:

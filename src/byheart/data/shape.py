@@ -11,6 +11,7 @@ import numpy as np
 
 from byheart.data.consistency import flat_tokens
 from byheart.data.dataset import Dataset
+from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.options import Task
 from byheart.data.row_groups import representatives
 from byheart.errors import UsageError
@@ -57,8 +58,10 @@ class DataShape:
     is_consistent: bool = True
 
     @classmethod
-    def of(cls, data: Dataset) -> DataShape:
+    def of(cls, data: Dataset | DatasetPieces) -> DataShape:
         """What a count tells of `data`; distances of tokens are not measured (see `bounds.shape_of`)."""
+        if isinstance(data, DatasetPieces):
+            return cls._of_pieces(data)
         lengths = data.lengths
         is_distribution = data.task == "distribution"
         return cls(
@@ -75,6 +78,23 @@ class DataShape:
             n_last_tokens=_last_tokens(data),
             label_counts=() if is_distribution else _label_counts(data),
             is_consistent=len(data.conflicts) == 0,
+        )
+
+    @classmethod
+    def _of_pieces(cls, data: DatasetPieces) -> DataShape:
+        """The same of data in pieces; how many contexts have each label is not counted."""
+        return cls(
+            data.n_samples,
+            data.seq_len,
+            data.n_classes,
+            task=data.task,
+            vocab=data.vocab,
+            dim=data.dim,
+            ordered=data.ordered,
+            ragged=data.shortest != data.seq_len,
+            n_contexts=data.n_contexts,
+            n_labels=data.n_labels,
+            n_last_tokens=None if data.dim is not None else data.tokens_in_place.n_last,
         )
 
     def __post_init__(self) -> None:

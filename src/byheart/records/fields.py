@@ -116,11 +116,11 @@ class Fields:
         for number, item in enumerate(value):
             yield Fields(item, self.where, f"{self._at(name)}[{number}]")
 
-    def record(self, kind: type[T]) -> T:
-        """A dataclass, each field read by its type. One that is absent or null has its default, or is None."""
+    def record(self, kind: type[T], **known: Any) -> T:
+        """A dataclass, each field but those `known` read by its type. An absent or null one has its default, or is None."""
         assert is_dataclass(kind)
-        hints, values = get_type_hints(kind), {}
-        for field in fields(kind):
+        hints, values = get_type_hints(kind), known
+        for field in (field for field in fields(kind) if field.name not in known):
             hint = hints[field.name]
             is_optional = NoneType in get_args(hint)
             if self.has(field.name):

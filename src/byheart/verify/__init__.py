@@ -9,11 +9,11 @@ from typing import Any
 
 from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
-from byheart.verify.certificate import Certificate, DatasetNumbers, WrongSample
+from byheart.verify.certificate import Certificate, WrongSample
 from byheart.verify.digest import weights_digest
 from byheart.verify.verifier import Checkable, verify, verify_model
 
-__all__ = ["Assumption", "Certificate", "DatasetNumbers", "WrongSample", "verify", "weights_digest"]
+__all__ = ["Assumption", "Certificate", "WrongSample", "verify", "weights_digest"]
 
 
 class _CallablePackage(ModuleType):

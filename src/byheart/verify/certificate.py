@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from byheart.data.assumption import Assumption
-from byheart.data.dataset import Dataset
-from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.data_record import DataRecord
 from byheart.network.protocol import Backend
 from byheart.network.size import Size
 from byheart.records.fields import Fields, corrupt
@@ -45,27 +44,6 @@ class WrongSample:
 
 def _quote(label: str | None) -> str:
     return "nothing it knows" if label is None else repr(label)
-
-
-@dataclass(frozen=True)
-class DatasetNumbers:
-    """What identifies a data set and says how large it is."""
-
-    digest: str
-    task: str
-    n_samples: int
-    n_labels: int
-    n_classes: int
-    seq_len: int
-    vocab: int | None
-    dim: int | None
-    label_bits: float
-    # bits that a code for the labels must pay; None in certificates of older versions, which are equal all the same
-    label_entropy: float | None = field(default=None, compare=False)
-
-    @classmethod
-    def of(cls, dataset: Dataset | DatasetPieces) -> DatasetNumbers:
-        return cls(**{item.name: getattr(dataset, item.name) for item in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -137,7 +115,7 @@ class Certificate:
     """
 
     holds: bool
-    dataset: DatasetNumbers
+    dataset: DataRecord
     weights_digest: str
     size: Size
     checked: int
@@ -191,10 +169,10 @@ class Certificate:
         """What is said after the verdict where not all samples were checked."""
         if self.sampled is None:
             return ""
-        return f" on a sample of {self.sampled:,} of {self.dataset.n_samples:,}"
+        return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
 
     def to_json(self) -> dict[str, Any]:
-        values = asdict(self)
+        values = asdict(self) | {"dataset": self.dataset.to_json()}
         if self.sampled is None:
             del values["sampled"]
         return {"schema": values.pop("schema"), **values, "unchecked": list(UNCHECKED)}
@@ -207,11 +185,13 @@ class Certificate:
         if schema > SCHEMA:
             problem = f"the file has schema {schema}; this byheart reads {SCHEMA}"
             raise corrupt(where, problem, "Install a newer byheart.")
-        certificate = found.record(Certificate)
+        certificate = found.record(
+            Certificate, dataset=DataRecord.from_json(found.values.get("dataset"), where)
+        )
         found.text("backend", get_args(Backend))
         if found.has("sampled"):
             found.integer("sampled", 1)
-        said = certificate.dataset.n_samples if certificate.sampled is None else certificate.sampled
+        said = certificate.dataset.shape.n_samples if certificate.sampled is None else certificate.sampled
         if certificate.distribution is None and certificate.checked != said:
             counted = f"{certificate.checked:,} checked samples of {said:,} that were to be checked"
             raise corrupt(where, f"the file counts {counted}")

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, get_args, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int
 
+from byheart.data.data_record import DataRecord
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.errors import UsageError
@@ -19,7 +20,6 @@ from byheart.network.size import size_of_network
 from byheart.records.arguments import whole_number
 from byheart.verify.certificate import (
     Certificate,
-    DatasetNumbers,
     DistributionRule,
     Findings,
     WrongSample,
@@ -145,7 +145,7 @@ def verify(
     origin = origin_of(record or {})
     return Certificate(
         holds=not problems,
-        dataset=DatasetNumbers.of(dataset),
+        dataset=DataRecord.of(dataset),
         weights_digest=digests["weights"],
         size=size_of_network(memoriser.network),
         checked=found.checked,
