@@ -34,7 +34,7 @@ def story_targets(n_stories: int) -> tuple[NextTokenTargets, int]:
 
 
 def sequences_from_rows(rows: np.ndarray, n_vocab: int) -> TokenSequences:
-    """Contexts of one length, one a row."""
+    """Contexts of one length, one per row."""
     lengths = np.full(len(rows), rows.shape[1], dtype=np.int64)
     return TokenSequences(rows.reshape(-1), offsets_of(lengths), n_vocab)
 

@@ -1,12 +1,12 @@
 """How every construction grows, and how they compare: three sizes, fitted exponents, the cost of length, and the figure.
 
 Prints tables, writes out/benchmarks/constructions.json and draws constructions.png beside it. At the three sizes every
-label is checked and the built size compared with the one foretold; for the softmax head also how far the network is off
+label is checked and the built size compared with the one estimated; for the softmax head also how far the network is off
 before it rounds, where 1/4 is forgiven. For the exponents, every model up to --check-up-to samples is verified on every sample.
 Sizes are fitted by least squares of logarithms to the order each
 paper states, its logarithms included:
 
-    KS25, VYS22, KKM23    a · √log2 M · M^e      M = N, or nN for one label a token
+    KS25, VYS22, KKM23    a · √log2 M · M^e      M = N, or nN for one label per token
     PLYS21                a · N^e + the folds    the log Δ of the paper, counted, not fitted
     KS25 Theorem F.1      a · N^e + b · log2 N   the words of one group are read once
     two layers, KS23      a · M^e
@@ -112,7 +112,7 @@ def three_sizes() -> list[dict[str, object]]:
     """Every label of every construction at three sizes, by the certificate's own check."""
     rows = []
     print(
-        f"{'construction':<26} {'task':<11} {'weights':<8} {'N':>6} {'labels':>7} {'wrong':>6} {'size foretold':>14} "
+        f"{'construction':<26} {'task':<11} {'weights':<8} {'N':>6} {'labels':>7} {'wrong':>6} {'size estimated':>14} "
         f"{'off by':>8} {'seconds':>8}"
     )
     for family in FAMILIES:

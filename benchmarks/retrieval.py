@@ -1,4 +1,4 @@
-"""How many label bits a parameter holds: `retrieval` on random data, compiled, then answered by plain PyTorch.
+"""How many label bits per parameter holds: `retrieval` on random data, compiled, then answered by plain PyTorch.
 
     python benchmarks/retrieval.py                 # the rows below; about six minutes on two quiet cores
     python benchmarks/retrieval.py --full          # every sample of every row answered; about a quarter of an hour
@@ -186,8 +186,8 @@ def main() -> int:
         sys.stdout.write(
             f"compile time grows as N^{exponent:.2f} from 10^4 to 10^6 (float64, grid, 16 classes)\n"
         )
-    foretold = all(row["size_was_foretold"] for row in found)
-    sys.stdout.write(f"every size was foretold exactly: {'yes' if foretold else 'no'}\n")
+    estimated = all(row["size_was_foretold"] for row in found)
+    sys.stdout.write(f"every size was estimated exactly: {'yes' if estimated else 'no'}\n")
     if chosen.json is not None:
         machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}
         document = {"schema": 2, **machine, "compile_growth": exponent, "rows": found}

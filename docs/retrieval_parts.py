@@ -1,4 +1,4 @@
-"""The generated parts of the page on `retrieval`: its sizes, as measured and as foretold, and the figure of word sizes."""
+"""The generated parts of the page on `retrieval`: its sizes, as measured and as estimated, and the figure of word sizes."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ _ALL = (
     # One label a token
     Adversary("label-by-position", "one token repeated, with another label at every position",
         8, lambda rng: TokenSequences.of([[token] * 6 for token in range(3)], 3), task="seq-to-seq"),
-    Adversary("label-by-token", "the same tokens in every order, one label a token, order ignored",
+    Adversary("label-by-token", "the same tokens in every order, one label per token, order ignored",
         5, lambda rng: _on_a_line(_orders(4)), task="seq-to-seq"),
     # What nothing can memorise
     Adversary("conflicting-labels", "two equal inputs with different labels",

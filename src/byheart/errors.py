@@ -43,7 +43,7 @@ class UsageError(ByheartError):
 
 
 class ImpossibleSize(UsageError, ValueError):
-    """A bound was asked for a number that is none, or that no data set or network has."""
+    """A bound was asked for an argument that is not a number, or that no data set or network can have."""
 
 
 class MissingExtra(UsageError):

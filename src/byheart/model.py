@@ -43,14 +43,14 @@ class Model:
         """Ask the network: the label name it answers, or None where it names none; for many inputs, a list of these.
 
         inputs: one text, or a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
-            (n_samples, seq_len, dim), or (n_samples, dim) for one vector a sample. An input the network cannot be asked, such
+            (n_samples, seq_len, dim), or (n_samples, dim) for one vector per sample. An input the network cannot be asked, such
             as a text with a token it has never seen, is answered None.
         """
         if isinstance(inputs, str):
             return self.predict([inputs])[0]
         is_one = getattr(inputs, "ndim", 1) == 0
         if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_one:
-            raise UsageError(f"predict takes a text or a list of inputs, not a {type(inputs).__name__}.")
+            raise UsageError(f"predict takes a text or a list of inputs, not {inputs!r}.")
         answers: list[Answer] = [None] * len(inputs)
         positions, sequences = self._sequences(inputs)
         if not positions:

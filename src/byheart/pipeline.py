@@ -108,7 +108,7 @@ def compile_in_shards(
     The weights are those of `compile` with the option `shards`. Memory holds one piece of the file or one shard for each
     worker. What is finished is kept in the folder `work`: the same call goes on from there, however it was ended.
 
-    sample: check so many samples only; the certificate says so.
+    sample: check only that many samples; the certificate says so.
     workers: processes of this machine or a Ray cluster, all of which see `work`; this process unless given.
     reading: how to read the file, as for `Dataset.read`.
     """

@@ -67,7 +67,7 @@ def shatter(
     construction = get(method)
     if "exact" not in construction.precisions or "next-token" not in construction.tasks:
         raise UsageError(
-            f"{method} does not build exact networks for one label a sequence; shatter needs both."
+            f"{method} does not build exact networks for one label per sequence; shatter needs both."
         )
     began = time.perf_counter()
     data = random_tokens(n_points, seq_len, 4 * n_points, 2, seed=seed, ordered=seq_len > 1)

@@ -34,17 +34,20 @@ def spoilt() -> bh.Model:
 
 WRONG = spoilt()
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
-    "misspelt rule": (lambda: bh.verify(WRONG, DOCUMENTS, rule="total_gap"), "none of contexts, total-gap"),
-    "no rule": (lambda: bh.verify(WRONG, DOCUMENTS, rule=None), "none of contexts, total-gap"),
+    "misspelt rule": (
+        lambda: bh.verify(WRONG, DOCUMENTS, rule="total_gap"),
+        "not one of contexts, total-gap",
+    ),
+    "no rule": (lambda: bh.verify(WRONG, DOCUMENTS, rule=None), "not one of contexts, total-gap"),
     "half a sample": (lambda: bh.verify(TEXTS, TABLE, sample=1.5), "sample is 1.5; it must be a whole"),
-    "another backend": (lambda: bh.verify(TEXTS, TABLE, backend="gpu"), "backend 'gpu' is none of"),
+    "another backend": (lambda: bh.verify(TEXTS, TABLE, backend="gpu"), "backend 'gpu' is not one of"),
     "exchanged": (lambda: bh.verify(TABLE, TEXTS), "verify takes a Model, not Dataset"),
     "nothing to compare": (lambda: bh.compare(3), "cannot be compiled"),
     "mask": (lambda: TABLE.subset([True, False, True]), "numpy.flatnonzero"),
     "half a number": (lambda: TABLE.subset([0.5]), "whole numbers"),
     "half a class": (lambda: TABLE.with_labels(np.array([0.5, 0, 0])), "whole numbers"),
     "names": (lambda: TABLE.with_labels("xyz"), "label_names"),
-    "no frame": (lambda: bh.Dataset.from_pandas(PAIRS), "is no data frame"),
+    "no frame": (lambda: bh.Dataset.from_pandas(PAIRS), "is not a data frame"),
     "order": (lambda: bh.Dataset.from_pairs(PAIRS, ordered="no"), "ordered is True or False, not 'no'"),
     "nothing": (lambda: bh.Dataset.from_pairs([(None, "b")]), "not a list of token ids"),
     "set": (lambda: TEXTS.predict(set()), "predict takes"),

@@ -157,7 +157,7 @@ def test_logits_that_are_no_numbers_are_infinitely_far_from_every_distribution()
     assert found.distribution.max_divergence > 1e300
 
 
-def test_a_label_without_a_logit_is_never_foretold() -> None:
+def test_a_label_without_a_logit_is_never_predicted() -> None:
     data = bh.Dataset.from_documents(["a b", "a c", "b a"])
     model = bh.compile(data, method="madden-2024", precision="float64")
     longer = replace(

@@ -18,7 +18,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "verify/test_distributions.py::test_the_record_of_a_model_has_no_say_in_the_rule",
         "verify/test_distributions.py::test_a_model_that_meets_the_total_gap_alone_is_not_called_right",
     ),
-    "a rule that there is none of judges nothing": (
+    "a rule that there is not one of judges nothing": (
         "attacks/test_odd_values.py::test_what_is_of_another_kind_is_refused_in_words",
     ),
     "a folder leaves out the rows that it does not know": (
@@ -36,8 +36,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "storage/test_llama_folder.py::test_a_tokenizer_that_agrees_with_its_digest_is_still_the_one_of_model_json",
     ),
     "sizes without end overflow an estimate": (
-        "attacks/test_small_inputs.py::test_sizes_without_end_are_not_foretold",
-        "attacks/test_small_inputs.py::test_a_weight_of_a_gigabyte_is_not_foretold",
+        "attacks/test_small_inputs.py::test_sizes_without_end_are_not_estimated",
+        "attacks/test_small_inputs.py::test_a_weight_of_a_gigabyte_is_not_estimated",
     ),
     "a word of the record crashes a command": (
         "attacks/test_records.py::test_no_word_of_a_record_crashes_a_command",

@@ -164,14 +164,14 @@ def test_a_zero_byte_in_an_argument_is_refused(capsys: pytest.CaptureFixture[str
         ("bounds", "--samples=1e30", "--dim=4"),
     ],
 )
-def test_sizes_without_end_are_not_foretold(
+def test_sizes_without_end_are_not_estimated(
     sizes: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Networks for them were counted in machine numbers, which overflowed, or a number for each dimension was kept."""
     assert run([*sizes]) == ExitStatus.HOLDS
-    assert "foretold" in capsys.readouterr().out
+    assert "estimated" in capsys.readouterr().out
 
 
-def test_a_weight_of_a_gigabyte_is_not_foretold() -> None:
+def test_a_weight_of_a_gigabyte_is_not_estimated() -> None:
     with pytest.raises(AssumptionViolated, match=r"weights of .* bits"):
         get("park-2021").estimate(DataShape(10**16, 1, 4, dim=4))

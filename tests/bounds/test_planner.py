@@ -1,4 +1,4 @@
-"""The planner: sizes for so many facts, capacities of architectures, lines of the figure."""
+"""The planner: sizes for a given number of facts, capacities of architectures, lines of the figure."""
 
 from __future__ import annotations
 

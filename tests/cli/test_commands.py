@@ -399,7 +399,7 @@ def test_theorems(byheart: Byheart) -> None:
     assert len(ids) == len(set(ids)) > 80
     assert byheart("theorems", "--state", "open", "--json").document["statements"] != found["statements"]
     refused = byheart("theorems", "--paper", "XYZ")
-    assert (refused.status, "'XYZ' is none of KS25" in refused.err) == (2, True)
+    assert (refused.status, "'XYZ' is not one of KS25" in refused.err) == (2, True)
 
 
 # --- help -----------------------------------------------------------------------------------------------

@@ -192,7 +192,10 @@ def test_a_foreign_folder_is_refused_before_any_work(byheart: Byheart, table: Pa
     (tmp_path / "thesis" / "chapter.tex").write_text("x")
     before = listing(tmp_path)
     refused(
-        byheart("compile", table, "-o", tmp_path / "thesis"), 2, "is no byheart model folder", "chapter.tex"
+        byheart("compile", table, "-o", tmp_path / "thesis"),
+        2,
+        "is not a byheart model folder",
+        "chapter.tex",
     )
     refused(byheart("compile", tmp_path / "missing.csv", "-o", table), 2, "exists and is not a folder")
     assert listing(tmp_path) == before

@@ -273,11 +273,11 @@ EXPECTED = {
 REFUSED = {
     "bh.compile({'a': 'b'}, reject_bit=3)": "Did you mean `reject_bits`",
     "bh.compile({'a': 'b'}, delimiter=';')": "delimiter says how a file is read",
-    "bh.load('out/m').module(short)": "this module takes 31 tokens a sequence; got 3",
+    "bh.load('out/m').module(short)": "this module takes 31 tokens per sequence; got 3",
     "bh.load('out/m').module(floats)": "this module takes token ids",
     "bh.compile(7)": "data of type int cannot be compiled",
     "bh.load('nowhere')": "nowhere",
-    "bh.load('out/m').predict(7)": "predict takes a text or a list of inputs, not a int",
+    "bh.load('out/m').predict(7)": "predict takes a text or a list of inputs, not 7",
 }
 
 

@@ -21,7 +21,7 @@ def example_of(method: str) -> Dataset:
 
 # The methods that plan a program from a theorem, by the pages that describe them: KS25's own, and its rivals.
 THEOREMS = tuple(name for name in names() if get(name).page in ("how-it-works.md", "rivals.md"))
-SINGLE = tuple(name for name in THEOREMS if example_of(name).seq_len == 1)  # one vector a sample
+SINGLE = tuple(name for name in THEOREMS if example_of(name).seq_len == 1)  # one vector per sample
 SEQUENCES = tuple(name for name in THEOREMS if name not in SINGLE)
 
 

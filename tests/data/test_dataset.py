@@ -115,8 +115,8 @@ for call in (
 """
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     rule, task, shape, names, _ = shown.splitlines()
-    assert rule == "on_conflict='newest' is none of error, first, last, majority, drop, keep."
-    assert task == "task 'summarise' is none of next-token, seq-to-seq, set, distribution."
+    assert rule == "on_conflict='newest' is not one of error, first, last, majority, drop, keep."
+    assert task == "task 'summarise' is not one of next-token, seq-to-seq, set, distribution."
     assert shape.endswith("got (2, 3).")
     assert (
         names == "label names are texts; got 1 among them."

@@ -213,7 +213,7 @@ def test_paths_that_are_no_file_are_wrong_usage(tmp_path: Path, suffix: str) -> 
 def test_suffixes_choose_the_reader(tmp_path: Path) -> None:
     path = tmp_path / "table.xlsx"
     path.write_text("key,value\na,x\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"'\.xlsx' is none of \.csv, \.tsv, \.jsonl"):
+    with pytest.raises(UsageError, match=r"'\.xlsx' is not one of \.csv, \.tsv, \.jsonl"):
         Dataset.read(path)
     assert Dataset.from_csv(path).n_samples == 1
     upper = tmp_path / "TABLE.CSV"

@@ -134,7 +134,9 @@ def test_vocabularies_that_cannot_be_are_refused() -> None:
 
 
 def test_a_choice_that_is_neither_name_nor_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'subword' is none of char, word, bytes, and there is no such file"):
+    with pytest.raises(
+        UsageError, match="'subword' is not one of char, word, bytes, and there is no such file"
+    ):
         make_tokenizer("subword", [])
     with pytest.raises(UsageError, match="there is no such file"):
         make_tokenizer(tmp_path, [])

@@ -1,4 +1,4 @@
-"""Numbers of other types become Python's own, and what is no number is refused by name."""
+"""Numbers of other types become Python's own, and anything else is refused by name."""
 
 from __future__ import annotations
 

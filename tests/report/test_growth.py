@@ -1,4 +1,4 @@
-"""The record behind the figure: sizes as built and as foretold, and where they cross."""
+"""The record behind the figure: sizes as built and as estimated, and where they cross."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def changed(tmp_path: Path, document: dict[str, Any], path: tuple[str | int, ...
         (("schema",), "x", 'has schema "x", this version reads 2'),
         (("title",), 7, "title is 7; it must be a text"),
         (("scale",), "huge", "scale is"),
-        (("paper",), "KS25", "dana-2024-fig1a is no figure of KS25"),
+        (("paper",), "KS25", "dana-2024-fig1a is not a figure of KS25"),
         (("seeds",), ["a"], "seeds"),
         (("verdict", "outcome"), "nice", "verdict.outcome is"),
         (("verdict", "trials", 0, "holds"), "yes", "holds is"),

@@ -186,7 +186,7 @@ def test_any_other_folder_is_left_alone(tmp_path: Path, foreign: str) -> None:
     (target / foreign).write_text("three years of work")
     before = contents(tmp_path)
     with pytest.raises(
-        UsageError, match=rf"thesis exists and is no byheart model folder: it holds {foreign}"
+        UsageError, match=rf"thesis exists and is not a byheart model folder: it holds {foreign}"
     ):
         save_folder(target, lookup(capitals()), RECORD, None)
     assert contents(tmp_path) == before

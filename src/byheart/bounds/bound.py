@@ -47,12 +47,12 @@ class Bound:
         if isinstance(self.value, bool) or not isinstance(self.value, int | Fraction):
             raise TypeError(f"{self.name}: a bound is an int or a Fraction, not {type(self.value).__name__}")
         if self.kind not in get_args(Kind):
-            raise ValueError(f"{self.name}: kind {self.kind!r} is none of {', '.join(get_args(Kind))}")
+            raise ValueError(f"{self.name}: kind {self.kind!r} is not one of {', '.join(get_args(Kind))}")
         if not (self.name and self.quantity and self.source and self.sentence):
             raise ValueError(f"{self.name!r}: a bound needs a name, a quantity, a source and a sentence")
 
     def to_json(self) -> dict[str, object]:
-        """A JSON-ready dictionary; a rational that is no integer becomes the string "p/q"."""
+        """A JSON-ready dictionary; a rational that is not an integer becomes the string "p/q"."""
         return {**asdict(self), "value": int(self.value) if self.value.denominator == 1 else str(self.value)}
 
 

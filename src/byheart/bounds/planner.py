@@ -1,4 +1,4 @@
-"""The capacity planner: what an architecture could hold, and how large a model for so many facts would be.
+"""The capacity planner: what an architecture could hold, and how large a model for that many facts would be.
 
 Four kinds of rows never mix: what our constructions would probably take (`estimate`), what theorems promise (`theorem`),
 what training was measured to reach (`trained`) and what no model can go below (`floor`). Models of different precisions

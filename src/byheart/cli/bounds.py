@@ -104,7 +104,7 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
     architecture = capacity.architecture
     say(f"{path}: {architecture.family} {architecture.kind}, {architecture.parameters:,} parameters\n")
     show_pairs([(part.name, f"{part.parameters:,}") for part in architecture.parts])
-    say(f"\n  Facts of {capacity.value_bits} bits, {capacity.bits_per_parameter} bits a parameter:\n")
+    say(f"\n  Facts of {capacity.value_bits} bits, {capacity.bits_per_parameter} bits per parameter:\n")
     _show_bounds(capacity.bounds)
     say()
     show_table(

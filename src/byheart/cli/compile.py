@@ -119,7 +119,7 @@ def command(
     """Compile DATA into a Transformer that memorises it, verify every sample and save it in DIR.
 
     DATA is a CSV, TSV, JSONL or Parquet file with the columns key and value, an NPZ file with the arrays inputs
-    and labels, or a .txt with a text a line. Unless told otherwise the model runs natively in PyTorch and answers
+    and labels, or a .txt with one text per line. Unless told otherwise the model runs natively in PyTorch and answers
     "unknown" to what it was not given. DIR is written whole or not at all; a model folder that is there is replaced.
     """
     from byheart.bounds import table
@@ -129,7 +129,7 @@ def command(
 
     check_target(output)
     if method == "llama":
-        require_extra("transformers", "huggingface", "checking a Llama as others run it")
+        require_extra("transformers", "huggingface", "checking the checkpoint with transformers")
     options = dict(_setting(text) for text in settings)
     if reject_bits is not None:
         options["reject_bits"] = reject_bits

@@ -1,4 +1,4 @@
-"""`byheart export`: a saved model in other people's formats."""
+"""`byheart export`: a saved model in other formats (GGUF, ONNX, TransformerLens)."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ COMMANDS = {
     "verify": "Check every sample of a data file on a saved model.",
     "predict": "Ask a saved model.",
     "recite": "Continue a text that a saved model has by heart.",
-    "export": "Write a saved model in other people's formats.",
+    "export": "Write a saved model in other formats (GGUF, ONNX, TransformerLens).",
     "inspect": "Show what a saved model is made of and what was checked.",
     "forget": "Compile a Llama again without some facts, and show which weights differ.",
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
-    "plan": "Show how large a model for so many facts would be.",
+    "plan": "Show how large a model for that many facts would be.",
     "shatter": "Realise every labelling of a few inputs by one architecture, and verify each.",
     "measure": "Train the models of a specification, and keep every run.",
     "runs": "List, filter, export and compare the runs of a store.",
@@ -107,7 +107,7 @@ def _limit_memory(ctx: click.Context, size: str | None) -> None:
     """Set the limit for this command line."""
     if size is None:
         return
-    memory_limit(size)  # refuses what is no size
+    memory_limit(size)  # refuses anything that is not a size
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = size
     ctx.call_on_close(lambda: set_variable(VARIABLE, before))

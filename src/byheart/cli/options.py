@@ -84,7 +84,7 @@ def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> N
 
 
 def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) -> None:
-    """Compute with so many threads until the command ends. More than there are cores gain nothing, and may not be had."""
+    """Compute with that many threads until the command ends. More than there are cores gain nothing, and may not be had."""
     if n_threads is None:
         return
     n_threads = min(n_threads, os.cpu_count() or 1)

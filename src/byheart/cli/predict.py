@@ -63,10 +63,10 @@ def command(
     encoding: str | None,
     as_json: bool,
 ) -> None:
-    """Ask the model in DIR and print one answer a line, "unknown" where it has none.
+    """Ask the model in DIR and print one answer per line, "unknown" where it has none.
 
     TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. Without TEXT, or with
-    a single -, questions are read from standard input, one a line. Many are read from a file with --data.
+    a single -, questions are read from standard input, one per line. Many are read from a file with --data.
     """
     from byheart.construct.choice import describe_unknown_input
     from byheart.data.readers import kind_of

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 QUIET_SECONDS = 2.0
-"""Work that ends within this time is not spoken of."""
+"""Do not report tasks shorter than this."""
 
 LINE_SECONDS = 5.0
 """Time between two plain lines."""
 
 TICK_SECONDS = 1.0
-"""Time after which a stage that says nothing is spoken of again, if a line is due."""
+"""Time after which a silent stage is reported again, if a line is due."""
 
 Report = Callable[[str, int, int], None]
 
@@ -100,7 +100,7 @@ class _Lines:
         self.stream = stream
         self.start = time.monotonic()
         self.last = self.start + QUIET_SECONDS - LINE_SECONDS
-        # of each stage, when it was first spoken of, and what was done then
+        # of each stage, when it was first reported, and how much was done then
         self.begun: dict[str, tuple[float, int]] = {}
 
     def report(self, stage: str, done: int, total: int) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 @model_argument
 @click.argument("prompt", metavar="PROMPT")
-@click.option("--max-tokens", type=WholeNumber(), default=10_000, help="Stop after so many.")
+@click.option("--max-tokens", type=WholeNumber(), default=10_000, help="Maximum number of tokens.")
 @threads_option
 @output_options
 def command(folder: Path, prompt: str, max_tokens: int, as_json: bool) -> None:

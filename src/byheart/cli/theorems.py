@@ -36,7 +36,7 @@ def command(state: str | None, grade: str | None, paper: str | None, as_json: bo
 
     known = papers()
     if paper is not None and paper not in known:
-        raise click.BadParameter(f"{paper!r} is none of {', '.join(known)}.", param_hint="--paper")
+        raise click.BadParameter(f"{paper!r} is not one of {', '.join(known)}.", param_hint="--paper")
     entries = [
         entry
         for entry in index()

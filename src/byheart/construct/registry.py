@@ -35,7 +35,7 @@ class Example:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
-FORETOLD = {"n_samples": 10**18, "seq_len": 2**24, "n_classes": 2**62, "vocab": 2**40, "dim": 2**16}
+ESTIMATED = {"n_samples": 10**18, "seq_len": 2**24, "n_classes": 2**62, "vocab": 2**40, "dim": 2**16}
 """Sizes of data for which a network is estimated: programs are counted in machine numbers, and beyond nobody has such data."""
 
 
@@ -77,11 +77,11 @@ class Method:
     def estimate(
         self, shape: DataShape, given: Mapping[str, object] | None = None, precision: Precision | None = None
     ) -> Size:
-        """What data of this shape would probably take, with the options `given`; up to the `FORETOLD` sizes."""
-        for name, most in FORETOLD.items():
+        """What data of this shape would probably take, with the options `given`; up to the `ESTIMATED` sizes."""
+        for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:
                 raise AssumptionViolated(
-                    f"sizes are foretold for {name} up to {most:,}; here it is {getattr(shape, name):,}."
+                    f"sizes are estimated for {name} up to {most:,}; here it is {getattr(shape, name):,}."
                 )
         return self.size_of(shape, self.read_options(given or {}, precision))
 

@@ -104,7 +104,7 @@ def content_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None 
 
 
 def default_task(labels: Sequence[Any]) -> Task:
-    """Return the task that labels ask for: one label a token if the first is a list, else one a sequence."""
+    """Return the task that labels ask for: one label per token if the first is a list, else one per sequence."""
     return "seq-to-seq" if isinstance(labels[0], (list, tuple, np.ndarray)) else "next-token"
 
 
@@ -156,7 +156,7 @@ def _as_sequences(
     if isinstance(inputs, np.ndarray):
         if inputs.dtype.kind not in "iu" or inputs.ndim != 2:
             raise UsageError(
-                "inputs must be vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector a sample, or token "
+                "inputs must be vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, or token "
                 f"ids (n_samples, seq_len); got {inputs.dtype} of shape {inputs.shape}.",
                 dtype=str(inputs.dtype),
                 shape=inputs.shape,
@@ -233,7 +233,7 @@ def _require_scalars(labels: Sequence[Any]) -> None:
         if not isinstance(label, (str, int, float, np.generic)):
             raise DataError(
                 f"row {row}: the label {label!r} is a {type(label).__name__}, not a text or a number.\n"
-                "  Give one label a sequence; one for each token needs the task seq-to-seq.",
+                "  Give one label per sequence; one for each token needs the task seq-to-seq.",
                 row=row,
             )
 
@@ -245,7 +245,7 @@ def _one_label_a_token(labels: Sequence[Any], sequences: Sequences) -> list[Any]
         if not isinstance(listed, (list, tuple, np.ndarray)) or len(listed) != length:
             count = len(listed) if isinstance(listed, (list, tuple, np.ndarray)) else 1
             raise DataError(
-                f"row {row}: {count} labels for {length} tokens; task seq-to-seq needs one label a token.\n"
+                f"row {row}: {count} labels for {length} tokens; task seq-to-seq needs one label per token.\n"
                 "  Give a list of labels (or a text with spaces between them), as long as the input.",
                 row=row,
                 n_labels=count,

@@ -1,7 +1,7 @@
 """Which labels belong to equal contexts, where they disagree, and which samples a rule keeps.
 
 A label's context is all that may decide it. With positions (`ordered`) it is the sequence itself, and the
-position for one label a token. Without, it is the token that carries the label and the multiset of the
+position for one label per token. Without, it is the token that carries the label and the multiset of the
 sequence's tokens (KS25 Theorem 4.1, condition 1); for `set` the multiset alone.
 """
 
@@ -38,7 +38,7 @@ class Conflicts:
 
 
 def context_ids(inputs: Sequences, task: Task, ordered: bool) -> Labels:
-    """Number the context of every label: equal contexts alike, in order of first appearance."""
+    """Number the context of every label: equal contexts get equal numbers, in order of first appearance."""
     if task == "distribution":
         raise UsageError("documents have a distribution for each context, not a label; use contexts_of().")
     tokens, offsets = flat_tokens(inputs)

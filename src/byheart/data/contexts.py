@@ -82,7 +82,7 @@ class Contexts:
         return TokenSequences(ids, offsets_of(self.lengths), self.n_vocab)
 
     def dense_probabilities(self) -> Float[np.ndarray, "n_contexts n_vocab"]:
-        """Write π̂ out in full, one row a context."""
+        """Write π̂ out in full, one row per context."""
         table = np.zeros((len(self), self.n_vocab))
         table[self.successor_contexts, self.next_tokens] = self.probabilities
         return table

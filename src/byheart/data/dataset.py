@@ -54,7 +54,7 @@ class Dataset(Content):
         if self.rows is not None:
             object.__setattr__(self, "rows", freeze(self.rows, np.int64))
         if self.task not in get_args(Task):
-            raise UsageError(f"task {self.task!r} is none of {', '.join(get_args(Task))}.", task=self.task)
+            raise UsageError(f"task {self.task!r} is not one of {', '.join(get_args(Task))}.", task=self.task)
         if self.n_samples == 0:
             raise DataError("the data set has no samples, so there is nothing to memorise.")
         if self.task == "set" and self.ordered:
@@ -170,7 +170,7 @@ class Dataset(Content):
 
     @cached_property
     def context_ids(self) -> Int[np.ndarray, " n_labels"]:
-        """Number of each label's context: equal contexts alike, in order of first appearance."""
+        """Number of each label's context: equal contexts get equal numbers, in order of first appearance."""
         return freeze(context_ids(self.inputs, self.task, self.ordered), np.int64)
 
     @cached_property
@@ -195,7 +195,7 @@ class Dataset(Content):
         `drop` drops every sample with a disputed context; `keep` changes nothing, for `check` to report.
         """
         if on_conflict not in get_args(OnConflict):
-            raise UsageError(f"on_conflict={on_conflict!r} is none of {', '.join(get_args(OnConflict))}.")
+            raise UsageError(f"on_conflict={on_conflict!r} is not one of {', '.join(get_args(OnConflict))}.")
         if on_conflict == "error":
             self.require_consistent()
             return self
@@ -309,11 +309,11 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set of arrays.
 
-        inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector a sample, ids (n_samples, seq_len), or
+        inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, ids (n_samples, seq_len), or
             lists of ids (ragged).
         labels: whole numbers or texts, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. Without
             `label_names` any, named by their digits in rising order; with them, class numbers from 0.
-        task: next-token for one label a sequence and seq-to-seq for one a token, unless given.
+        task: next-token for one label per sequence and seq-to-seq for one per token, unless given.
         n_vocab: vocabulary size, the largest id plus one unless given.
         """
         content = content_of_arrays(
@@ -335,7 +335,7 @@ class Dataset(Content):
         """Make a data set of (input, label) pairs.
 
         An input is a text, or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`,
-        a sequence of them, one a token.
+        a sequence of them, one per token.
         """
         listed = list(pairs)
         columns = ([pair[place] for pair in listed] for place in (0, 1))
@@ -364,7 +364,7 @@ class Dataset(Content):
         delimiter: str | None = None,
         encoding: str | None = None,
     ) -> Dataset:
-        """Read documents (task `distribution`): a list of texts, a .txt (one a line) or a column `text`."""
+        """Read documents (task `distribution`): a list of texts, a .txt (one per line) or a column `text`."""
         content = read_documents(
             source, tokenizer=tokenizer, input=input, delimiter=delimiter, encoding=encoding
         )
@@ -390,7 +390,7 @@ class Dataset(Content):
 
     @classmethod
     def from_jsonl(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
-        """Read one JSON object a line. An input may be a text or a list of token ids."""
+        """Read one JSON object per line. An input may be a text or a list of token ids."""
         return cls._read(path, "jsonl", **options)
 
     @classmethod

@@ -18,7 +18,7 @@ def is_frame(given: Any) -> bool:
 def frame_pairs(frame: Any, input: str | None, label: str | None) -> Iterator[tuple[Any, Any]]:
     """The pairs of two columns: those named, or `key` and `value`, or the only two there are."""
     if not is_frame(frame):
-        raise UsageError(f"a {type(frame).__name__} is no data frame of {', '.join(LIBRARIES)}.")
+        raise UsageError(f"a {type(frame).__name__} is not a data frame of {', '.join(LIBRARIES)}.")
     columns = list(getattr(frame, "column_names", frame.columns))  # those of pandas need not be texts
     names = [str(name) for name in columns]
     usual = names if len(names) == 2 and not {"key", "value"} <= set(names) else ["key", "value"]

@@ -106,7 +106,7 @@ def zipf_documents(n_documents: int, n_tokens: int = 10, n_vocab: int = 500, *, 
 def random_labels(
     inputs: Sequences, n_classes: int, rng: np.random.Generator, task: Task, ordered: bool
 ) -> Dataset:
-    """Label inputs uniformly at random, equal contexts alike; classes are named 0, 1, ..."""
+    """Label inputs uniformly at random, equal contexts with equal labels; classes are named 0, 1, ..."""
     contexts = context_ids(inputs, task, ordered)
     drawn = rng.integers(0, n_classes, size=contexts.size)
     labels = drawn[representatives(contexts)[contexts]]

@@ -60,7 +60,7 @@ def describe_source(
 def read_documents(
     source: str | Path | Sequence[str], kind: str | None = None, **options: Unpack[TableOptions]
 ) -> Content:
-    """Read documents: a list of texts, or a file (.txt, one a line; or a table with a column `text`).
+    """Read documents: a list of texts, or a file (.txt, one per line; or a table with a column `text`).
 
     Blank lines of a .txt are skipped.
     """
@@ -92,7 +92,7 @@ def kind_of(path: Path) -> str:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _KINDS:
         raise UsageError(
-            f"{path}: the suffix {path.suffix!r} is none of .{', .'.join(_KINDS)}.\n"
+            f"{path}: the suffix {path.suffix!r} is not one of .{', .'.join(_KINDS)}.\n"
             "  Rename the file, or read it with Dataset.from_csv, from_jsonl and so on.",
             path=str(path),
         )

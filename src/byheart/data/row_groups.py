@@ -21,7 +21,7 @@ _BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to bound the memory taken o
 
 
 def group_rows(words: Words, offsets: Offsets) -> RowIds:
-    """Number the rows `words[offsets[i]:offsets[i + 1]]`: equal rows alike, in order of first appearance.
+    """Number the rows `words[offsets[i]:offsets[i + 1]]`: equal rows get equal numbers, in order of first appearance.
 
     Rows lie one after the other, from the first word to the last.
     """
@@ -45,7 +45,7 @@ def group_rows(words: Words, offsets: Offsets) -> RowIds:
 
 
 def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_values"]:
-    """Number whole numbers by value: equal ones alike, in order of first appearance."""
+    """Number whole numbers by value: equal ones get equal numbers, in order of first appearance."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     rank = np.empty(first.size, dtype=np.int64)
     rank[np.argsort(first)] = np.arange(first.size)
@@ -53,7 +53,7 @@ def number_values(values: Int[np.ndarray, " n_values"]) -> Int[np.ndarray, " n_v
 
 
 def pair_ids(left: Pairs, right: Pairs) -> Pairs:
-    """Number pairs (left[i], right[i]) of numbers from 0: equal ones alike, in order of first appearance."""
+    """Number pairs (left[i], right[i]) of numbers from 0: equal ones get equal numbers, in order of first appearance."""
     width = int(right.max(initial=0)) + 1
     if (int(left.max(initial=0)) + 1) * width < 2**63:
         return number_values(left * width + right)

@@ -102,7 +102,7 @@ class TokenSequences:
         return freeze(flat_ranges(np.zeros(len(self), dtype=np.int64), self.lengths), np.int64)
 
     def pad(self, pad_id: int, seq_len: int | None = None) -> Int[np.ndarray, "n_samples seq_len"]:
-        """Return one row a sequence, filled up on the left with `pad_id` to `seq_len` (default: the longest).
+        """Return one row per sequence, filled up on the left with `pad_id` to `seq_len` (default: the longest).
 
         Padding goes on the left so that the last token, which carries the label, is always in the last
         column.
@@ -129,7 +129,7 @@ class TokenSequences:
 def as_vectors(array: np.ndarray) -> np.ndarray | None:
     """The array as (n_samples, seq_len, dim), if it holds vectors: floats, or whole numbers with three axes.
 
-    Floats with two axes are one vector a sample. Whole numbers with two are token ids: None.
+    Floats with two axes are one vector per sample. Whole numbers with two are token ids: None.
     """
     if array.dtype.kind == "f" and array.ndim == 2:
         return array[:, None, :]

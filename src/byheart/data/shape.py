@@ -100,7 +100,7 @@ class DataShape:
     def __post_init__(self) -> None:
         """Refuse sizes that no data set has, in the user's own values."""
         if self.task not in get_args(Task):
-            raise UsageError(f"task {self.task!r} is none of {', '.join(get_args(Task))}.", task=self.task)
+            raise UsageError(f"task {self.task!r} is not one of {', '.join(get_args(Task))}.", task=self.task)
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None or name in NEEDED:

@@ -41,7 +41,7 @@ def read_separated(path: Path, wanted: Sequence[str], written: TextFormat = UTF8
 
 
 def read_jsonl(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
-    """Read one JSON object a line. Blank lines are skipped. Labels, the second column, may be null: None."""
+    """Read one JSON object per line. Blank lines are skipped. Labels, the second column, may be null: None."""
     columns: Columns = {name: [] for name in wanted}
     for line, row in json_rows(path, written):
         if not columns[wanted[0]]:

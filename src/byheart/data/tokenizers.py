@@ -133,7 +133,7 @@ class _TableTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class CharTokenizer(_TableTokenizer):
-    """One token a character (Unicode code point)."""
+    """One token per character (Unicode code point)."""
 
     name: ClassVar[str] = "char"
 
@@ -344,7 +344,7 @@ def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Toke
     path = Path(choice)
     if not path.is_file():
         raise UsageError(
-            f"tokenizer {str(choice)!r} is none of char, word, bytes, and there is no such file.\n"
+            f"tokenizer {str(choice)!r} is not one of char, word, bytes, and there is no such file.\n"
             "  Name one of the three, or give the path of a tokenizer.json.",
             tokenizer=str(choice),
         )

@@ -41,7 +41,7 @@ def damaged(path: Path, problem: str) -> DamagedWork:
 def check_file_target(path: Path) -> None:
     """Refuse to write where a pipe or a device is: a file of that name would take its place."""
     if not path.name:
-        raise UsageError(f"{path} is no name for a file.\n  Name one; nothing was written.", path=str(path))
+        raise UsageError(f"{path} is not a file name.\n  Name one; nothing was written.", path=str(path))
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(
             f"{path} is a pipe or a device, not a file.\n  Name a file; nothing was written.", path=str(path)

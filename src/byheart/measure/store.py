@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class CorruptStore(DoesNotHold):
-    """The file is no run store, or is damaged."""
+    """The file is not a run store, or is damaged."""
 
 
 class NewerStore(UsageError):
@@ -71,7 +71,7 @@ def _explaining(path: Path) -> Iterator[None]:
 
 def _corrupt(path: Path, reason: str) -> CorruptStore:
     return CorruptStore(
-        f"{path} is damaged or is no run store: {reason}.\n"
+        f"{path} is damaged or is not a run store: {reason}.\n"
         f"  It was left as it is. Save what can be read with `sqlite3 {path} .recover | sqlite3 rescued.sqlite`, or"
         " name another file with --store.",
         path=str(path),

@@ -72,7 +72,7 @@ COLLECTIONS = {
 
 
 def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; `MalformedFile` names the line that is none."""
+    """The objects of a file of JSON lines; `MalformedFile` names the line that is not an object."""
     rows = []
     for number, line in enumerate(raw.split(b"\n"), start=1):
         try:

@@ -130,7 +130,7 @@ class NetworkSpec(Protocol):
         """The network with these weights, which come in the order of `shapes()`, and the files of its folder."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in model.json."""
+        """As it is written in model.json."""
 
     def sections(self) -> list[tuple[str, str, str]]:
         """Layers, kind and sizes, for a person."""

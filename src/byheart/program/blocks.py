@@ -6,7 +6,7 @@ before the block. What the paper does by composing plain layers is done here by 
 subtracted: a register z >= 0 is cleared by z ← z - ReLU(z).
 
 `emit` turns a program into a network; `count` tells its size from the same description. A description that is only
-counted may stand for data nobody has seen: `Repeat` says how often blocks occur, `typical(bits)` is a number of so many bits.
+counted may stand for data nobody has seen: `Repeat` says how often blocks occur, `typical(bits)` is a number of that many bits.
 """
 
 from __future__ import annotations

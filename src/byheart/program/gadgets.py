@@ -93,7 +93,7 @@ def extract_bits(packed: PackedRegister, first: int, last: int, into: str) -> Bl
     Source:     KS25 Lemma G.4 (Vardi et al. 2022; Telgarsky's triangle).
     Assumes:    first - 1 bits have been taken off before.
     Guarantee:  afterwards `packed` holds ψ^(last) of its two copies.
-    Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers a bit); weights of n_bits + 2 bits.
+    Size:       last - first + 1 blocks of 4 units (the paper: 3 plain layers per bit); weights of n_bits + 2 bits.
     Departs:    on [0, 1] the outer ReLU of ψ is idle and ReLU(2z) = 2·ReLU(z), so ψ is one residual block:
                 z ← z + ReLU(z) - ReLU(4z - 2). Bits are added at their place value, which costs last - first more bits
                 in the weights and saves the unit that would double the sum.
@@ -135,7 +135,7 @@ class KeyedExtraction:
     Assumes:    `keys` and `values` hold n_entries fields each; keys that occur are at least 2 apart; scratch is zero. A field
                 (0, 0) is no entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
     Guarantee:  exact, for the two cases above.
-    Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (the paper: 3 plain layers a bit, width 12).
+    Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (paper: 3 plain layers per bit, width 12).
     Departs:    the paper exchanges ρ and c: keys have ρ bits, values have c bits, and the value is BIN_{cj+1:c(j+1)}(w) (errata
                 2 and 3; (153) as printed reads the wrong field).
     """

@@ -1,4 +1,4 @@
-"""One vector or one token a sample: what the feed-forward predecessors of KS25 memorise, and associative memories."""
+"""One vector or one token per sample: what the feed-forward predecessors of KS25 memorise, and associative memories."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
     if shape.vocab is None:
         raise AssumptionViolated(
             f"{method} embeds tokens itself, and these inputs are vectors.\n"
-            "  Choose a construction for one vector a sample, such as two-layer-relu.",
+            "  Choose a construction for one vector per sample, such as two-layer-relu.",
             method=method,
         )
     if shape.seq_len > 1:

@@ -1,4 +1,4 @@
-"""Numbers as callers write them: whole numbers of any type become Python's own, and what is no number is refused by name.
+"""Numbers as callers write them: whole numbers of any type become Python's own, and anything else is refused by name.
 
 NumPy's integers overflow without a word, and floats round: a bound computed with them may be wrong and look right.
 
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 def whole_number(name: str, value: object) -> int:
-    """`value` as an int; `ImpossibleSize` if it is none, such as 2.5, True or "5"."""
+    """`value` as an int; `ImpossibleSize` if it is not a whole number, such as 2.5, True or "5"."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     raise ImpossibleSize(f"{name} is {_shown(value)}; it must be a whole number.", name=name)

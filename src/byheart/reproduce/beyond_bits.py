@@ -60,7 +60,7 @@ def memorised_bits(one: Observation) -> float:
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Every trained model as a point, each construction's size by number of facts, and the floor of 32 bits a parameter."""
+    """Every trained model as a point, each construction's size by number of facts, and the floor of 32 bits per parameter."""
     n_vocab = int(observations[0].config["data"]["n_vocab"])
     bits = math.log2(n_vocab)
     drawn, rows, trials = [], [], []
@@ -94,8 +94,8 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         "bits memorised",
         (
             *drawn,
-            _line("theory's floor: 32 bits a parameter", "bound", 32, least, all_bits),
-            _line("trained GPTs: 3.6 bits a parameter", "bound2", TRAINED_GPT, least, all_bits),
+            _line("theory's floor: 32 bits per parameter", "bound", 32, least, all_bits),
+            _line("trained GPTs: 3.6 bits per parameter", "bound2", TRAINED_GPT, least, all_bits),
         ),
         x_scale="log",
         y_scale="log",
@@ -122,7 +122,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 
 
 def _frontier(label: str, style: fig.Style, observations: Sequence[Observation]) -> fig.Series:
-    """The most bits any model of at most so many parameters memorised."""
+    """The most bits any model of at most that many parameters memorised."""
     points = [(0.0, 0.0)]
     for one in observations:
         bits = memorised_bits(one)

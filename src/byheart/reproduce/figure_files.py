@@ -171,7 +171,7 @@ def read_record(path: Path) -> FigureRecord:
 
     table: Any = read_json(path)
     if not isinstance(table, dict) or "schema" not in table:
-        raise refuse_file(str(path), "it is no record of a figure")
+        raise refuse_file(str(path), "it is not the record of a figure")
     if table["schema"] != SCHEMA:
         raise MalformedFile(
             f"{path} has schema {show_value(table['schema'])}, this version reads {SCHEMA}.\n"
@@ -189,7 +189,7 @@ def read_record(path: Path) -> FigureRecord:
         if number > most:
             raise refuse_file(str(path), f"it has {number:,} {what}, more than the {most:,} that are drawn")
     if record.paper != figure_of(record.figure).paper:
-        raise refuse_file(str(path), f"{record.figure} is no figure of {record.paper}")
+        raise refuse_file(str(path), f"{record.figure} is not a figure of {record.paper}")
     try:
         return replace(record, observations=from_groups(table["observations"]))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:

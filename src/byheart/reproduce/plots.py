@@ -145,7 +145,7 @@ def _ticks(axis: Any) -> None:
 
 
 def power_of_ten(value: float) -> str:
-    """10⁻³ for 0.001; nothing for what is no power of ten."""
+    """10⁻³ for 0.001; nothing for any other number."""
     exponent = round(math.log10(value)) if value > 0 else 0
     if value <= 0 or not math.isclose(value, 10.0**exponent, rel_tol=1e-6):
         return ""

@@ -35,7 +35,7 @@ def beside(store: Path) -> Path:
 
 
 def note(path: Path, one: Pass) -> None:
-    """Add a pass; one that trained nothing is none."""
+    """Add a pass; one that trained nothing is left out."""
     if one.n_trained == 0:
         return
     with path.open("a", encoding="utf-8") as file:

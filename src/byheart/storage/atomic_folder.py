@@ -43,7 +43,7 @@ def check_target(path: Path) -> None:
     if foreign or (names and MODEL not in names):
         shown = ", ".join((foreign or names)[:3])
         raise UsageError(
-            f"{path} exists and is no byheart model folder: it holds {shown}.\n"
+            f"{path} exists and is not a byheart model folder: it holds {shown}.\n"
             "  Nothing was written. Choose another place, or empty the folder.",
             path=str(path),
             holds=(foreign or names)[:20],

@@ -40,7 +40,7 @@ DTYPES = {
 
 
 def largest_exponent(n_limbs: int) -> int:
-    """How far the weights of a network of so many limbs may be shifted: a few bytes must not become megabytes of zeros.
+    """How far the weights of a network of that many limbs may be shifted: a few bytes must not become megabytes of zeros.
 
     Numbers that a network computes are as long as its exponents are large, so its time grows with (entries) · (exponent). What is
     compiled here has exponents below a sixtieth of this.

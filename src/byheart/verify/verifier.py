@@ -80,7 +80,7 @@ def verify(
     device: where PyTorch runs float networks.
     n_rechecked: samples asked once more of the family's second evaluator, which shares no code with the first one. They are
         drawn with a fixed seed. A disagreement is a problem of the certificate.
-    sample: ask so many samples only, drawn with a fixed seed. The certificate says so, and speaks of no other sample.
+    sample: ask only that many samples, drawn with a fixed seed. The certificate says so, and speaks of no other sample.
     rule, allowed_gap: how distributions are judged, see `check_distributions`. Never taken from the model.
     record: how the model came about: `method`, `theorem`, `theorem_size`, `assumptions` and the `dataset`
         these were found on. The certificate repeats it and vouches for none of it.
@@ -102,11 +102,11 @@ def verify(
             data=dataset.task,
         )
     if rule not in get_args(DistributionRule):  # or nothing would be judged
-        raise UsageError(f"rule {rule!r} is none of {', '.join(get_args(DistributionRule))}.", rule=rule)
+        raise UsageError(f"rule {rule!r} is not one of {', '.join(get_args(DistributionRule))}.", rule=rule)
     start = time.perf_counter()
     backend = backend or memoriser.network.backend
     if backend not in PACKAGES:
-        raise UsageError(f"backend {backend!r} is none of {', '.join(PACKAGES)}.", backend=backend)
+        raise UsageError(f"backend {backend!r} is not one of {', '.join(PACKAGES)}.", backend=backend)
     _check_device(backend, device)
     how = Evaluation(backend, device=device, progress=progress)
     sample = None if sample is None else whole_number("sample", sample)

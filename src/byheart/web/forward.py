@@ -58,7 +58,7 @@ def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> 
 
 
 def output_of(network: Transformer, stream: Stream) -> np.ndarray:
-    """What the network answers from the last stream: one number a token."""
+    """What the network answers from the last stream: one number per token."""
     kept = stream[1:] if network.extra is not None and len(stream) > 1 else stream
     return np.asarray(_apply(network.w_out, kept)[:, 0])
 

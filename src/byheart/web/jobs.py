@@ -18,7 +18,7 @@ from byheart.web.processes import Refused, WorkerFailed, WorkerProcess
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 MOST_JOBS_OF_A_WORKER = 50
-"""A worker is replaced after so many jobs, so that what one leaves in memory does not add up."""
+"""A worker is replaced after this many jobs, so that what one leaves in memory does not add up."""
 
 
 class TooManyJobs(ByheartError):

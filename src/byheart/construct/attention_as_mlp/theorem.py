@@ -1,4 +1,4 @@
-"""A hidden layer that interpolates tokens on a line, with one attention head a neuron.
+"""A hidden layer that interpolates tokens on a line, with one attention head per neuron.
 
 Every token sees itself and a zero vector. It carries a last coordinate 1, which the zero vector lacks. Head h has
 W_QK = v_h e_lastᵀ, so a token's score for itself is v_h·x and for the zero vector 0; its value v_h·x, written along w_h, is weighed
@@ -41,11 +41,11 @@ SLOPE = 40.0
 def plan(
     data: Dataset, options: NoOptions, rng: np.random.Generator, progress: Progress | None = None
 ) -> Construction:
-    """Compile associations of single tokens into one layer of attention, one head a token.
+    """Compile associations of single tokens into one layer of attention, one head per token.
 
     Source:     Huben & Morris (2023): a head of size 1 that sees its own token and a zero vector computes
                 sigmoid(v·x)·(v·x) = SiLU(v·x), so a hidden layer of m neurons is m heads.
-    Assumes:    one token a sample. Token i stands at i on a line.
+    Assumes:    one token per sample. Token i stands at i on a line.
     Guarantee:  the broken line through the labels' points on a circle (Proposition 3 of DPC24), up to rounding; the native forward
                 pass decides, and what is wrong is refused.
     Size:       `size_of`: n heads for n tokens.
@@ -68,9 +68,9 @@ def plan(
         Memoriser.of(network, data, ordered=True),
         NAME,
         "Huben & Morris 2023",
-        assumptions=(Assumption("one token a sample", True, f"{n_items} tokens"),),
+        assumptions=(Assumption("one token per sample", True, f"{n_items} tokens"),),
         theorem_size=TheoremSize(
-            Theorem("one head a neuron", "3 d + d_out numbers a head, n heads", "Huben & Morris 2023"),
+            Theorem("one head per neuron", "3 d + d_out numbers per head, n heads", "Huben & Morris 2023"),
             width=n_items,
             depth=1,
             parameters=n_items * (3 * DIM + LABEL_DIM),
@@ -112,7 +112,7 @@ def network_of_heads(
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """One head a token to store: query, key, value and output have two numbers each."""
+    """One head per token to store: query, key, value and output have two numbers each."""
     n_vocab, n_items = require_one_token(NAME, shape)
     sizes = (n_vocab, 1, DIM, n_items, 1, 1, LABEL_DIM, shape.n_classes)
     return size_of_spec(AttentionOnlySpec("float64", *sizes, skip=False, zero_token=True))

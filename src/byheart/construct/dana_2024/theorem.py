@@ -35,7 +35,7 @@ def plan(
     Source:     DPC24 Theorem 1 with ε = 0, Corollary 1 (d = 2, associations) and Proposition 2 (d = N - 1, distributions).
     Assumes:    distinct sequences of tokens.
     Guarantee:  associations: the largest logit is the right one, by a margin far above the residual; distributions: the
-                divergence stands in the certificate. Mode `compact` has no guarantee but its verification.
+                divergence is in the certificate. Mode `compact` has no guarantee but its verification.
     Size:       `size_of`: d(S + 2N + 4 d_h H) parameters with H·d_h + d >= T.
     Departs:    see `interpolate`. Shorter sequences are allowed: positions count from the end.
     """

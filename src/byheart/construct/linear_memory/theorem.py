@@ -49,7 +49,7 @@ def plan(
     """Compile associations of single tokens into one matrix between random embeddings.
 
     Source:     Cabannes, Dohmatob & Bietti (2024), f(x) = argmax_y u_y·W e_x; N <= d by the pseudo-inverse W = U E⁺.
-    Assumes:    one token a sample.
+    Assumes:    one token per sample.
     Guarantee:  with N <= d and the pseudo-inverse W e_x = u_f(x) up to rounding, and u_y·u_y = 1 is the largest u_y'·u_y. With
                 fewer dimensions nothing is promised beforehand; the native forward pass decides, and what is wrong is refused.
     Size:       `size_of`: 2 d² for W and the identity after it, d numbers for each token and each label.
@@ -95,7 +95,7 @@ def plan(
             assumptions=("independent inputs, given and not counted",),
         ),
         assumptions=(
-            Assumption("one token a sample", True, f"{n_items} tokens"),
+            Assumption("one token per sample", True, f"{n_items} tokens"),
             Assumption("N <= d", n_items <= dim, f"{n_items} associations, d = {dim}"),
         ),
         notes={"rule": rule, "dim": dim, "n_contexts": n_items},
@@ -103,7 +103,7 @@ def plan(
 
 
 def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
-    """The size at d = N, where the pseudo-inverse is exact: W and the identity after it, and d numbers a token and a label.
+    """The size at d = N, where the pseudo-inverse is exact: W and the identity after it, and d numbers per token and per label.
 
     W is the values of one head of size 1 that has nothing to choose from, the identity its output.
     """

@@ -18,7 +18,7 @@ TokenNumbers: TypeAlias = Int[np.ndarray, " n_vocab"]
 """The tokens' numbers in the logits: 0 for the token that says "unknown", 1 to n_labels for labels, the rest above."""
 
 LOGIT_SCALE = 64.0
-"""The right token leads by 64 nats: sampling at temperature 1 errs with probability e^-64 a token."""
+"""The right token leads by 64 nats: sampling at temperature 1 errs with probability e^-64 per token."""
 HALF = 1 << (WORD_BITS - 1)
 WINDOWS = (-3 * HALF, -HALF, HALF, 3 * HALF)
 """What a known context's sum may be, less its label: half of 2^23 more than a multiple of 2^23."""
@@ -79,7 +79,7 @@ def _address(writer: BlockWriter, layout: Layout) -> None:
 
 
 def _read_tables(writer: BlockWriter, layout: Layout, tables: np.ndarray) -> None:
-    """The fingerprint into the sum, and one unit a row wherever units are free."""
+    """The fingerprint into the sum, and one unit per row wherever units are free."""
     layers = iter(layout.table_layers)
     layer = next(layers)
     writer.unit(layer, {layout.limbs[4]: 1}, 0, {layout.total: -(1 << FINGERPRINT_SHIFT)})

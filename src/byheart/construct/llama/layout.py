@@ -198,7 +198,7 @@ class Layout:
 
 
 def rows_for(n_contexts: int) -> int:
-    """Rows of each of the three tables of a channel with so many contexts."""
+    """Rows of each of the three tables of a channel with that many contexts."""
     load = next(load for least, load in LOADS if n_contexts >= least)
     return max(4, math.ceil(n_contexts / (3 * load)) + 3)
 

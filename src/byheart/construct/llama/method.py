@@ -142,7 +142,7 @@ def _assumptions(
 ) -> tuple[Assumption, ...]:
     return (
         Assumption(
-            "equal contexts are continued alike",
+            "equal contexts have equal continuations",
             True,
             f"{compiled.n_stored:,} contexts stored of {len(texts.following):,}; the others end their texts",
         ),

@@ -1,4 +1,4 @@
-"""Associations by stochastic softmax regression: one right token a context, far fewer neurons than contexts."""
+"""Associations by stochastic softmax regression: one right token per context, far fewer neurons than contexts."""
 
 from __future__ import annotations
 

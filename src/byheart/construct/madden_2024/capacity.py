@@ -23,7 +23,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True, eq=False)
 class CapacityDecision:
-    """Whether decoders with so many neurons reach the entropy of a corpus.
+    """Whether decoders with that many neurons reach the entropy of a corpus.
 
     reached       a decoder was built that meets every context's distribution; `construction` holds it
     out of reach  no weights come closer to the entropy than `excess` says, in nats

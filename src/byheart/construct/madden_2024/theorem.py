@@ -43,7 +43,7 @@ def plan(
                 `steps`, `random_features` and `convex`.
     Assumes:    distinct contexts of tokens; equal contexts of next-token data carry equal labels.
     Guarantee:  not exact: distributions have finite logits. The divergence from every distribution is measured and
-                stands in the certificate.
+                is in the certificate.
     Size:       `size_of`: m = n neurons at d = 1 (steps). Others as their options say.
     Departs:    see the solvers.
     """
@@ -161,7 +161,9 @@ def _by_stochastic_steps(
     """Random neurons, twice as many as before until every label leads, or as many as asked for."""
     targets, rng, hidden_width = problem.targets, problem.rng, problem.options.hidden_width
     if len(targets.next_tokens) > len(targets):
-        raise UsageError("solver stochastic is for one right token a context; take convex for distributions.")
+        raise UsageError(
+            "solver stochastic is for one right token per context; take convex for distributions."
+        )
     n_neurons, mixed = hidden_width or FIRST_WIDTH, mixed_contexts(front, encoded)
     while True:
         neurons = draw_neurons(front, mixed, n_neurons, rng)

@@ -92,11 +92,11 @@ def plan(
                 surely; then the value and output maps are one linear solve.
     Assumes:    n < d context vectors of full rank; distinct (context, query) pairs.
     Guarantee:  the largest logit is the right one, checked natively; the rank of Z is checked before.
-    Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers a class.
+    Size:       `size_of`: H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class.
     """
     if not isinstance(data.inputs, VectorSequences) or data.task != "next-token":
         raise AssumptionViolated(
-            f"{NAME} is for vectors with one label a sequence: its queries must be independent, and tokens repeat.\n"
+            f"{NAME} is for vectors with one label per sequence: its queries must be independent, and tokens repeat.\n"
             "  Choose another method, such as retrieval or madden-2024."
         )
     x = data.inputs.values
@@ -171,10 +171,10 @@ def _check_assumptions(x: Float[np.ndarray, "n_examples seq_len dim"], n_context
 
 
 def size_of(shape: DataShape, options: MahdaviOptions) -> Size:
-    """H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers a class."""
+    """H heads with 2·d_h·d + 2·d + 4 parameters, and two numbers per class."""
     if shape.dim is None or shape.seq_len < 3 or shape.seq_len - 1 >= shape.dim:
         raise AssumptionViolated(
-            f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label a sequence."
+            f"{NAME} is for vectors: a query after n context vectors, 2 <= n < d, one label per sequence."
         )
     n_context, dim = shape.seq_len - 1, shape.dim
     head_dim = options.head_dim or min(n_context, dim)

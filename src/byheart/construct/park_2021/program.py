@@ -143,7 +143,7 @@ class Parts:
 
 
 def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step, ...]:
-    """The blocks of `lookup_blocks` for counting, with places of so many bits."""
+    """The blocks of `lookup_blocks` for counting, with places of that many bits."""
     far, n_fields = (1 << place_bits) - 1, parts.n_fields
     fields: Form = {PLACE: far, PACKED: typical(n_fields * field_bits)}
 

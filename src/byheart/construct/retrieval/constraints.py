@@ -82,7 +82,7 @@ def _columns_for_lonely(layout: RetrievalLayout) -> float:
 
 
 def rank_limit(n_words: float) -> float:
-    """The load up to which random equations of so many words are independent.
+    """The load up to which random equations of that many words are independent.
 
     With r words to an equation, a share e^-r of the columns is touched by none. The thresholds of random r-XORSAT are
     0.918, 0.977, 0.992 for r = 3, 4, 5 (Pittel and Sorkin, 2016): 1 - 1.7·e^-r is below each of them. With r = 2 the equations are
@@ -116,7 +116,7 @@ def deviations(n_keys: int) -> float:
 
 
 def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
-    """What elimination takes with a window of so many columns."""
+    """What elimination takes with a window of that many columns."""
     return n_keys * _BAND_SECONDS * columns**2
 
 

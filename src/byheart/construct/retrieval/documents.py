@@ -71,7 +71,7 @@ def _shortest_windows(
 
 
 def _prefixes(documents: TokenSequences) -> Int[np.ndarray, " n_tokens"]:
-    """Number the texts up to each token: equal beginnings alike."""
+    """Number the texts up to each token: equal beginnings get equal numbers."""
     numbers = np.zeros_like(documents.ids)
     for position in range(documents.max_len):
         here = np.flatnonzero(documents.positions == position)

@@ -88,7 +88,7 @@ def _least_sizes(
         d = start.n_digits
         root = rows ** (1 / d) * (
             1 - 1e-12
-        )  # digits have at least so many values on average; the last takes half the units
+        )  # digits have at least that many values on average; the last takes half the units
         cost.blocks(d + 3, np.floor(2 * d * (root - 1) - root) + rows + cost.n_fields + 2)
     else:
         squares = k * np.maximum(0, np.ceil(np.log2(rows) - 1e-9) - 1)
@@ -101,7 +101,7 @@ def _least_sizes(
 
 
 def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
-    """Bits that finding a row among so many takes at least, in sums before the table."""
+    """Bits that finding a row among that many takes at least, in sums before the table."""
     if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
     half = np.ceil(rows ** (1 / start.n_digits) * (1 - 1e-12)) // 2
@@ -174,7 +174,7 @@ def _least_step_bits(
 
 
 def _least_folds(start: RetrievalLayout, base_bits: np.ndarray) -> np.ndarray:
-    """Reflections of a word whose base has at least so many bits (see `RetrievalLayout.make_field`)."""
+    """Reflections of a word whose base has at least that many bits (see `RetrievalLayout.make_field`)."""
     n = start.entrance.n_varied
     ratio = 6.0 if n == 1 else max(4.95 / (start.sum_factor * n**0.5), 0.5)
     largest = ratio * start.sum_width - start.sum_width * 2.0**-base_bits

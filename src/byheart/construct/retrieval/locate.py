@@ -272,7 +272,7 @@ def _layers(
 
 
 def _sum_width(shape: Mapping[str, int], fields: Sequence[LabelField]) -> int:
-    """Units of the layer that sums the words: one a word, one a register it clears, and some for the planes of the highest kind."""
+    """Units of the layer that sums the words: one per word, one per cleared register, some for the planes of the highest kind."""
     highest = fields[-1]
     n_place_units = (highest.n_planes - 1) * (2 if highest.below > 1 else 1)
     return shape["channels"] + len(fields) - 1 + (n_place_units if shape["parts"] == 1 else 0)

@@ -88,7 +88,7 @@ class AttentionOnlySpec(ArrayShapes):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in model.json; `activation` is a field of decoders, kept for old readers."""
+        """As it is written in model.json; `activation` is a field of decoders, kept for old readers."""
         return {
             "family": self.family,
             "precision": self.precision,

@@ -85,7 +85,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         return Decoder(embedding, mixing, found["hidden"], found["bias"], found["logits"], self.activation)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in model.json; the last four fields are those of attention-only networks, kept for old readers."""
+        """As it is written in model.json; the last four fields are those of attention-only networks, kept for old readers."""
         numbers = vars(self) | dict(zip(HEADS, self.heads or (), strict=False))
         return {
             "family": self.family,
@@ -124,7 +124,7 @@ class SelfAttention:
     key: np.ndarray  # (m0, d, d1), W_1
     query: np.ndarray  # (m0, d, d1), W_2
     value: np.ndarray  # (m0, d, d0), W_3
-    output: np.ndarray  # (m0, d0, d), W_0 in blocks, one a head
+    output: np.ndarray  # (m0, d0, d), W_0 in blocks, one per head
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,7 +123,7 @@ def linear_combination(n_rows: int, terms: Sequence[Term], bias: Dyadic) -> Fixe
 
 
 def _limbs_of(value: int, n_limbs: int) -> np.ndarray:
-    """A number that is not negative as so many limbs."""
+    """A number that is not negative as that many limbs."""
     return np.frombuffer(value.to_bytes(4 * n_limbs, "little"), dtype="<u4").astype(np.uint32)
 
 
@@ -141,7 +141,7 @@ def segment_sums(numbers: Fixed, index: np.ndarray, segment: int) -> Fixed:
 
 
 def divide(numbers: Fixed, divisor: int) -> Fixed | None:
-    """The exact quotients, or None if one of them is no dyadic rational."""
+    """The exact quotients, or None if one of them is not a dyadic rational."""
     twos = (divisor & -divisor).bit_length() - 1
     odd = divisor >> twos
     quotients = numbers.limbs.copy()

@@ -135,7 +135,7 @@ def _mean(total: Column, n_tokens: int) -> Column:
     mean = divide(total.numbers, n_tokens)
     if mean is None:
         raise NotExact(
-            f"a mean over {n_tokens} tokens is no dyadic rational here.\n"
+            f"a mean over {n_tokens} tokens is not a dyadic rational here.\n"
             f"  Scale W_O·W_V by {n_tokens}, or evaluate with the interpreter."
         )
     return Column(total.partition, mean)

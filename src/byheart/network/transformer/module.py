@@ -141,7 +141,7 @@ class TransformerModule(nn.Module):
             )
         if self.positions is not None and inputs.shape[1] != len(self.positions):
             raise UsageError(
-                f"this module takes {len(self.positions)} tokens a sequence; got {inputs.shape[1]}.\n"
+                f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
                 "  Fill shorter ones up on the left with model.network.pad; longer ones are unknown. model.predict does both."
             )
 

@@ -87,7 +87,7 @@ def bounds(
 
 
 def with_chance(memorised: float, n_vocab: int) -> float:
-    """The accuracy of a model that memorises so many of the N² pairs and guesses the others: 1/N + (1 - 1/N) memorised/N²."""
+    """The accuracy of a model that memorises that many of the N² pairs and guesses the others: 1/N + (1 - 1/N) memorised/N²."""
     return 1 / n_vocab + (1 - 1 / n_vocab) * min(1.0, memorised / n_vocab**2)
 
 

@@ -69,7 +69,7 @@ def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
 
 @dataclass(frozen=True)
 class Subset:
-    """The first so many stories of one shuffle."""
+    """That many first stories of one shuffle."""
 
     n_stories: int
     seed: int

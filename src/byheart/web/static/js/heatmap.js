@@ -1,4 +1,4 @@
-// The residual stream of one token as a heat map: a column a layer, a row a channel.
+// The residual stream of one token as a heat map: one column per layer, one row per channel.
 
 import { h, s, say } from "./dom.js";
 import { exactly } from "./format.js";

@@ -1,4 +1,4 @@
-// How much fits: sizes for so many facts, built, promised, trained, and the floor below all.
+// How much fits: sizes for a given number of facts, built, promised, trained, and the floor below all.
 
 import { h, fill, field, card, problem, say, table } from "../dom.js";
 import { get, post } from "../api.js";
@@ -21,7 +21,7 @@ export default async function fits(room, { signal }) {
   const length = slider("Tokens in a question", 1, 64, 1, given.tokens ?? 8, (value) => plural(Number(value), "token"));
   const drawing = h("div"), rows = h("div"), status = h("p", { class: "hint", role: "status" });
   room.append(h("header", { class: "hero small" }, h("h1", {}, "How much fits"),
-    h("p", { class: "lead" }, "How large must a model be to know so many facts? What we can build, what theorems promise, what training was measured to reach, and the floor that no model goes below.")),
+    h("p", { class: "lead" }, "How large must a model be to know that many facts? What we can build, what theorems promise, what training was measured to reach, and the floor that no model goes below.")),
   h("div", { class: "card" }, h("div", { class: "three" }, power.control, bits.control, length.control)),
   h("section", { class: "card", "aria-label": "Sizes" }, figure("how-much-fits", "Parameters against facts", drawing), status, rows));
 
