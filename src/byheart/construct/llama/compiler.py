@@ -18,7 +18,7 @@ from byheart.construct.llama.layout import (
     TextShape,
     choose_layout,
 )
-from byheart.construct.llama.tables import factor, solve
+from byheart.construct.llama.tables import factor
 from byheart.construct.llama.window_hash import LIMB, N_LIMBS, draw_hash, spread
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.architecture import Llama
@@ -178,7 +178,7 @@ def _solve_tables(
 ) -> np.ndarray | None:
     """Words (3, n_rows, n_words), or None. Words that no equation fixes are random, as an unknown context should find them."""
     n_cells, half = 3 * layout.n_rows, 1 << (WORD_BITS - 1)
-    words = np.empty((n_cells, len(layout.words)), dtype=np.int64)
+    words = np.empty((n_cells, layout.n_words), dtype=np.int64)
     words[:, : layout.n_channels] = rng.integers(0, 1 << WORD_BITS, (n_cells, layout.n_channels))
     words[:, layout.n_channels :] = rng.integers(
         0, 1 << (N_FIELDS * FIELD_BITS), (n_cells, layout.n_side_columns)
@@ -186,22 +186,21 @@ def _solve_tables(
     for p in range(layout.n_channels):  # in the order of fields, since carries run upwards
         mine = np.flatnonzero(channel == p)
         cells = rows[mine] + layout.n_rows * np.arange(3)
-        n, reduced, pivots = factor(cells, n_cells)
-        if n < len(mine):
+        equations = factor(cells, n_cells)
+        if equations is None:
             return None
         table = words[:, p].copy()
-        table[pivots] = 0
-        solve(cells, reduced, pivots, wanted[mine], table, 0, WORD_BITS)
+        table[equations.pivots] = 0
+        equations.solve(wanted[mine], table, 0, WORD_BITS)
         words[:, p] = (table + half) % (2 * half) - half
         for side in range(layout.shape.n_side):
-            column = layout.side_column(side, p)
+            column = layout.side_word(side, p)
             low = layout.field(p) * FIELD_BITS
             table = words[:, column].copy()
-            table[pivots] &= ~(((1 << FIELD_BITS) - 1) << low)
-            below = table[cells].sum(1) & (
-                (1 << low) - 1
-            )  # what lower fields leave: the field itself shall be 0
-            solve(cells, reduced, pivots, below, table, low, low + FIELD_BITS)
+            table[equations.pivots] &= ~(((1 << FIELD_BITS) - 1) << low)
+            # what lower fields leave: the field itself shall be 0
+            below = table[cells].sum(1) & ((1 << low) - 1)
+            equations.solve(below, table, low, low + FIELD_BITS)
             words[:, column] = table
         report(progress, p + 1, layout.n_channels)
     return words.reshape(3, layout.n_rows, -1)
@@ -218,7 +217,7 @@ def find_known(layout: Layout, tables: np.ndarray, limbs: np.ndarray) -> np.ndar
 
     known = (read(channel) - (limbs[:, 4] << FINGERPRINT_SHIFT)) % (1 << WORD_BITS) < layout.shape.n_labels
     for side in range(layout.shape.n_side):
-        fields = read(layout.side_column(side, 0) + channel % layout.group) >> (
+        fields = read(layout.side_word(side, 0) + channel % layout.group) >> (
             channel // layout.group * FIELD_BITS
         )
         known &= fields % (1 << FIELD_BITS) == 0

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from byheart.construct.llama.blocks import BlockWriter
-from byheart.construct.llama.window_hash import N_LIMBS
+from byheart.construct.llama.registers import FIRST_TOKEN, LIMBS
 
 NATS = 192.0
 """Margin aimed at: 128 are needed, the rest pays for keys rounded to float16 in a cache."""
@@ -68,16 +68,15 @@ def write_heads(
     rotation: Rotation,
     offsets: Sequence[int],
     coefficients: np.ndarray,
-    limbs: Sequence[int],
-    flag: int,
 ) -> None:
     """Let head h of `layer` read the limbs `offsets[h]` tokens back and add `coefficients[:, h]` of them to the limbs."""
     spec, half = writer.spec, writer.spec.head_dim // 2
+    limbs, first_token = [writer.columns[name] for name in LIMBS], writer.columns[FIRST_TOKEN]
     query, key, value, out = (writer[layer, f"self_attn.{part}_proj"] for part in "qkvo")
     fast = spec.frequencies[:-1]
     key[: half - 1, 0] = 1 / writer.pin
-    key[: half - 1, flag] = -1
-    key[half - 1, flag] = rotation.first_key
+    key[: half - 1, first_token] = -1
+    key[half - 1, first_token] = rotation.first_key
     for limb, column in enumerate(limbs):
         value[limb, column] = 1
     for head, back in enumerate(offsets):
@@ -86,5 +85,5 @@ def write_heads(
         query[row : row + half - 1, 0] = strength * np.cos(fast * back)
         query[row + half : row + spec.head_dim - 1, 0] = -strength * np.sin(fast * back)
         query[row + half - 1, 0] = strength
-        for limb in range(N_LIMBS):
-            out[limbs[limb], row : row + N_LIMBS] = coefficients[limb, head]
+        for limb, column in enumerate(limbs):
+            out[column, row : row + len(limbs)] = coefficients[limb, head]

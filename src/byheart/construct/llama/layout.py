@@ -1,6 +1,6 @@
 """Where everything goes: columns of the stream, layers, and the smallest network that takes given data.
 
-Columns   pinned | three rows, a channel and a fingerprint (the limbs) | squares of rows and channel | sum | words
+Columns   pinned | three rows, a channel and a fingerprint (the limbs) | squares of rows and channel | total | words
 Layers    gather (one a level of the hash) | address | table rows | pick | decide
 """
 
@@ -12,6 +12,7 @@ from functools import cached_property
 
 from byheart.construct.llama.blocks import pinned_count
 from byheart.construct.llama.heads import choose_rotation
+from byheart.construct.llama.registers import FIXED, REUSED, word
 from byheart.construct.llama.window_hash import LIMB, N_LIMBS, level_offsets
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
@@ -69,47 +70,48 @@ class Layout:
         return pinned_count(self.hidden)
 
     @property
-    def limbs(self) -> list[int]:
-        """Columns of the three rows, the channel and the fingerprint."""
-        return [self.n_pinned + i for i in range(N_LIMBS)]
+    def first_word(self) -> int:
+        """The first column of words: `n_channels` main ones, then the side ones."""
+        return self.n_pinned + len(FIXED)
 
     @property
-    def squares(self) -> list[int]:
-        """Columns of the squares of the three rows and of the channel."""
-        return [self.n_pinned + N_LIMBS + i for i in range(4)]
-
-    @property
-    def total(self) -> int:
-        """Column of the sum of the words read."""
-        return self.n_pinned + N_LIMBS + 4
+    def n_words(self) -> int:
+        """Columns of words."""
+        return self.n_channels + self.n_side_columns
 
     @cached_property
-    def words(self) -> list[int]:
-        """Columns of words: `n_channels` main ones, then the side ones."""
-        return list(range(self.total + 1, self.total + 1 + self.n_channels + self.n_side_columns))
+    def words(self) -> tuple[str, ...]:
+        """The registers of words."""
+        return tuple(map(word, range(self.n_words)))
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """The column of every register."""
+        columns = {name: self.n_pinned + at for at, name in enumerate((*FIXED, *self.words))}
+        return columns | {name: columns[earlier] for name, earlier in REUSED.items()}
 
     @property
-    def flag(self) -> int:
-        """Column that is 1 at the first token; a word's column once the address is known."""
-        return self.total + 1
+    def n_free(self) -> int:
+        """Columns that words may have."""
+        return self.hidden - self.first_word
 
     @property
     def group(self) -> int:
         """Channels that own the same field."""
-        return (self.hidden - self.total - 1) // (N_FIELDS + self.shape.n_side)
+        return self.n_free // (N_FIELDS + self.shape.n_side)
 
     @property
     def n_channels(self) -> int:
         """Channels: a context reads the words of one."""
-        return self.group * N_FIELDS if self.shape.n_side else self.hidden - self.total - 1
+        return self.group * N_FIELDS if self.shape.n_side else self.n_free
 
     @property
     def n_side_columns(self) -> int:
         """Columns of side words."""
         return self.group * self.shape.n_side
 
-    def side_column(self, side: int, channel: int) -> int:
-        """The column, counted among words, of the side word of a channel."""
+    def side_word(self, side: int, channel: int) -> int:
+        """The number, counted among words, of the side word of a channel."""
         return self.n_channels + side * self.group + channel % self.group
 
     def field(self, channel: int) -> int:
@@ -189,7 +191,7 @@ class Layout:
         strip = 98 * self.shape.n_side + 8
         digits = 2 * (self.shape.n_vocab // DIGIT + 1) if self.shape.n_vocab > DIGIT else 0
         return (
-            self.hidden - self.total - 1 >= 8
+            self.n_free >= 8
             and self.n_rows <= LIMBS_VALUES
             and self.inner // N_LIMBS >= 3 * self.n_heads
             and 2 * self.row_folds * self.n_rows >= LIMB

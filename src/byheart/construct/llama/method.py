@@ -177,7 +177,7 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
         "reject bits reached": round(23 + 4 * layout.shape.n_side - math.log2(n_labels), 2),
         "table layers": [layout.table_layers.start, layout.table_layers.stop],
         "pick layer": layout.pick,
-        "word columns": [layout.words[0], layout.words[-1] + 1],
+        "word columns": [layout.first_word, layout.first_word + layout.n_words],
     }
 
 

@@ -6,76 +6,51 @@ up, since the carries from below are known by then. Random systems of this kind 
 
 from __future__ import annotations
 
-from typing import no_type_check
+from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from jaxtyping import Int
+
+from byheart.program import gf2
 
 
-@njit(cache=True, nogil=True)
-@no_type_check
-def factor(cells, n_cells):
-    """Reduce the equations in order. Returns their number that are independent of those before, the rows [equation | history],
-    and the pivot of each."""
-    n = cells.shape[0]
-    n_words = (n_cells + 63) // 64
-    rows = np.zeros((n, n_words + (n + 63) // 64), dtype=np.uint64)
-    pivots = np.full(n, -1, dtype=np.int64)
-    one = np.uint64(1)
-    for i in range(n):
-        for k in range(3):
-            rows[i, cells[i, k] >> 6] ^= one << np.uint64(cells[i, k] & 63)
-        rows[i, n_words + (i >> 6)] |= one << np.uint64(i & 63)
-        last = n_words + (i >> 6) + 1
-        for j in range(i):
-            p = pivots[j]
-            if (rows[i, p >> 6] >> np.uint64(p & 63)) & one:
-                for w in range(last):
-                    rows[i, w] ^= rows[j, w]
-        for w in range(n_words):
-            if rows[i, w]:
-                b = 0
-                while not (rows[i, w] >> np.uint64(b)) & one:
-                    b += 1
-                pivots[i] = w * 64 + b
-                break
-        if pivots[i] < 0:
-            return i, rows, pivots
-    return n, rows, pivots
+@dataclass(frozen=True, eq=False)
+class TableEquations:
+    """Factored equations, in the order of their first cells.
 
-
-@njit(cache=True, nogil=True)
-@no_type_check
-def _parity(word):
-    for shift in (32, 16, 8, 4, 2, 1):
-        word ^= word >> np.uint64(shift)
-    return word & np.uint64(1)
-
-
-@njit(cache=True, nogil=True)
-@no_type_check
-def solve(cells, rows, pivots, wanted, table, low, high):
-    """Change bits `low` to `high` - 1 of the pivots' words until every sum agrees with `wanted` in the bits below `high`.
-
-    The sums must agree below `low` already.
+    order    where each equation was among those given
+    pivots   the cells that are chosen so that the sums come out; the words of all others are free
     """
-    n = cells.shape[0]
-    n_words = (table.shape[0] + 63) // 64
-    n_history = (n + 63) // 64
-    one = np.uint64(1)
-    for plane in range(low, high):
-        right = np.zeros(n_history, dtype=np.uint64)
-        for i in range(n):
-            rest = wanted[i] - table[cells[i, 0]] - table[cells[i, 1]] - table[cells[i, 2]]
-            right[i >> 6] |= np.uint64((rest >> plane) & 1) << np.uint64(i & 63)
-        bits = np.zeros(n_words, dtype=np.uint64)
-        for i in range(n - 1, -1, -1):
-            word = np.uint64(0)
-            for w in range(n_words):
-                word ^= rows[i, w] & bits[w]
-            for w in range((i >> 6) + 1):
-                word ^= rows[i, n_words + w] & right[w]
-            if _parity(word):
-                p = pivots[i]
-                bits[p >> 6] |= one << np.uint64(p & 63)
-                table[p] += 1 << plane
+
+    cells: Int[np.ndarray, "n_equations 3"]
+    order: Int[np.ndarray, " n_equations"]
+    pivots: Int[np.ndarray, " n_equations"]
+    factors: tuple[np.ndarray, ...]
+
+    def solve(
+        self,
+        wanted: Int[np.ndarray, " n_equations"],
+        table: Int[np.ndarray, " n_cells"],
+        low: int,
+        high: int,
+    ) -> None:
+        """Set bits `low` to `high` - 1 of the pivots' words, zero before, until every sum agrees with `wanted` below `high`.
+
+        The sums must agree below `low` already.
+        """
+        free = np.zeros((len(table) >> 6) + 1, dtype=np.uint64)
+        for plane in range(low, high):
+            missing = wanted[self.order] - table[self.cells].sum(axis=1)
+            parity = ((missing >> plane) & 1).astype(np.uint8)
+            table += gf2.solve(parity, *self.factors, free).astype(np.int64) << plane
+
+
+def factor(cells: Int[np.ndarray, "n_equations 3"], n_cells: int) -> TableEquations | None:
+    """The equations, each the sum of three cells, factored; None where one depends on others."""
+    order = np.argsort(cells.min(axis=1), kind="stable")
+    ones = np.ones((*cells.shape, 1), dtype=np.uint64)
+    n_reduced, *factors = gf2.factor(cells[order], ones, 1, n_cells, n_cells // 64 + 2)
+    if n_reduced < len(cells):
+        return None
+    pivots = factors[2]
+    return TableEquations(cells[order], order, pivots, tuple(factors))

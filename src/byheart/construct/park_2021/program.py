@@ -28,14 +28,10 @@ from byheart.program.blocks import (
     typical,
 )
 from byheart.program.count import count_steps
+from byheart.program.gadgets import threshold
 
 PLACE, PACKED, FIELD, ANSWER = "place", "packed", "field", "answer"
 REGISTERS = (PLACE, PACKED, FIELD, ANSWER)
-
-
-def at_least(register: str, threshold: int, writes: Form) -> tuple[Unit, Unit]:
-    """Add `writes` if the integer in `register` is at least `threshold`: ReLU(x - t + 1) - ReLU(x - t)."""
-    return (Unit({register: 1}, 1 - threshold, writes), Unit({register: 1}, -threshold, negate(writes)))
 
 
 def fold_blocks(mirrors: Sequence[int], offset: int) -> Blocks:
@@ -55,7 +51,7 @@ def _fold_block(bias: Number, shift: Number = 0) -> Block:
 def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
     """From x to x - start + target - extent < 0 in each segment, the highest first."""
     return tuple(
-        Block(at_least(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
+        Block(threshold(PLACE, segment.start, {PLACE: segment.target - segment.start - extent}))
         for segment in reversed(segments)
     )
 
@@ -66,7 +62,7 @@ def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, b
     `base` is 0, or -extent after segments. Moved points are below `base`, the least threshold.
     """
     return tuple(
-        Block(at_least(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
+        Block(threshold(PLACE, start + base, {PLACE: -start - n_fields, PACKED: fields}))
         for start, fields in zip(reversed(starts), reversed(packed), strict=True)
     )
 
@@ -80,7 +76,7 @@ def field_blocks(number: int, n_fields: int, field_bits: int, base: int) -> Bloc
     """
     gate = 1 << field_bits
     # hit: the point's number is `number`, for larger ones have been moved away below all thresholds
-    units = list(at_least(PLACE, number + base - n_fields, {PLACE: -n_fields, FIELD: gate}))
+    units = list(threshold(PLACE, number + base - n_fields, {PLACE: -n_fields, FIELD: gate}))
     if number < n_fields - 1:
         units.append(Unit({FIELD: 1}, 0, {FIELD: -1, ANSWER: 1}))
         units.append(Unit({FIELD: -1}, 0, {FIELD: 1}))
@@ -127,7 +123,7 @@ def line_program(table: TokenTable | None, axes: Numbers, steps: tuple[Step, ...
 
 def costs_of(field_bits: int) -> tuple[int, int]:
     """Dense parameters of a block that moves points, and of a field with all its bits."""
-    move, field = [Block(at_least(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
+    move, field = [Block(threshold(PLACE, 1, {}))], field_blocks(0, 2, field_bits, 0)
     move_size, field_size = (count_steps(steps, len(REGISTERS)) for steps in (move, field))
     return move_size.parameters_dense, field_size.parameters_dense
 
@@ -153,8 +149,8 @@ def lookup_outline(parts: Parts, field_bits: int, place_bits: int) -> tuple[Step
     return (
         _fold_block(far, far),
         Repeat(parts.n_folds - 1, (_fold_block(far),)),
-        Repeat(parts.n_segments, (Block(at_least(PLACE, far, {PLACE: far})),)),
-        Repeat(parts.n_buckets, (Block(at_least(PLACE, far, fields)),)),
+        Repeat(parts.n_segments, (Block(threshold(PLACE, far, {PLACE: far})),)),
+        Repeat(parts.n_buckets, (Block(threshold(PLACE, far, fields)),)),
         *field(n_fields - 1),
         *(mean_of_ends(n_fields - 2, 1, field) if n_fields > 2 else ()),
         *(field(0) if n_fields > 1 else ()),

@@ -29,13 +29,7 @@ from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval import layout as common
 from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, step_rows
-from byheart.construct.retrieval.gadgets import (
-    LazyUnits,
-    pattern_blocks,
-    threshold,
-    window_blocks,
-    within_shards,
-)
+from byheart.construct.retrieval.gadgets import LazyUnits, pattern_blocks, window_blocks, within_shards
 from byheart.construct.retrieval.label_code import planes_of
 from byheart.construct.retrieval.label_reader import WORD_SCALE
 from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
@@ -52,6 +46,7 @@ from byheart.program.blocks import (
     typical,
     typical_fraction,
 )
+from byheart.program.gadgets import threshold
 
 SQUARE, Y = T, LABEL
 ROLE, PATTERN = T, "pattern"

@@ -17,7 +17,8 @@ import numpy as np
 
 from byheart.construct.retrieval.layout import X, Z
 from byheart.network.exact.dyadic import Number
-from byheart.program.blocks import Block, Form, Unit, negate
+from byheart.program.blocks import Block, Unit
+from byheart.program.gadgets import threshold
 
 HALF = Fraction(1, 2)
 
@@ -71,15 +72,6 @@ class Joined(Units):
 def reflect_above(register: str, first: int) -> Unit:
     """z ↦ 2·first - 1 - z for whole z >= first, else z: a fold between first - 1 and first."""
     return Unit({register: 1}, HALF - first, {register: -2})
-
-
-def threshold(register: str, least: int, writes: Form, hold: Form | None = None) -> tuple[Unit, Unit]:
-    """Add `writes` if the whole number in `register` is at least `least`: ReLU(z - least + 1) - ReLU(z - least) is 0 or 1.
-
-    `hold` adds to what is read, to hold the threshold back where another register says so.
-    """
-    reads = {register: 1, **(hold or {})}
-    return Unit(reads, 1 - least, dict(writes)), Unit(reads, -least, negate(writes))
 
 
 def pattern_blocks(

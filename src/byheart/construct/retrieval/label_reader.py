@@ -21,11 +21,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 
-from byheart.construct.retrieval.gadgets import Joined, LazyUnits, threshold
+from byheart.construct.retrieval.gadgets import Joined, LazyUnits
 from byheart.construct.retrieval.label_code import LabelField, RareField
 from byheart.construct.retrieval.layout import LABEL, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import Block, Repeat, Step, Unit, typical
+from byheart.program.gadgets import threshold
 
 WORD_SCALE = 4
 """Words enter the tables times 4: two bits below them are needed to read y_0."""

@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Shaped
 
 from byheart.construct.retrieval.dual_table import ROLE
-from byheart.construct.retrieval.gadgets import HALF, reflect_above, threshold
+from byheart.construct.retrieval.gadgets import HALF, reflect_above
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.label_reader import label_steps
 from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout
 from byheart.construct.retrieval.quantiser import Quantiser, quantising_blocks
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import Block, Numbers, Program, Repeated, Step, TokenTable, Unit, typical
+from byheart.program.gadgets import threshold
 
 
 @dataclass(frozen=True, eq=False)
