@@ -60,7 +60,7 @@ def test_odd_fields_are_named(
 
 def test_what_is_no_document_of_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[1]")
-    with pytest.raises(MalformedFile, match="no record of a figure"):
+    with pytest.raises(MalformedFile, match="not the record of a figure"):
         read_record(tmp_path / "x.json")
 
 
