@@ -33,6 +33,7 @@ from byheart.program.construction import Construction
 from byheart.records.fields import corrupt
 from byheart.records.reader import read_values
 from byheart.storage.folder import load_folder
+from byheart.verify.certificate import Origin, OriginData
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
@@ -77,13 +78,14 @@ def compile(
     data.require_finite()
     data.require_consistent()
     construction, choice = _build(method, data, precision, seed, options, _stage(progress, "compile"))
-    record = _record(construction, data, seed, choice)
+    origin = _origin(construction, data)
+    record = _record(origin, construction, data, seed, choice)
     certificate = None
     if check:
         certificate = verify(
             construction.memoriser,
             data,
-            record=record,
+            origin=origin,
             progress=_stage(progress, "verify"),
             **_distribution_rule(construction),
         )
@@ -136,9 +138,10 @@ def compile_in_shards(
         pieces = replace(pieces, n_contexts=n_contexts)
         construction = build(pieces, n_contexts, chosen, rng, folder / "solution", workers, stage)
     given = {**options, "shards": n_shards, "precision": precision}
-    record = _record(construction, pieces, seed, {"options": given})
+    origin = _origin(construction, pieces)
+    record = _record(origin, construction, pieces, seed, {"options": given})
     certificate = verify(
-        construction.memoriser, pieces, record=record, sample=sample, progress=_stage(progress, "verify")
+        construction.memoriser, pieces, origin=origin, sample=sample, progress=_stage(progress, "verify")
     )
     return _checked(
         Model(construction.memoriser, record, certificate),
@@ -296,17 +299,29 @@ def _stage(progress: StageProgress | None, stage: str) -> Progress | None:
     return lambda done, total: progress(stage, done, total)
 
 
+def _origin(construction: Construction, data: Dataset | DatasetPieces) -> Origin:
+    """What a certificate repeats of the construction."""
+    promised = construction.theorem_size
+    sizes = ("width", "depth", "parameters", "weight_bits")
+    return Origin(
+        construction.method,
+        construction.theorem,
+        construction.assumptions,
+        None if promised is None else {name: int(getattr(promised, name)) for name in sizes},
+        OriginData(data.digest),
+    )
+
+
 def _record(
-    construction: Construction, data: Dataset | DatasetPieces, seed: int, choice: Mapping[str, object]
+    origin: Origin,
+    construction: Construction,
+    data: Dataset | DatasetPieces,
+    seed: int,
+    choice: Mapping[str, object],
 ) -> dict[str, Any]:
     """How the model came about. It holds no clock time, so equal calls save equal bytes."""
-    theorem_size = construction.theorem_size
-    sizes = ("width", "depth", "parameters", "weight_bits")
     record: dict[str, Any] = {
-        "method": construction.method,
-        "theorem": construction.theorem,
-        "theorem_size": theorem_size and {name: getattr(theorem_size, name) for name in sizes},
-        "assumptions": [asdict(item) for item in construction.assumptions],
+        **asdict(origin),
         "notes": dict(construction.notes),
         "seed": seed,
         **choice,

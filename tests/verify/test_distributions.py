@@ -14,6 +14,7 @@ from byheart.data.dataset import Dataset
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.memoriser import Memoriser
 from byheart.pipeline import load
+from byheart.verify.certificate import origin_of
 from byheart.verify.verifier import verify
 
 
@@ -60,7 +61,7 @@ def test_the_record_of_a_model_has_no_say_in_the_rule(texts: Dataset) -> None:
     forged = replace(model, memoriser=_with_one_wrong_context(model.memoriser))
     notes = {**model.record["notes"], "allowed_divergence": None, "allowed_gap": 0.5}
     for record in (model.record, {**model.record, "notes": notes}):
-        certificate = verify(forged.memoriser, texts, record=record)
+        certificate = verify(forged.memoriser, texts, origin=origin_of(record))
         assert not certificate.holds
         assert certificate.wrong >= 1
         assert certificate.distribution is not None

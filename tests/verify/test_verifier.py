@@ -23,6 +23,7 @@ from byheart.network import Embedding, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
 from byheart.network.memoriser import Memoriser
 from byheart.verify import Certificate, verify, weights_digest
+from byheart.verify.certificate import origin_of
 from byheart.verify.digest import model_digest
 from byheart.verify.verifier import _affordable
 from tests.examples import examples
@@ -270,11 +271,11 @@ def test_the_record_is_repeated_and_assumptions_only_for_their_own_data() -> Non
         "assumptions": [found],
         "dataset": {"digest": data.digest},
     }
-    certificate = verify(memoriser, data, record=record)
+    certificate = verify(memoriser, data, origin=origin_of(record))
     assert (certificate.method, certificate.theorem) == ("by hand", "KS25 Theorem 4.1")
     assert certificate.theorem_size == {"width": 14, "depth": 100}
     assert [item.detail for item in certificate.assumptions] == ["5 tokens"]
-    assert verify(memoriser, data.subset([0, 1]), record=record).assumptions == ()
+    assert verify(memoriser, data.subset([0, 1]), origin=origin_of(record)).assumptions == ()
 
 
 def test_exact_models_are_checked_without_loading_pytorch() -> None:
@@ -321,7 +322,7 @@ def test_what_the_record_says_is_repeated_and_called_unchecked() -> None:
         "dataset": {"digest": data.digest},
         "assumptions": [{"statement": "separation", "holds": True, "detail": "δ = 1e99, r = 0"}],
     }
-    document = verify(lookup(data), data, record=record).to_json()
+    document = verify(lookup(data), data, origin=origin_of(record)).to_json()
     assert set(document["unchecked"]) == {"method", "theorem", "theorem_size", "assumptions"}
     checked = {name: value for name, value in document.items() if name not in document["unchecked"]}
     assert "magic" not in str(checked)

@@ -43,7 +43,10 @@ def trials(
     wanted_precisions: tuple[Precision, ...] = ("float64", "exact") if precision is None else (precision,)
     n_tried = 0
     for each in wanted_precisions:
-        try:
+        for trial in _usual(each, shape, options) if each != "exact" else ():
+            n_tried += 1
+            yield trial
+        try:  # only now are the other constructions sized
             methods = candidates("auto", each, shape, options)
         except UsageError as error:  # none offers this precision for the task; the next one may be offered
             if each == wanted_precisions[-1] and not n_tried:
@@ -53,22 +56,24 @@ def trials(
                 asked += did_you_mean(unknown, known) if unknown else ""
                 raise UsageError(f"{error}{asked}", **error.facts) from None
             continue
-        for trial in _in_order(methods, each, options):
-            n_tried += 1
-            yield trial
-
-
-def _in_order(
-    methods: tuple[Method, ...], precision: Precision, options: Mapping[str, object]
-) -> Iterator[Trial]:
-    if precision != "exact":
         for method in methods:
-            if method.name == USUAL:
-                for bits in () if "reject_bits" in options else REJECT_BITS:
-                    yield Trial(method, precision, {**options, "reject_bits": bits})
-                yield Trial(method, precision, options)
-        methods = tuple(method for method in methods if method.name != USUAL)
-    yield from (Trial(method, precision, options) for method in methods)
+            if each == "exact" or method.name != USUAL:
+                n_tried += 1
+                yield Trial(method, each, options)
+
+
+def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]) -> Iterator[Trial]:
+    """The usual construction, with as many reject bits as fit, if it has this task, precision and these options."""
+    method = get(USUAL)
+    if shape.task not in method.tasks or precision not in method.precisions:
+        return
+    try:
+        method.read_options(options, precision)
+    except UsageError:  # an option of another construction
+        return
+    for bits in () if "reject_bits" in options else REJECT_BITS:
+        yield Trial(method, precision, {**options, "reject_bits": bits})
+    yield Trial(method, precision, options)
 
 
 def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, str]:
@@ -85,10 +90,14 @@ def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, s
         instead.append("--reject-bits 0 for fewer parameters")
     elif trial.method.name == USUAL:
         instead.append("--reject-bits 16 to turn unknown inputs away")
-    if native and any("exact" in method.precisions and task in method.tasks for method in map(get, names())):
+    if native and ("exact" in trial.method.precisions or _some_offer_exact(task)):
         instead.append("--precision exact for the smallest")
     instead.append("`byheart compare DATA` for all side by side")
     return {"why": why, "instead": "; ".join(instead)}
+
+
+def _some_offer_exact(task: Task) -> bool:
+    return any("exact" in method.precisions and task in method.tasks for method in map(get, names()))
 
 
 def describe_unknown_input(record: Mapping[str, Any]) -> str:

@@ -220,6 +220,9 @@ class Origin:
     dataset: OriginData = OriginData()
 
 
+UNKNOWN_ORIGIN = Origin()
+
+
 def origin_of(record: Mapping[str, Any], where: str | Path = "the record of this model") -> Origin:
     """Read the parts of a record that a certificate repeats."""
     return Fields(dict(record), where).record(Origin)

@@ -19,9 +19,11 @@ from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Prog
 from byheart.network.size import size_of_network
 from byheart.records.arguments import whole_number
 from byheart.verify.certificate import (
+    UNKNOWN_ORIGIN,
     Certificate,
     DistributionRule,
     Findings,
+    Origin,
     WrongSample,
     origin_of,
 )
@@ -63,7 +65,7 @@ def verify(
     memoriser: Memoriser,
     dataset: Dataset | DatasetPieces,
     *,
-    record: Mapping[str, Any] | None = None,
+    origin: Origin = UNKNOWN_ORIGIN,
     expected_digests: Mapping[str, str] | None = None,
     backend: Backend | None = None,
     device: str = "cpu",
@@ -82,8 +84,8 @@ def verify(
         drawn with a fixed seed. A disagreement is a problem of the certificate.
     sample: ask only that many samples, drawn with a fixed seed. The certificate says so, and speaks of no other sample.
     rule, allowed_gap: how distributions are judged, see `check_distributions`. Never taken from the model.
-    record: how the model came about: `method`, `theorem`, `theorem_size`, `assumptions` and the `dataset`
-        these were found on. The certificate repeats it and vouches for none of it.
+    origin: how the model came about, and the data on which its assumptions were found. The certificate repeats this and
+        vouches for none of it.
     expected_digests: `dataset`, `weights` and `model` as an earlier certificate has them. A difference is a problem.
 
     What does not hold is reported, never raised. `UsageError` only where the comparison makes no sense:
@@ -142,7 +144,7 @@ def verify(
         "model": model_digest(memoriser),
     }
     problems = (*_digest_problems(digests, expected_digests or {}), *found.problems)
-    origin = origin_of(record or {})
+    software = versions(*PACKAGES[backend]) | _settings(memoriser.network, backend)
     return Certificate(
         holds=not problems,
         dataset=DataRecord.of(dataset),
@@ -159,7 +161,7 @@ def verify(
         theorem=origin.theorem,
         assumptions=origin.assumptions if origin.dataset.digest == digests["dataset"] else (),
         theorem_size=origin.theorem_size,
-        versions=versions(*PACKAGES[backend]) | _settings(memoriser.network, backend),
+        versions=software,
         distribution=found.distribution,
         model_digest=digests["model"],
         rechecked_by=memoriser.network.second_backend if found.n_rechecked else None,
@@ -266,7 +268,7 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
         if earlier.model_digest is not None:
             expected["model"] = earlier.model_digest
         options = _rule_of(earlier) | options
-    return verify(model.memoriser, data, record=model.record, expected_digests=expected, **options)
+    return verify(model.memoriser, data, origin=origin_of(model.record), expected_digests=expected, **options)
 
 
 def _rule_of(certificate: Certificate) -> dict[str, Any]:
