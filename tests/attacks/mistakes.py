@@ -44,7 +44,7 @@ MUTANTS = (
         "origin.assumptions",
         VERIFIER,
     ),
-    Mutant("V6", "verify/verifier.py", "options = _rule_of(earlier) | options", "pass", DISTRIBUTIONS),
+    Mutant("V6", "verify/verifier.py", "(*others, *_wrong_in_words(found))", "others", VERIFIER),
     Mutant(
         "V7",
         "verify/verifier.py",
@@ -67,9 +67,9 @@ MUTANTS = (
     ),
     Mutant(
         "V11",
-        "verify/distributions.py",
-        'rule == "contexts" and len(wrong)',
-        "False and len(wrong)",
+        "verify/verifier.py",
+        "        holds=not problems,",
+        "        holds=not others,",
         f"{DISTRIBUTIONS}::test_the_record_of_a_model_has_no_say_in_the_rule",
     ),
     Mutant(
@@ -110,9 +110,9 @@ MUTANTS = (
     ),
     Mutant(
         "V17",
-        "verify/distributions.py",
-        "not gap <= allowed_gap * reference",
-        "gap > 1e9 * reference",
+        "verify/certificate.py",
+        "return self.gap_nats <= (self.allowed_gap_percent or 0) / 100 * self.entropy_nats",
+        "return True",
         GUARDS,
     ),
     Mutant(
@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "V22",
         "verify/certificate.py",
-        "(certificate.wrong and not may_be_wrong) or certificate.problems",
-        "certificate.problems",
+        "certificate.holds and (certificate.wrong or certificate.problems)",
+        "certificate.holds and certificate.problems",
         VERIFIER,
     ),
     Mutant(

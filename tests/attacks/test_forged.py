@@ -99,24 +99,20 @@ def test_a_folder_leaves_out_no_row_without_a_word(
     certificate = model.certificate if is_certified else None
     replace(model, record=record, certificate=certificate).save(tmp_path / "model")
     asked = ["verify", str(tmp_path / "model"), str(table)]
-    verdict = ExitStatus.HOLDS if is_certified else ExitStatus.FALSE
-    left_out = "holds, with 2 of 4 rows left out (on_conflict=drop)"
-    assert run(asked) == verdict
+    assert run(asked) == ExitStatus.FALSE
     shown = capsys.readouterr().out
     assert "label=value (said by the model" in shown
-    if is_certified:  # by whom is not known: so the verdict says of which rows it is none
-        assert left_out in shown
-    else:
-        assert "of 4 samples are answered wrongly" in shown
-        assert "on_conflict=drop: without a certificate every row is checked" in " ".join(shown.split())
-    assert run([*asked, "--json"]) == verdict
+    assert "2 rows that the record of the model leaves out (on_conflict=drop)" in " ".join(shown.split())
+    assert run([*asked, "--json"]) == ExitStatus.FALSE
     said = json.loads(capsys.readouterr().out)
-    assert (said["read_with"], said["rows_left_out"]) == ({"label": "value"}, 2 * is_certified)
-    assert run([*asked, "--on-conflict", "drop"]) == ExitStatus.HOLDS
-    assert left_out in capsys.readouterr().out
+    assert (said["read_with"], said["rows_left_out"]) == ({"label": "value"}, 0)
+    assert (said["checked"], said["rows_the_record_leaves_out"]) == (4, 2)
+    assert run([*asked, "--on-conflict", "drop", "--json"]) == ExitStatus.HOLDS  # the caller named it
+    said = json.loads(capsys.readouterr().out)
+    assert (said["checked"], said["rows_left_out"], said["on_conflict"]) == (2, 2, "drop")
 
 
-def test_the_verdict_names_a_rule_that_the_folder_chose(
+def test_the_certificate_of_a_folder_does_not_choose_the_rule(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = tmp_path / "texts.txt"
@@ -125,10 +121,9 @@ def test_the_verdict_names_a_rule_that_the_folder_chose(
     model = bh.compile(data, method="madden-2024", precision="float64")
     by_gap = bh.verify(model, data, rule="total-gap")
     replace(model, certificate=by_gap).save(tmp_path / "model")
-    assert run(["verify", str(tmp_path / "model"), str(texts)]) == ExitStatus.HOLDS
-    assert "holds by the total gap alone\n" in capsys.readouterr().out
-    assert run(["inspect", str(tmp_path / "model")]) == 0
-    assert "holds by the total gap alone\n" in capsys.readouterr().out
+    assert run(["verify", str(tmp_path / "model"), str(texts), "--json"]) == ExitStatus.HOLDS
+    said = json.loads(capsys.readouterr().out)
+    assert (said["holds"], said["fitted"], said["distribution"]["allowed_gap_percent"]) == (True, None, None)
 
 
 def test_a_network_that_does_not_recite_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

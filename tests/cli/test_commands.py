@@ -31,7 +31,7 @@ def test_compile_prints_a_table_and_saves_a_model(byheart: Byheart, table: Path,
         "kajitsuka-sato-2025 (next-token, exact)",
         "KS25 Theorem 4.1",
         "5 samples of up to 3 tokens (vocabulary 7); 5 classes",
-        "5 of 5 samples right, in exact arithmetic",
+        "5 of 5 rows right, in exact arithmetic",
         "compile ",
         "depth",
         "width",
@@ -99,9 +99,10 @@ def test_compile_reads_as_it_is_told_and_verify_remembers(byheart: Byheart, tmp_
     assert (done.status, done.document["dataset"]["n_samples"]) == (0, 2)
     assert byheart("predict", model, "Peru", "ureP").out == "Cusco\nunknown\n"
     assert byheart("predict", model, "erPu").out == "Cusco\n"  # the same letters and the same last one
-    checked = byheart("verify", model, table)
+    checked = byheart("verify", model, table, "--on-conflict", "last", "--json")
     assert checked.status == 0
-    assert "holds, with 1 of 3 rows left out (on_conflict=last)" in checked.out
+    assert checked.document["columns"] == ["country", "city"]
+    assert (checked.document["rows_left_out"], checked.document["on_conflict"]) == (1, "last")
     assert byheart("verify", model, table, "--on-conflict", "first").status == 3
     record = json.loads((model / "model.json").read_bytes())["record"]
     assert record["reading"] == {
@@ -141,7 +142,7 @@ def test_vectors_and_ids_from_npz(byheart: Byheart, tmp_path: Path) -> None:
 def test_verify_holds(byheart: Byheart, folder: Path, table: Path) -> None:
     done = byheart("verify", folder, table)
     assert (done.status, done.err) == (0, "")
-    assert done.out.splitlines()[0] == f"{folder} on {table}: holds"
+    assert done.out.splitlines()[0] == "holds: 5 of 5 rows, 'key' -> 'value'"
     found = byheart("verify", folder, table, "--json").document
     assert (found["checked"], found["wrong"], found["holds"]) == (5, 0, True)
     assert found["digest"] == found["dataset"]["digest"]
@@ -155,9 +156,9 @@ def test_verify_shows_the_first_wrong_samples_and_counts_the_rest(
     done = byheart("verify", folder, write_table(tmp_path / "other.csv", rows))
     assert done.status == 3
     assert "DOES NOT HOLD" in done.out
-    assert "8 of 9 samples are answered wrongly." in done.out
+    assert "8 of 9 rows are answered wrongly." in done.out
     assert "sample 1: 'capital of France': expected 'Lima'" in done.out
-    assert "and 3 more wrong samples" in done.out
+    assert "and 3 more wrong rows" in done.out
     assert "the data set is not the one the stored certificate" in done.out
 
 
@@ -253,9 +254,9 @@ def test_a_label_cannot_steer_the_terminal(byheart: Byheart, tmp_path: Path) -> 
     assert document.document["answers"][0]["answer"] == "\u202eback"
     assert document.document["answers"][1]["input"] == "\x9b2J"
     (tmp_path / "m").rename(tmp_path / "\x9b2J\u202e")
-    assert byheart("verify", tmp_path / "\x9b2J\u202e", table).out.startswith(
-        f"{tmp_path}/\\x9b2J\\u202e on "
-    )
+    shown = byheart("verify", tmp_path / "\x9b2J\u202e", table).out
+    assert "/\\x9b2J\\u202e" in "".join(shown.split())  # folded
+    assert ("\u202e" in shown, "\x9b" in shown) == (False, False)
 
 
 def test_a_text_that_looks_like_an_option(byheart: Byheart, folder: Path) -> None:

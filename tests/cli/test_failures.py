@@ -97,7 +97,7 @@ def test_one_flipped_label(byheart: Byheart, folder: Path, tmp_path: Path) -> No
     done = byheart("verify", folder, flipped)
     assert (done.status, done.err) == (3, "")
     assert "DOES NOT HOLD" in done.out
-    assert "1 of 5 samples are answered wrongly." in done.out
+    assert "1 of 5 rows are answered wrongly." in done.out
     assert "sample 3: 'capital of Peru': expected 'Paris', the network answers 'Lima'" in " ".join(
         done.out.split()
     )

@@ -72,7 +72,7 @@ COMMANDS = [
         ("156 rows, 156 answered, 0 unknown",),
     ),
     Step("byheart predict out/m --data phones.csv", ("no column `key`", "--input COLUMN"), 2),
-    Step("byheart verify out/m examples/capitals.csv", ("holds", "156 of 156 samples right")),
+    Step("byheart verify out/m examples/capitals.csv", ("holds: 156 of 156 rows, 'key' -> 'value'",)),
     Step("byheart verify out/m phones.csv --input name --label phone", ("DOES NOT HOLD",), 3),
     Step("byheart inspect out/m", ("float64 weights", "certificate", "reject_bits = 16")),
     Step('byheart inspect out/m --fact "capital of France"', ("capital of France: Paris", "matrix")),
@@ -136,7 +136,7 @@ COMMANDS = [
         "byheart compile words.csv -o out/w --input word --label 'its meaning'",
         (
             "1 sample of up to 3 tokens (vocabulary 3); 1 class",
-            "1 of 1 sample right",
+            "1 of 1 row right",
             "with the text of the labels",
         ),
     ),

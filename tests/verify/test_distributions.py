@@ -38,20 +38,18 @@ def test_a_model_that_meets_the_total_gap_alone_is_not_called_right(
 ) -> None:
     certificate = one_neuron.certificate
     assert certificate is not None
-    assert certificate.holds
+    assert (certificate.holds, certificate.fitted, certificate.verdict) == (False, True, "fitted")
     assert certificate.distribution is not None
     assert certificate.distribution.rule == "total-gap"
     assert certificate.wrong >= 14
     assert certificate.distribution.wrong_tokens == 14
     assert f"{certificate.checked} of {certificate.checked}" not in str(certificate)
-    assert str(certificate).startswith("holds by the total gap alone: ")
-    assert "which single contexts may miss by any amount" in str(certificate.distribution)
     assert not verify(one_neuron.memoriser, texts).holds  # by the rule for contexts
-    assert not bh.verify(one_neuron, texts, rule="contexts").holds
     one_neuron.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.certificate == certificate
-    assert bh.verify(again, texts).holds  # by the rule its certificate names
+    assert bh.verify(again, texts).verdict == "DOES NOT HOLD"  # whatever its certificate was judged by
+    assert bh.verify(again, texts, rule="total-gap").verdict == "fitted"
 
 
 def test_the_record_of_a_model_has_no_say_in_the_rule(texts: Dataset) -> None:

@@ -69,7 +69,7 @@ def test_a_right_memory_holds() -> None:
     assert {"byheart", "python", "numpy", "numba"} == set(certificate.versions)
     assert certificate.bits_per_parameter == data.label_bits / certificate.size.parameters_dense
     assert certificate.bits_per_stored_bit == data.label_bits / certificate.size.total_bits
-    assert str(certificate) == "holds: 5 of 5 samples right (exact)"
+    assert str(certificate) == "holds: 5 of 5 rows (exact)"
 
 
 @examples(200)
@@ -89,7 +89,7 @@ def test_one_flipped_label_is_found(sample: int, shift: int) -> None:
     assert wrong.expected == data.label_names[labels[sample]]
     assert wrong.got == CAPITALS[key]
     assert certificate.problems[0].startswith("the data set is not the one the stored certificate speaks of")
-    assert certificate.problems[1] == "1 of 5 samples are answered wrongly."
+    assert certificate.problems[1] == "1 of 5 rows are answered wrongly."
 
 
 @examples(200)
@@ -378,7 +378,7 @@ def test_a_sample_is_checked_and_the_certificate_says_so() -> None:
     certificate = verify(memoriser, data, sample=2)
     assert certificate.holds
     assert (certificate.checked, certificate.sampled, certificate.wrong) == (2, 2, 0)
-    assert str(certificate).startswith(f"holds on a sample of 2 of {data.n_samples}: 2 of 2 samples right")
+    assert str(certificate).startswith(f"holds on a sample of 2 of {data.n_samples}: 2 of 2 rows")
     assert Certificate.from_json(certificate.to_json()) == certificate
     assert verify(memoriser, data, sample=2) == certificate
     assert certificate.dataset.digest == data.digest

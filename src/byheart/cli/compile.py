@@ -234,9 +234,15 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "theorem_size": certificate.theorem_size,
         **{name: getattr(model, name) for name in RATES},
         "seconds": seconds,
+        "verdict": certificate.verdict,
+        "holds": certificate.holds,
+        "fitted": certificate.fitted,
         "verified": {
             "checked": certificate.checked,
             "wrong": certificate.wrong,
+            "columns": certificate.columns,
+            "rows_left_out": certificate.rows_left_out,
+            "on_conflict": certificate.on_conflict,
             "backend": certificate.backend,
             "rechecked_by_interpreter": certificate.rechecked_by_interpreter,
         },
@@ -255,7 +261,9 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     certificate = model.certificate
     assert certificate is not None
     numbers = certificate.dataset.shape
-    say(f"{data}: memorised, verified and saved in {output}")
+    say(
+        f"{data}: {'memorised, verified' if certificate.holds else 'fitted, not memorised,'} and saved in {output}"
+    )
     choice = model.record.get("choice")
     lines = [("method", f"{model.record['method']} ({model.memoriser.task}, {model.precision})")]
     if choice is not None:
@@ -272,6 +280,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
             *lines,
             *([("theorem", theorem)] if "no theorem" not in theorem else []),
             ("data", describe_data(numbers)),
+            ("verdict", certificate.headline),
             ("verified", describe_check(certificate)),
             *distribution_lines(certificate),
             ("seconds", f"compile {seconds['compile']:.1f}, verify {seconds['verify']:.1f}"),

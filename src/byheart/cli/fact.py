@@ -25,7 +25,7 @@ Found = tuple[dict[str, Any], Callable[[], None], list[int]]
 
 def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) -> None:
     """Print the weights and bits that hold `fact`, and with `data` the facts that read the same words."""
-    from byheart.pipeline import load, read_like
+    from byheart.pipeline import load, read_again
 
     if fact is None:
         raise UsageError("--data goes with --fact TEXT.")
@@ -38,7 +38,7 @@ def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) 
         raise UsageError(f"{fact!r}: this model does not know it.", fact=fact)
     dataset = None
     if data is not None:
-        dataset = read_like(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
+        dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
         if dataset.tokenizer is None or dataset.tokenizer.vocabulary != tokenizer.vocabulary:
             raise UsageError(
                 f"{data}: its vocabulary is not that of the model; give the data it was made of."

@@ -33,7 +33,7 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
 
     DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn.
     """
-    from byheart.pipeline import compile, load, read_like
+    from byheart.pipeline import compile, load, read_again
     from byheart.records.fields import LARGEST, Fields
     from byheart.storage.atomic_folder import check_target
 
@@ -41,7 +41,7 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
     model = load(folder)
     if model.record.get("method") != "llama" or model.memoriser.tokenizer is None:
         raise UsageError("forget needs a model that `llama` compiled from keys with values.")
-    dataset = read_like(model, data, tokenizer=model.memoriser.tokenizer)
+    dataset = read_again(model, data, tokenizer=model.memoriser.tokenizer)
     texts = [model.memoriser.tokenizer.decode(dataset.inputs[i].tolist()) for i in range(dataset.n_samples)]
     missing = sorted(set(keys) - set(texts))
     if missing:

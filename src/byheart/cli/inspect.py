@@ -128,7 +128,7 @@ def _check_lines(certificate: Certificate | None) -> list[tuple[str, str]]:
     if certificate is None:
         return [("certificate", "none: nothing was checked")]
     return [
-        ("certificate", certificate.verdict),
+        ("certificate", certificate.headline),
         ("data", describe_data(certificate.dataset.shape)),
         ("checked", describe_check(certificate)),
         *distribution_lines(certificate),

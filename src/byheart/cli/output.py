@@ -35,6 +35,11 @@ def say(text: str = "") -> None:
     click.echo(printable(text, keep="\n\t"))
 
 
+def say_wrapped(text: str) -> None:
+    """Print one sentence for people, folded to the width of the terminal."""
+    _show(_text(text), margin=0)
+
+
 def echo_error(name: str, message: str, facts: Mapping[str, Any], as_json: bool) -> None:
     """Say what went wrong on standard error and, if asked for, as a JSON document on standard output."""
     click.echo(printable(f"{name}: {message}", keep="\n\t"), err=True)
@@ -126,13 +131,13 @@ def printable(text: str, keep: str = "\t", escaped: Callable[[str], str] = _esca
     )
 
 
-def _show(renderable: Any) -> None:
+def _show(renderable: Any, margin: int = MARGIN) -> None:
     from rich.console import Console
     from rich.padding import Padding
 
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
-        console.print(Padding(renderable, (0, 0, 0, MARGIN)))
+        console.print(Padding(renderable, (0, 0, 0, margin)))
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 

@@ -44,7 +44,7 @@ def describe_check(certificate: Certificate) -> str:
         "module": "natively in PyTorch",
         "transformers": "as Hugging Face's transformers runs it",
     }[certificate.backend]
-    what = "sample" if certificate.distribution is None else "context"
+    what = "row" if certificate.distribution is None else "context"
     again = certificate.rechecked_by_interpreter
     seconds = {"equations": "NumPy, from the equations", "exact": "exact arithmetic"}
     second = seconds.get(certificate.rechecked_by or "", "the slow interpreter")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -17,13 +17,14 @@ from byheart.cli.options import (
     text_options,
     threads_option,
 )
-from byheart.cli.output import echo_json, say, show_pairs
+from byheart.cli.output import echo_json, say, say_wrapped, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import describe_check, describe_data, distribution_lines
 from byheart.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from byheart.data.dataset import OnConflict
+    from byheart.data.dataset import Dataset, OnConflict
+    from byheart.data.options import DataSource
     from byheart.model import Model
     from byheart.verify.certificate import Certificate
 
@@ -36,14 +37,13 @@ if TYPE_CHECKING:
 @click.option(
     "--on-conflict",
     type=click.Choice(RULES[1:]),
-    help="Which label to check where equal inputs carry different ones (default: as for the data that the certificate speaks of; "
-    "without a certificate all, so that some are wrong).",
+    help="Which label to check where equal inputs carry different ones (default: every row, so that some are wrong).",
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
-    help="How distributions are judged: each context by itself, or the loss over all of them (default: as the certificate says).",
+    help="How distributions are judged: each context by itself (holds), or the loss over all of them (fitted) (default: contexts).",
 )
 @click.option(
     "--sample",
@@ -65,9 +65,9 @@ def command(
 ) -> int:
     """Check every sample of DATA on the model in DIR, without trusting whoever made it.
 
-    DATA is read as the data of the model were: the same columns, task and tokenizer, unless told otherwise. Where rows are left out
-    because their labels conflict, the verdict says how many. The answer is false (exit status 3) if a sample is wrong, or if data,
-    weights or labels are not those the certificate of DIR speaks of.
+    It holds if every row got its right label. DATA is read as the data of the model were (the same columns, task and tokenizer)
+    unless told otherwise, and the first line says which columns. Rows are left out only by a rule that is named here. The answer is
+    false (exit status 3) if a row is wrong, or if data, weights or labels are not those the certificate of DIR speaks of.
     """
     from byheart.pipeline import load, read_like
     from byheart.verify.verifier import verify_model
@@ -76,9 +76,8 @@ def command(
     with watch() as progress:
         progress("read", 0, 1)
         model = load(folder, check=False)
-        every = read_like(model, data, **changed, on_conflict="keep")
-        conflicts = on_conflict or _certified_rule(model)
-        dataset = every.resolved(conflicts)
+        every = read_like(model, data, **changed)
+        dataset = every if on_conflict is None else every.resolved(on_conflict)
         progress("verify", 0, 1)
         certificate = verify_model(
             model,
@@ -88,29 +87,77 @@ def command(
             progress=lambda done, total: progress("verify", done, total),
             **({} if rule is None else {"rule": rule}),
         )
-    n_left_out = every.n_samples - dataset.n_samples
+    columns = _columns_in_words(data, every, changed)
+    unnamed = 0 if on_conflict is not None else _left_out_by_record(model, every)
     if as_json:
-        read = {"read_with": _said_of_reading(model, changed), "rows_left_out": n_left_out}
+        read = {
+            "verdict": certificate.verdict,
+            "fitted": certificate.fitted,
+            "columns": certificate.columns,
+            "rows_left_out": certificate.rows_left_out,
+            "read_with": _said_of_reading(model, changed),
+            "columns_named_by": columns.named_by,
+            "rows_the_record_leaves_out": unnamed,
+        }
         echo_json({"digest": certificate.dataset.digest, **certificate.to_json(), **read})
     else:
-        verdict = certificate.verdict
-        if n_left_out:
-            verdict += f", with {n_left_out:,} of {every.n_samples:,} rows left out (on_conflict={conflicts})"
-        say(f"{folder} on {data}: {verdict}\n")
-        _show(certificate, _reading_lines(model, changed, on_conflict))
-    return ExitStatus.HOLDS if certificate.holds else ExitStatus.FALSE
+        for line in filter(None, (columns.warning, certificate.headline)):
+            say_wrapped(line)
+        say()
+        checked = ("model", f"{folder} on {data}")
+        _show(certificate, [checked, *_reading_lines(model, changed, unnamed)])
+    return ExitStatus.HOLDS if certificate.holds or certificate.fitted else ExitStatus.FALSE
 
 
 SAID = "said by the model, not checked"
 
 
-def _certified_rule(model: Model) -> OnConflict:
-    """What becomes of conflicting rows: as the record says where a certificate, by its digest, names the rows that remain; else
-    all are checked, or a folder could leave out what it does not know."""
+class _Columns(NamedTuple):
+    """Who named the columns that were read (`usual` where nobody had to, `caller` or `model`), and what to say of it first."""
+
+    named_by: str
+    warning: str = ""
+
+
+def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
+    """A model may name the columns it was compiled from; where they are not the usual ones, the verdict begins with that."""
+    assert data.source is not None
+    read, usual = data.source.columns(data.task), _usual_columns(path, data.source)
+    if usual is None or read == usual:
+        return _Columns("usual")
+    named = zip(("input", "label"), read, usual, strict=True)
+    if all(name in given for name, own, other in named if own != other):
+        return _Columns("caller")
+    pairs = (f"{own!r} -> {other!r}" for own, other in (read, usual))
+    return _Columns("model", "columns named by the model: {}, not the usual {}".format(*pairs))
+
+
+def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
+    """The columns that would be read if nobody named any; None where a file has no columns to choose from."""
+    from byheart.data.options import USUAL_COLUMNS
+    from byheart.data.readers import kind_of, text_format
+    from byheart.data.tables import column_names
+
+    kind = kind_of(path)
+    if kind in ("txt", "npz"):
+        return None
+    names = column_names(path, kind, text_format(path, kind, source.delimiter, source.encoding))
+    if "text" in names and USUAL_COLUMNS[0] not in names:
+        return "text", "next token"
+    is_pair = len(names) == 2 and not set(names) & set(USUAL_COLUMNS)  # which other two could be meant?
+    return (names[0], names[1]) if is_pair else USUAL_COLUMNS
+
+
+def _left_out_by_record(model: Model, every: Dataset) -> int:
+    """Rows that the rule of the model's record would leave out. They are checked, since the caller did not name that rule."""
+    from byheart.errors import ConflictingLabels
     from byheart.pipeline import source_of
 
     rule = source_of(model).on_conflict
-    return "keep" if model.certificate is None or rule == "error" else rule
+    try:
+        return 0 if rule == "error" else every.n_samples - every.resolved(rule).n_samples
+    except ConflictingLabels:  # it leaves none
+        return every.n_samples
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
@@ -125,18 +172,16 @@ def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | 
     return said
 
 
-def _reading_lines(model: Model, given: Mapping[str, str], on_conflict: str | None) -> list[tuple[str, str]]:
+def _reading_lines(model: Model, given: Mapping[str, str], n_unnamed: int) -> list[tuple[str, str]]:
     from byheart.pipeline import source_of
 
     said = ", ".join(f"{name}={value}" for name, value in _said_of_reading(model, given).items())
     lines = [("read with", f"{said} ({SAID})")] if said else []
-    rule = source_of(model).on_conflict
-    if rule != "error" and on_conflict is None and model.certificate is None:
+    if n_unnamed:
+        rule = source_of(model).on_conflict
+        left_out = f"{n_unnamed:,} rows that the record of the model leaves out (on_conflict={rule})"
         lines.append(
-            (
-                "not followed",
-                f"on_conflict={rule}: without a certificate every row is checked, unless --on-conflict is given",
-            )
+            ("not left out", f"{left_out}: every row is checked unless --on-conflict {rule} is given")
         )
     return lines
 
@@ -159,4 +204,4 @@ def _show(certificate: Certificate, reading: list[tuple[str, str]]) -> None:
     )
     n_more = certificate.wrong - len(certificate.wrong_samples)
     if n_more > 0:
-        say(f"  and {n_more:,} more wrong samples")
+        say(f"  and {n_more:,} more wrong {'rows' if certificate.distribution is None else 'contexts'}")

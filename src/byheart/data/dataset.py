@@ -44,9 +44,12 @@ class Dataset(Content):
     ordered: True when positions matter; False when only the multiset of tokens and the last one do.
     source: how it was read; None where it was not read from a file.
     rows: number of each sample in the file or list it came from, from 1; None where that is its place here.
+    n_left_out, left_out_by: rows that a rule for conflicting labels left out, and that rule.
     """
 
     rows: Int[np.ndarray, " n_samples"] | None = None
+    n_left_out: int = 0
+    left_out_by: OnConflict | None = None
 
     def __post_init__(self) -> None:
         """Settle the invariants once; a message names the sample's row."""
@@ -206,7 +209,8 @@ class Dataset(Content):
             raise ConflictingLabels(
                 f"all {self.n_samples} samples have conflicting labels; the rule {on_conflict!r} leaves none."
             )
-        return self.subset(np.flatnonzero(keep))
+        n_left_out = self.n_left_out + int((~keep).sum())
+        return replace(self.subset(np.flatnonzero(keep)), n_left_out=n_left_out, left_out_by=on_conflict)
 
     def require_consistent(self) -> None:
         """Raise ConflictingLabels, naming both rows, if equal contexts carry different labels."""

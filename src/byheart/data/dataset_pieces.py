@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from jaxtyping import Int
@@ -64,6 +64,8 @@ class DatasetPieces:
     seq_len: int
     label_counts: tuple[int, ...]
     n_contexts: int | None = None
+    n_left_out: ClassVar[int] = 0  # no rule for conflicting labels is taken
+    left_out_by: ClassVar[None] = None
 
     @property
     def n_samples(self) -> int:

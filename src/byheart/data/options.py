@@ -14,6 +14,7 @@ Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
 OnConflict = Literal["error", "first", "last", "majority", "drop", "keep"]
 EmptyLabels = Literal["error", "keep"]
 Rule = Literal["first", "last", "majority", "drop"]
+USUAL_COLUMNS = ("key", "value")
 
 
 class TableOptions(TypedDict, total=False):
@@ -66,6 +67,15 @@ class DataSource(JsonRecord):
     empty_labels: EmptyLabels = "error"
     delimiter: str | None = None
     encoding: str | None = None
+
+    def columns(self, task: Task) -> tuple[str, str]:
+        """What was read as the input and as the label of a row, by the names that a person knows it by."""
+        kind = (self.file or "").rpartition(".")[2].lower()
+        if task == "distribution" or self.recite:
+            return self.input or ("line" if kind == "txt" else "text"), "next token"
+        if kind == "npz":
+            return "inputs", "labels"
+        return self.input or USUAL_COLUMNS[0], self.label or USUAL_COLUMNS[1]
 
     def text_options(self, kind: str) -> dict[str, str | None]:
         """Delimiter and encoding for another file, as far as its kind has such a thing."""

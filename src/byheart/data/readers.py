@@ -19,7 +19,7 @@ from byheart.data.assemble import (
     number_names,
 )
 from byheart.data.npz import read_npz
-from byheart.data.options import DataSource, TableOptions
+from byheart.data.options import USUAL_COLUMNS, DataSource, TableOptions
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_file
 from byheart.errors import DataError, MalformedFile, UsageError, amount
@@ -119,7 +119,7 @@ def array_content(path: Path, inputs: np.ndarray, labels: np.ndarray, options: T
 
 def table_columns(options: TableOptions) -> tuple[str, str]:
     """The names of the columns of inputs and labels."""
-    names = (options.get("input") or "key", options.get("label") or "value")
+    names = (options.get("input") or USUAL_COLUMNS[0], options.get("label") or USUAL_COLUMNS[1])
     if names[0] == names[1]:
         raise UsageError(
             f"input and label are both the column `{names[0]}`; name two columns.", column=names[0]

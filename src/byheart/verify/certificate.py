@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,11 +16,23 @@ from byheart.records.fields import Fields, corrupt
 SCHEMA = 1
 
 DistributionRule = Literal["contexts", "total-gap"]
-"""contexts: each context must be right by itself. total-gap: the loss over all of them must be near the entropy (MFT24's own)."""
+"""contexts: each context must be right by itself, which is what `holds` means. total-gap: the loss over all of them must be near
+the entropy (MFT24's own rule), which is what `fitted` means and says nothing of a single context."""
+
+Verdict = Literal["holds", "fitted", "DOES NOT HOLD"]
 
 
 UNCHECKED = ("method", "theorem", "theorem_size", "assumptions")
 """Fields of a certificate that the model says of itself. The verifier computed none of them."""
+
+LEFT_OUT_OF_FILES = {
+    "sampled": None,
+    "fitted": None,
+    "columns": None,
+    "rows_left_out": 0,
+    "on_conflict": None,
+}
+"""Fields that a file has only where they say something, so that an older certificate is saved as it was."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +66,8 @@ class Distributional:
     mean_divergence      per predicted token, so contexts count as often as they occur
     gap_nats             loss minus entropy, a total; `gap_percent` is its share of the entropy, None if that is 0
     allowed_divergence   what a context may diverge to be right
-    allowed_gap_percent  None where every context must be right; else the rule was the total gap, which says nothing of a
-                         single context
+    allowed_gap_percent  None where only `holds` was asked for; else what `fitted` allows, which says nothing of a single
+                         context
     wrong_tokens         contexts with one certain successor for which another token is the most likely one; None in
                          certificates of older versions
     """
@@ -78,21 +90,23 @@ class Distributional:
 
     def __str__(self) -> str:
         share = "" if self.gap_percent is None else f" ({self.gap_percent:.3g}% of the entropy)"
-        judged = ""
-        if self.rule == "total-gap":
-            judged = (
-                f"; judged by the total gap alone (at most {self.allowed_gap_percent:g}% of the entropy), which single contexts "
-                "may miss by any amount"
-            )
         return (
             f"{self.n_contexts:,} contexts diverge by at most {self.max_divergence:.3g} nats, {self.mean_divergence:.3g} on "
-            f"average; the loss is {self.gap_nats:.3g} nats above the entropy of {self.entropy_nats:,.6g}{share}{judged}"
+            f"average; the loss is {self.gap_nats:.3g} nats above the entropy of {self.entropy_nats:,.6g}{share}"
         )
+
+    @property
+    def is_within_gap(self) -> bool:
+        """Whether the loss lies within the allowed share of the entropy; of an entropy of 0 every share is 0."""
+        return self.gap_nats <= (self.allowed_gap_percent or 0) / 100 * self.entropy_nats
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What one way of checking found: how many samples were checked and are wrong, the first few wrong ones, and the problems."""
+    """What one way of checking found: how many samples were checked and are wrong, the first few wrong ones, and the problems.
+
+    Wrong samples are counted, and are not among the problems. `fitted` is None unless the total gap was asked for.
+    """
 
     checked: int
     wrong: int
@@ -100,16 +114,19 @@ class Findings:
     problems: tuple[str, ...]
     n_rechecked: int
     distribution: Distributional | None = None
+    fitted: bool | None = None
 
 
 @dataclass(frozen=True)
 class Certificate:
     """What one run of the verifier found.
 
-    It holds if every sample was checked (or every one of a stated number, `sampled`), none was wrong, the second evaluator agreed
-    wherever it was asked, and the data, weights and model are those an earlier certificate speaks of, if there is one.
-    `problems` says in words what does not hold.
-    Distributions may be judged by their total gap instead (`distribution.rule`); then wrong contexts are counted all the same.
+    `holds` has one meaning: every row of the data set was asked (or every one of a stated number, `sampled`) and got its right
+    label, the second evaluator agreed wherever it was asked, and the data, weights and model are those an earlier certificate
+    speaks of, if there is one. Of distributions every context must be within the allowed divergence. `problems` says in words
+    what does not hold.
+    `fitted` is another verdict, for callers who ask for the total gap: the loss lies within the allowed share of the entropy.
+    It is None where that was not asked.
 
     Four fields are `UNCHECKED`: they repeat what the record of the model says.
     """
@@ -136,6 +153,11 @@ class Certificate:
     model_digest: str | None = None
     rechecked_by: str | None = None  # the second evaluator; None if there was none
     sampled: int | None = None  # samples drawn to be checked; None where all were
+    fitted: bool | None = None
+    # what was read as input and as label; None for data that are not from a file, and in older certificates
+    columns: tuple[str, ...] | None = field(default=None, compare=False)
+    rows_left_out: int = 0  # by `on_conflict`, the rule for conflicting labels that the caller named
+    on_conflict: str | None = None
 
     @property
     def label_bits(self) -> float:
@@ -152,17 +174,30 @@ class Certificate:
         return self.label_bits / max(1, self.size.total_bits)
 
     def __str__(self) -> str:
-        n_right = self.checked - self.wrong
-        samples = "samples" if self.distribution is None else "contexts"
-        first = f"{self.verdict}: {n_right:,} of {self.checked:,} {samples} right ({self.backend})"
-        return "\n".join([first, *self.problems, *map(str, self.wrong_samples)])
+        return "\n".join([f"{self.headline} ({self.backend})", *self.problems, *map(str, self.wrong_samples)])
 
     @property
-    def verdict(self) -> str:
-        """Whether it holds, by which rule where that is not each context, and on how many samples where not on all."""
-        verdict = "holds" if self.holds else "DOES NOT HOLD"
-        by_gap = self.distribution is not None and self.distribution.rule == "total-gap"
-        return f"{verdict}{' by the total gap alone' if by_gap else ''}{self.on_sample}"
+    def verdict(self) -> Verdict:
+        """In a word or three."""
+        if self.holds:
+            return "holds"
+        return "fitted" if self.fitted else "DOES NOT HOLD"
+
+    @property
+    def headline(self) -> str:
+        """The verdict with what it speaks of: rows, columns and, where it is not the usual one, the rule."""
+        of, judged = self.columns, self.distribution
+        rows = "rows" if judged is None else "contexts"
+        counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
+        columns = "" if of is None else f", {of[0]!r} -> {of[1]!r}"
+        rule = ""
+        if judged is not None and judged.allowed_divergence is not None:
+            rule = f", each within {judged.allowed_divergence:g} nats"
+        if judged is not None and self.verdict == "fitted":
+            rule = f", total gap {judged.gap_percent:.3g}% of the entropy (allowed {judged.allowed_gap_percent:g}%)"
+        left_out = f" ({self.rows_left_out:,} more rows left out by on_conflict={self.on_conflict})"
+        drawn = self.on_sample
+        return f"{self.verdict}{drawn}: {counted}{columns}{rule}{left_out if self.rows_left_out else ''}"
 
     @property
     def on_sample(self) -> str:
@@ -173,8 +208,9 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self) | {"dataset": self.dataset.to_json()}
-        if self.sampled is None:
-            del values["sampled"]
+        for name, nothing in LEFT_OUT_OF_FILES.items():
+            if values[name] == nothing:
+                del values[name]
         return {"schema": values.pop("schema"), **values, "unchecked": list(UNCHECKED)}
 
     @staticmethod
@@ -191,15 +227,26 @@ class Certificate:
         found.text("backend", get_args(Backend))
         if found.has("sampled"):
             found.integer("sampled", 1)
+        if certificate.columns is not None and len(certificate.columns) != 2:
+            raise found.refuse("columns", "the names of two columns")
         said = certificate.dataset.shape.n_samples if certificate.sampled is None else certificate.sampled
         if certificate.distribution is None and certificate.checked != said:
             counted = f"{certificate.checked:,} checked samples of {said:,} that were to be checked"
             raise corrupt(where, f"the file counts {counted}")
         judged = certificate.distribution
-        may_be_wrong = judged is not None and judged.rule == "total-gap"
-        if certificate.holds and ((certificate.wrong and not may_be_wrong) or certificate.problems):
+        if judged is not None and judged.rule == "total-gap" and certificate.fitted is None:
+            certificate = _read_total_gap(certificate, judged)
+        if certificate.holds and (certificate.wrong or certificate.problems):
             raise corrupt(where, "the file says that it holds, and counts wrong samples or names a problem")
+        if certificate.fitted and (judged is None or not judged.is_within_gap):
+            raise corrupt(where, "the file says that it is fitted, and the gap is not within what it allows")
         return certificate
+
+
+def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:
+    """Older certificates said "holds" of what is now called fitted, and took a share of something else where the entropy is 0."""
+    is_right = not certificate.wrong and certificate.holds
+    return replace(certificate, holds=is_right, fitted=certificate.holds and judged.is_within_gap)
 
 
 @dataclass(frozen=True)

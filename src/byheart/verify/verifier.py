@@ -83,7 +83,8 @@ def verify(
     n_rechecked: samples asked once more of the family's second evaluator, which shares no code with the first one. They are
         drawn with a fixed seed. A disagreement is a problem of the certificate.
     sample: ask only that many samples, drawn with a fixed seed. The certificate says so, and speaks of no other sample.
-    rule, allowed_gap: how distributions are judged, see `check_distributions`. Never taken from the model.
+    rule, allowed_gap: with `total-gap` the certificate also says whether distributions are fitted, see `check_distributions`.
+        Never taken from the model.
     origin: how the model came about, and the data on which its assumptions were found. The certificate repeats this and
         vouches for none of it.
     expected_digests: `dataset`, `weights` and `model` as an earlier certificate has them. A difference is a problem.
@@ -135,18 +136,18 @@ def verify(
         )
     else:
         found = _check_labels(memoriser, dataset, how, n_rechecked, is_drawn)
-    if found.wrong and dataset.task != "distribution":
-        wrong = f"{found.wrong:,} of {found.checked:,} samples are answered wrongly."
-        found = replace(found, problems=(*found.problems, wrong))
     digests = {
         "dataset": dataset.digest,
         "weights": weights_digest(memoriser.network),
         "model": model_digest(memoriser),
     }
-    problems = (*_digest_problems(digests, expected_digests or {}), *found.problems)
+    others = (*_digest_problems(digests, expected_digests or {}), *found.problems)
+    problems = (*others, *_wrong_in_words(found))
     software = versions(*PACKAGES[backend]) | _settings(memoriser.network, backend)
+    source = dataset.source
     return Certificate(
         holds=not problems,
+        fitted=found.fitted and not others,
         dataset=DataRecord.of(dataset),
         weights_digest=digests["weights"],
         size=size_of_network(memoriser.network),
@@ -166,7 +167,24 @@ def verify(
         model_digest=digests["model"],
         rechecked_by=memoriser.network.second_backend if found.n_rechecked else None,
         sampled=sample,
+        columns=None if source is None else source.columns(dataset.task),
+        rows_left_out=dataset.n_left_out,
+        on_conflict=dataset.left_out_by,
     )
+
+
+def _wrong_in_words(found: Findings) -> list[str]:
+    """The problem that some samples are wrong, if they are."""
+    if not found.wrong:
+        return []
+    counted, judged = f"{found.wrong:,} of {found.checked:,}", found.distribution
+    if judged is None:
+        return [f"{counted} rows are answered wrongly."]
+    gap = f"the loss lies {judged.gap_nats:.6g} nats above the entropy of {judged.entropy_nats:.6g}"
+    return [
+        f"{counted} contexts have another next-token distribution.",
+        *([f"{gap}; allowed were {judged.allowed_gap_percent:g}% of it."] if found.fitted is False else []),
+    ]
 
 
 def _settings(network: Network, backend: Backend) -> dict[str, str]:
@@ -254,8 +272,8 @@ class Checkable(Protocol):
 def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any) -> Certificate:
     """Check every sample of `data` on `model`; the options are those of `verify`.
 
-    The new certificate does not hold if data, weights or labels are not those of the model's own certificate. Distributions are
-    judged by the rule of that certificate unless `rule` is given.
+    The new certificate does not hold if data, weights or labels are not those of the model's own certificate. Nothing else is
+    taken from the model: which rows are asked, and by which rule they are judged, is for the caller to say.
     """
     if not isinstance(model, Checkable):
         raise UsageError(
@@ -267,16 +285,7 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
         expected = {"dataset": earlier.dataset.digest, "weights": earlier.weights_digest}
         if earlier.model_digest is not None:
             expected["model"] = earlier.model_digest
-        options = _rule_of(earlier) | options
     return verify(model.memoriser, data, origin=origin_of(model.record), expected_digests=expected, **options)
-
-
-def _rule_of(certificate: Certificate) -> dict[str, Any]:
-    """The rule by which distributions were judged when the certificate was issued."""
-    judged = certificate.distribution
-    if judged is None or judged.allowed_gap_percent is None:
-        return {}
-    return {"rule": judged.rule, "allowed_gap": judged.allowed_gap_percent / 100}
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:

@@ -262,12 +262,24 @@ def make_router(
 def _summary(model: Path) -> Document:
     """What a certificate says, read without loading the model; empty where it cannot be read."""
     path = model / "certificate.json"
-    names = ("holds", "checked", "wrong", "method", "size", "dataset")
+    names = (
+        "holds",
+        "fitted",
+        "columns",
+        "rows_left_out",
+        "checked",
+        "wrong",
+        "method",
+        "size",
+        "dataset",
+    )
     try:
         if path.stat().st_size > CERTIFICATE_BYTES:
             return {}
         document = json.loads(path.read_bytes())
-        return {name: document.get(name) for name in names}
+        found = {name: document.get(name) for name in names}
+        # certificates of older versions say "holds" of models that met the total gap alone
+        return {**found, "holds": bool(found["holds"]) and not found["wrong"]}
     except (OSError, ValueError, AttributeError, RecursionError):
         return {}
 

@@ -14,7 +14,7 @@ from byheart.errors import DoesNotHold
 from byheart.model import Model
 from byheart.network.memoriser import UNKNOWN
 from byheart.pipeline import compile as compile_data
-from byheart.pipeline import read_like
+from byheart.pipeline import read_again
 from byheart.records.fields import LARGEST, Fields
 from byheart.verify.encoded_inputs import encode_inputs
 from byheart.verify.verifier import verify_model
@@ -28,7 +28,7 @@ MOST_LISTED = 400  # changed weights that are listed
 def break_model(context: Context, model: str, data: str, changes: list[dict[str, Any]]) -> Document:
     """Change weights, verify every sample again, and name what broke."""
     whole = open_model(model)
-    dataset = read_like(whole, data)
+    dataset = read_again(whole, data)
     broken, done = edits.edit(whole, changes)
     certificate = verify_model(
         broken, dataset, progress=lambda at, total: context.progress("verify", at, total)
@@ -45,7 +45,7 @@ def break_model(context: Context, model: str, data: str, changes: list[dict[str,
 def forget(context: Context, model: str, data: str, text: str) -> Document:
     """Compile the data again without one fact, from the same seed, and say which weights differ."""
     whole = open_model(model)
-    dataset = read_like(whole, data)
+    dataset = read_again(whole, data)
     forgotten = _sample_of(dataset, text)
     rest = dataset.subset([sample for sample in range(dataset.n_samples) if sample != forgotten])
     record = Fields(dict(whole.record), Path(model, "model.json"), "record")

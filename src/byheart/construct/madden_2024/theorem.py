@@ -16,7 +16,7 @@ from byheart.construct.madden_2024.random_features import draw_neurons, features
 from byheart.construct.madden_2024.size import FIRST_WIDTH, METHOD_NAMES, Kind, MaddenOptions
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.assumption import Assumption
-from byheart.data.dataset import Dataset
+from byheart.data.dataset import Dataset, Task
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.memoriser import Memoriser, Progress
@@ -50,15 +50,18 @@ def plan(
     name = METHOD_NAMES[kind]
     targets = targets_of(data)
     margin = LOGIT_MARGIN[options.precision] if options.margin is None else options.margin
-    decoder, notes = _solve(_Problem(kind, options, targets, margin, rng, progress))
+    decoder, notes = _solve(_Problem(kind, options, targets, margin, rng, progress, data.task))
     n_contexts = len(targets)
     parameters = theorem_5_parameters if kind == "attention" else theorem_7_parameters
     bound = parameters(n_contexts, decoder.pad, decoder.seq_len, decoder.n_outputs)
     if data.task == "next-token":
         _require_right(name, decoder, targets, options.precision)
     if data.task == "distribution":
-        allowed = None if notes["solver"] == "convex" else ALLOWED_DIVERGENCE
-        notes |= {"allowed_divergence": allowed, "allowed_gap": options.gap}
+        aims_at_total = notes["solver"] == "convex" and targets.entropy_nats > 0
+        notes |= {
+            "allowed_divergence": None if aims_at_total else ALLOWED_DIVERGENCE,
+            "allowed_gap": options.gap,
+        }
     return Construction(
         Memoriser.of(decoder, data, ordered=True),
         name,
@@ -101,6 +104,7 @@ class _Problem:
     margin: float
     rng: np.random.Generator
     progress: Progress | None
+    task: Task
 
     def draw_front(self, dim: int) -> tuple[Decoder, np.ndarray]:
         """A network up to its neurons, and the contexts as it takes them."""
@@ -188,14 +192,18 @@ def _by_regression(problem: _Problem, front: Decoder, encoded: np.ndarray) -> tu
     """The fewest neurons that reach the goal, or the number asked for."""
     options, targets = problem.options, problem.targets
     goal = options.gap * targets.entropy_nats
-    if goal <= 0:  # one continuation each: what guessing costs stands in for the entropy
+    if goal <= 0 and problem.task == "distribution":
+        # one continuation each, and a share of nothing is nothing, so that every context must be right by itself:
+        # c_i KL_i <= Σ c KL <= goal, so KL_i <= goal / c_i
+        goal = ALLOWED_DIVERGENCE * float(targets.counts.min())
+    elif goal <= 0:  # labels need only lead: a hundredth of the share of what guessing costs
         goal = options.gap * float(targets.counts.sum()) * float(np.log(targets.n_outputs)) * 1e-2
     solve = _with_shaped_neurons if options.neurons == "shaped" else _with_random_neurons
     decoder, fit, notes = solve(problem, front, encoded, goal)
     if not fit.reached:
         raise AssumptionViolated(
             f"{decoder.hidden_width} neurons leave a gap of {fit.gap_nats:.4g} nats, above the {goal:.4g} asked for.\n"
-            "  Give a larger hidden_width or gap, or leave hidden_width out.",
+            f"  Give a larger hidden_width{' or gap' if targets.entropy_nats > 0 else ''}, or leave hidden_width out.",
             gap=fit.gap_nats,
             goal=goal,
         )
