@@ -1,44 +1,114 @@
-"""Sixty mistakes put into the code one at a time, then every guard against an attack taken out: tests must notice.
+"""Mistakes put into the code one at a time: how many do the tests notice? `make mutants` prints the score and what survives.
 
-`make mutants` prints the score. A mutant is one exact replacement in one file. Each runs in a process forked from this one, which
-has imported PyTorch and pytest once, on a copy of the package with that one line changed.
+    python -m tests.attacks.mutants [verify storage bounds records] [--each 60] [--seed 0] [--retry]
+
+Every room gives a sample of its mutants (`mutations`). Tests run once without any, and each function of these rooms is remembered
+with the tests that call it; a mutant then meets those tests only, the quickest first, until one fails. Each runs in a process
+forked from this one, which has imported PyTorch and pytest, on a copy of the package. Outcomes are appended to
+out/mutants/outcomes.jsonl, and one that is known is not run again; --retry runs the survivors once more.
+
+tests/attacks/equivalent_mutants.json says of some survivors why no test can tell them from the original.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import itertools
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from tests.attacks.mistakes import MUTANTS, Mutant
-from tests.attacks.removed_guards import REMOVED_GUARDS
+from tests.attacks.mutations import Mutant, mutants_of, mutate
 
 ROOT = Path(__file__).resolve().parents[2]
-TOO_SLOW = "not cut_anywhere and not thousands_of_exact and not more_samples and not come_back_to_the_bit"
-SECONDS = 180  # for one mutant; one that never ends is noticed too
+OUT = ROOT / "out" / "mutants"
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
+ROOMS = ("verify", "storage", "bounds", "records")
+TESTS = (
+    "tests/verify",
+    "tests/storage",
+    "tests/bounds",
+    "tests/records",
+    "tests/data/test_hostile.py",
+    "tests/data/test_documents.py",
+    "tests/measure/test_specification.py",
+    "tests/measure/test_store.py",
+    "tests/network/test_spec.py",
+    "tests/test_model.py",
+    "tests/test_shatter.py",
+    "tests/cli/test_failures.py",
+    "tests/attacks/test_forged.py",
+    "tests/attacks/test_guards.py",
+    "tests/attacks/test_records.py",
+    "tests/attacks/test_small_inputs.py",
+)
+MOST_SECONDS = 90  # for the tests of one mutant; one that never ends is noticed too
+PACKAGES = (
+    "pytest",
+    "hypothesis",
+    "jaxtyping",
+    "beartype",
+    "numba",
+    "scipy",
+    "msgspec",
+    "safetensors.numpy",
+    "click",
+    "rich",
+    "torch",
+)
 
 
-def is_killed(mutant: Mutant, source: Path) -> bool:
-    """Whether the tests fail on this mutant; `source` is a copy of the package, which is left as it was."""
-    file = source / "byheart" / mutant.file
-    text = file.read_text(encoding="utf-8")
-    assert text.count(mutant.old) == 1, (
-        f"{mutant.name}: {mutant.file} holds the old text {text.count(mutant.old)} times"
-    )
-    _write(file, text.replace(mutant.old, mutant.new))
-    try:
-        return _tests_fail(mutant.tests.split(), source, mutant.only)
-    finally:
-        _write(file, text)
+@dataclass(frozen=True)
+class Task:
+    """A mutant of a file, and a name that stays while the mutated expression and its function stay."""
+
+    room: str
+    file: str
+    mutant: Mutant
+    nth: int  # among equal changes of one function
+
+    @property
+    def name(self) -> str:
+        m = self.mutant
+        return f"{self.file}:{m.function}: {m.before}  ->  {m.after}" + (f" #{self.nth}" if self.nth else "")
+
+
+def sample(room: str, n: int, seed: int) -> list[Task]:
+    """`n` mutants of a room, drawn at random."""
+    tasks = []
+    for path in sorted((ROOT / "src" / "byheart" / room).rglob("*.py")):
+        seen: Counter[tuple[str, str, str]] = Counter()
+        for mutant in mutants_of(path.read_text(encoding="utf-8")):
+            key = (mutant.function, mutant.before, mutant.after)
+            tasks.append(Task(room, f"{path.relative_to(ROOT / 'src' / 'byheart')}", mutant, seen[key]))
+            seen[key] += 1
+    return random.Random(f"{room} {seed}").sample(tasks, min(n, len(tasks)))
+
+
+# --- running tests on a copy of the package -----------------------------------------------------------------
+
+_source: Path  # the copy of this process
+
+
+def _copy_package(folder: str) -> None:
+    """Give this process a copy of the package, compiled kernels and bytecode included, to put mutants into."""
+    global _source
+    _source = Path(tempfile.mkdtemp(dir=folder)) / "src"
+    shutil.copytree(ROOT / "src", _source)
+    os.environ["PYTHONPATH"] = str(_source)  # for the processes that tests start
 
 
 _moment = itertools.count(1_000_000_000, 10)
@@ -51,123 +121,195 @@ def _write(file: Path, text: str) -> None:
     os.utime(file, (moment, moment))
 
 
-def _tests_fail(tests: list[str], source: Path, only: str = "") -> bool:
-    """Run pytest in a forked process; whether a test failed, or the process ended by a signal."""
+def _run_tests(tests: list[str], *plugins: Any, seconds: float = MOST_SECONDS, stop: bool = True) -> int:
+    """Run pytest in a forked process. Its exit status; -1 where a signal ended it."""
     child = os.fork()
     if child == 0:
         status = 99
         try:
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            signal.setitimer(signal.ITIMER_REAL, SECONDS)
-            sys.path.insert(0, str(source))
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            signal.setitimer(signal.ITIMER_REAL, 4 * seconds)
+            sys.path.insert(0, str(_source))
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
             import pytest
 
-            options = [
-                "-q",
-                "-x",
-                "-p",
-                "no:cacheprovider",
-                "-p",
-                "no:randomly",
-                "-m",
-                "not slow and not gpu and not cluster",
-                "-k",
-                f"{TOO_SLOW} and {only}" if only else TOO_SLOW,
-            ]
-            status = int(
-                pytest.main([*options, "--rootdir", str(ROOT), *(str(ROOT / test) for test in tests)])
-            )
+            options = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist"]
+            options += ["-m", "not slow and not gpu and not cluster", "--rootdir", str(ROOT)]
+            options += ["-x"] if stop else []
+            os.environ["CI"] = "1"  # the same examples of hypothesis every time
+            status = int(pytest.main([*options, *tests], plugins=list(plugins)))
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return True
-    code = os.WEXITSTATUS(status)
-    assert code in (0, 1, 2), f"pytest could not run {' '.join(tests)}: status {code}"
-    return code != 0
+    return -1 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def _import_others() -> None:
-    """Import what tests and package import of other people's, once for all children."""
-    for name in (
-        "pytest",
-        "hypothesis",
-        "jaxtyping",
-        "beartype",
-        "numba",
-        "scipy",
-        "msgspec",
-        "safetensors.numpy",
-        "click",
-        "torch",
-    ):
-        import_module(name)
-    sys.modules["torch"].set_num_threads(1)
-
-
-_source: Path  # of this process
-
-
-def _copy_package() -> None:
-    """Give this process a copy of the package, compiled kernels and bytecode included, to put mutants into."""
-    global _source
-    _source = Path(tempfile.mkdtemp(dir=os.environ["MUTANTS_FOLDER"])) / "src"
-    shutil.copytree(ROOT / "src", _source)
-    os.environ["PYTHONPATH"] = str(_source)  # for the processes that tests start
-
-
-def _try(mutant: Mutant) -> tuple[Mutant, bool, float]:
+def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
+    """Whether the tests notice a mutant."""
+    task, tests = given
+    file = _source / "byheart" / task.file
+    original = file.read_text(encoding="utf-8")
     began = time.monotonic()
-    return mutant, is_killed(mutant, _source), time.monotonic() - began
+    _write(file, mutate(original, task.mutant.number))
+    try:
+        # with the slowest tests last; pytest runs files and tests in the order given
+        status = _run_tests(tests) if tests else 0
+    finally:
+        _write(file, original)
+    assert status in (-1, 0, 1, 2), f"pytest could not run the tests of {task.name}: status {status}"
+    return {
+        "name": task.name,
+        "room": task.room,
+        "line": task.mutant.line,
+        "killed": status != 0,
+        "n_tests": len(tests),
+        "seconds": round(time.monotonic() - began, 1),
+    }
 
 
-def _try_none(tests: tuple[str, str]) -> bool:
-    return _tests_fail(tests[0].split(), _source, tests[1])
+# --- which tests call which function ------------------------------------------------------------------------
+
+
+class _Calls:
+    """A pytest plugin: which functions of the rooms each test calls, and how long it takes."""
+
+    def __init__(self, source: Path, into: Path) -> None:
+        self._roots = tuple(f"{source / 'byheart' / room}/" for room in ROOMS)
+        self._cut = len(f"{source / 'byheart'}/")
+        self._into, self._now = into, ""
+        self._calls: dict[str, set[str]] = {}
+        self._seconds: dict[str, float] = {}
+
+    def _see(self, frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(self._roots):
+            called = f"{code.co_filename[self._cut :]}:{code.co_qualname.replace('.<locals>', '')}"
+            self._calls.setdefault(called, set()).add(self._now)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._now = nodeid
+        sys.settrace(self._see)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+        if report.failed:
+            self._calls.setdefault("failed", set()).add(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        sys.settrace(None)
+        order = sorted(self._seconds, key=self._seconds.__getitem__)
+        tests = {name: sorted(found, key=self._seconds.__getitem__) for name, found in self._calls.items()}
+        self._into.write_text(json.dumps({"calls": tests, "order": order}))
+
+
+def _trace(into: str) -> int:
+    return _run_tests(list(TESTS), _Calls(_source, Path(into)), seconds=1800, stop=False)
+
+
+def _digest() -> str:
+    """Of everything that decides which test calls what."""
+    found = hashlib.sha256()
+    for folder in ("src/byheart", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _tests_of(task: Task, known: dict[str, Any]) -> list[str]:
+    """The tests that call the mutated function; of what is outside any function, all that call a function of the file."""
+    parts, calls = task.mutant.function.split("."), known["calls"]
+    for end in range(len(parts), 0, -1):  # a function, else what encloses it
+        name = f"{task.file}:{'.'.join(parts[:end])}"
+        found: list[str] = calls.get(name, [])
+        if found:
+            return found
+    whole = {test for name, tests in calls.items() if name.startswith(f"{task.file}:") for test in tests}
+    return [test for test in known["order"] if test in whole]
+
+
+# --- the whole run -----------------------------------------------------------------------------------------
+
+
+def _past(file: Path) -> Iterator[dict[str, Any]]:
+    if file.exists():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
-    parser.add_argument("names", nargs="*", help="only these")
+    parser = argparse.ArgumentParser(prog="mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("rooms", nargs="*", default=list(ROOMS), help="of " + ", ".join(ROOMS))
+    parser.add_argument("--each", type=int, default=60, help="mutants of each room")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--retry", action="store_true", help="run survivors of an earlier run again")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="where to write the outcome of each")
     options = parser.parse_args()
-    offered = (*MUTANTS, *REMOVED_GUARDS)
-    unknown = set(options.names) - {mutant.name for mutant in offered}
-    if unknown:
-        parser.error(f"there is no mutant {', '.join(sorted(unknown))}")
-    chosen = [mutant for mutant in offered if not options.names or mutant.name in options.names]
-    _import_others()
-    outcomes, began = {}, time.monotonic()
+    if unknown := set(options.rooms) - set(ROOMS):
+        parser.error(f"there is no room {', '.join(sorted(unknown))}")
+    OUT.mkdir(parents=True, exist_ok=True)
+    log = OUT / "outcomes.jsonl"
+    outcomes = {each["name"]: each for each in _past(log)}
+    tasks = [task for room in options.rooms for task in sample(room, options.each, options.seed)]
+    due = [
+        task
+        for task in tasks
+        if task.name not in outcomes or (options.retry and not outcomes[task.name]["killed"])
+    ]
+    for name in PACKAGES:
+        import_module(name)
+    sys.modules["torch"].set_num_threads(1)
     os.chdir(ROOT)
-    with tempfile.TemporaryDirectory(prefix="byheart-mutants-") as temporary:
-        os.environ["MUTANTS_FOLDER"] = temporary
-        with multiprocessing.get_context("fork").Pool(options.processes, _copy_package) as pool:
-            tests = sorted({(mutant.tests, mutant.only) for mutant in chosen})
-            if any(pool.map(_try_none, tests, chunksize=1)):
-                print("the tests fail without any mutant", file=sys.stderr)
-                return 2
-            for mutant, killed, seconds in pool.imap_unordered(_try, chosen):
-                outcomes[mutant.name] = {"killed": killed, "seconds": round(seconds, 1)}
-                word = "killed" if killed else "SURVIVES"
-                print(f"{mutant.name:4} {word} in {seconds:.0f} s  {mutant.file}: {mutant.new!r}", flush=True)
-    seconds = time.monotonic() - began
-    survivors = [mutant for mutant in chosen if not outcomes[mutant.name]["killed"]]
-    for what, group in (("mutants killed", MUTANTS), ("removed guards noticed", REMOVED_GUARDS)):
-        tried = [mutant for mutant in group if mutant in chosen]
-        print(f"{len([mutant for mutant in tried if mutant not in survivors])} of {len(tried)} {what}")
-    print(f"in {seconds:.0f} s")
-    for mutant in survivors:
-        print(f"  {mutant.name} survives: {mutant.survives or 'no test sees it'}")
-    if options.json is not None:
-        record = {
-            "survivors": {mutant.name: mutant.survives for mutant in survivors},
-            "mutants": {mutant.name: outcomes[mutant.name] for mutant in chosen},
-        }
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
-    return 1 if any(not mutant.survives for mutant in survivors) else 0
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="byheart-mutants-") as folder:
+        context = multiprocessing.get_context("fork")
+        with context.Pool(options.processes, _copy_package, (folder,)) as pool:
+            calls = OUT / f"calls-{_digest()}.json"
+            if due and not calls.exists():
+                print("running the tests once without a mutant", file=sys.stderr, flush=True)
+                fresh = Path(folder, "calls.json")
+                pool.apply(_trace, (str(fresh),))
+                known = json.loads(fresh.read_text())
+                if known["calls"].get("failed"):
+                    print(
+                        "tests fail without any mutant:",
+                        *known["calls"]["failed"],
+                        sep="\n  ",
+                        file=sys.stderr,
+                    )
+                    return 2
+                shutil.copy(fresh, calls)
+            known = json.loads(calls.read_text()) if due else {}
+            given = [(task, _tests_of(task, known)) for task in due]
+            for done, outcome in enumerate(pool.imap_unordered(_try, given), 1):
+                outcomes[outcome["name"]] = outcome
+                with log.open("a", encoding="utf-8") as stream:
+                    stream.write(json.dumps(outcome, ensure_ascii=False) + "\n")
+                if not outcome["killed"]:
+                    print(f"survives  {outcome['name']}", flush=True)
+                print(f"{done} of {len(due)}, {time.monotonic() - began:.0f} s", file=sys.stderr, end="\r")
+    return show(options.rooms, tasks, outcomes)
+
+
+def show(rooms: list[str], tasks: list[Task], outcomes: dict[str, dict[str, Any]]) -> int:
+    """Print the score of each room and its survivors; 1 where a survivor is not argued to be equivalent."""
+    reasons: dict[str, str] = json.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    left = 0
+    for room in rooms:
+        mine = [task for task in tasks if task.room == room]
+        alive = [task for task in mine if not outcomes[task.name]["killed"]]
+        argued = [task for task in alive if task.name in reasons]
+        n_killed = len(mine) - len(alive)
+        share = (n_killed + len(argued)) / max(1, len(mine))
+        print(f"{room}: {n_killed} of {len(mine)} killed, {len(argued)} argued equivalent: {share:.1%}")
+        for task in alive:
+            why = reasons.get(task.name, "no test notices")
+            print(
+                f"  {task.file}:{task.mutant.line}  {task.mutant.before}  ->  {task.mutant.after}\n    {why}"
+            )
+        left += len(alive) - len(argued)
+    return 1 if left else 0
 
 
 if __name__ == "__main__":

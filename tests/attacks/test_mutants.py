@@ -1,17 +1,67 @@
-"""Every mistake that `make mutants` puts into the code has a place there, so that the run does not end half-way."""
+"""What `make mutants` puts into the code: every kind of mistake, each a module of its own that Python can read."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import ast
 
 import pytest
 
-from tests.attacks.mistakes import MUTANTS, Mutant
-from tests.attacks.removed_guards import REMOVED_GUARDS
+from tests.attacks.mutants import ROOMS, sample
+from tests.attacks.mutations import mutants_of, mutate
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "byheart"
+SOURCE = '''
+"""A docstring, 1 < 2."""
+MOST: int | None = 3
+
+@decorated(1)
+def refuse(x: Literal[5], y: int = 4) -> bool:
+    """1 + 1"""
+    if not 0 < x <= y:
+        raise ValueError(f"{x + 1} is wrong", y - 1)
+    log(x)
+    assert x < 7
+    return x == y and x is not None
+'''
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *REMOVED_GUARDS], ids=lambda mutant: mutant.name)
-def test_the_old_text_stands_there_once(mutant: Mutant) -> None:
-    assert (SOURCE / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        ("boundary", "0 < x <= y", "0 <= x <= y"),
+        ("boundary", "0 < x <= y", "0 < x < y"),
+        ("comparison", "x == y", "x != y"),
+        ("comparison", "x is not None", "x is None"),
+        ("and/or", "x == y and x is not None", "x == y or x is not None"),
+        ("not", "not 0 < x <= y", "0 < x <= y"),
+        ("never", "if not 0 < x <= y:", "if False:"),
+        ("removed", "log(x)", "pass"),
+        ("return", "return x == y and x is not None", "return None"),
+        ("constant", "3", "4"),
+        ("constant", "4", "3"),
+    ],
+)
+def test_every_kind_of_mistake_is_made(kind: str, before: str, after: str) -> None:
+    assert (kind, before, after) in {(each.kind, each.before, each.after) for each in mutants_of(SOURCE)}
+
+
+def test_annotations_texts_assertions_and_refusals_stay() -> None:
+    assert {"5", "1 + 1", "x + 1", "y - 1", "x < 7", "int | None"}.isdisjoint(
+        each.before for each in mutants_of(SOURCE)
+    )
+    assert not any(each.before == "1" for each in mutants_of(SOURCE))  # of the decorator
+
+
+def test_a_mutant_differs_in_one_place_and_can_be_read() -> None:
+    whole = ast.unparse(ast.parse(SOURCE)).splitlines()
+    for mutant in mutants_of(SOURCE):
+        lines = ast.unparse(ast.parse(mutate(SOURCE, mutant.number))).splitlines()
+        assert lines != whole
+        assert len(set(whole) - set(lines)) <= 1, mutant
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_sample_depends_on_its_seed_alone(room: str) -> None:
+    one, same, other = (sample(room, 20, seed) for seed in (0, 0, 1))
+    assert one == same
+    assert one != other
+    assert len({task.name for task in one}) == 20
