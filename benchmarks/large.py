@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ def pack(folder: Path, target: Path) -> None:
     import byheart as bh
 
     network = bh.load(folder).memoriser.network
-    arrays: dict[str, np.ndarray] = {"spec": np.array(json.dumps(network.spec.to_json()))}
+    arrays: dict[str, np.ndarray] = {"spec": np.array(json.dumps(asdict(network.spec)))}
     for number, (_, weights) in enumerate(network.parameters()):
         dense = np.asarray(weights, dtype=np.float64)
         if dense.ndim == 2 and dense.size > 1 << 16:
@@ -98,8 +99,7 @@ def unpack(source: Path) -> object:
         import byheart as bh
 
         return bh.load(source).memoriser.network
-    from byheart.network.families import read_spec
-    from byheart.records.fields import Fields
+    from byheart.network.transformer.spec import LayerRun, TransformerSpec
 
     stored = np.load(source)
     numbers = sorted({int(name.partition(".")[0]) for name in stored.files if name != "spec"})
@@ -114,7 +114,9 @@ def unpack(source: Path) -> object:
             for at in range(min(shape))
         ]
         weights.append(np.stack(lines) if shape[0] < shape[1] else np.ascontiguousarray(np.stack(lines).T))
-    return read_spec(Fields(json.loads(str(stored["spec"])), source, "")).build(iter(weights), {})
+    shape = json.loads(str(stored["spec"]))  # packed by this script: a bare machine has no reader
+    runs = (LayerRun(**{**run, "sizes": tuple(run["sizes"])}) for run in shape["runs"])
+    return TransformerSpec(**{**shape, "runs": tuple(runs)}).build(iter(weights), {})
 
 
 def check(

@@ -30,8 +30,8 @@ from byheart.network.memoriser import Progress
 from byheart.network.transformer.architecture import Precision
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
-from byheart.records.fields import corrupt
 from byheart.records.reader import read_values
+from byheart.records.refusals import corrupt
 from byheart.storage.folder import load_folder
 from byheart.verify.certificate import Origin, OriginData
 from byheart.verify.digest import require_certified

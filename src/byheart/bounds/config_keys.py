@@ -1,15 +1,17 @@
-"""Careful reading of an architecture file's keys: every problem named with the file's own key and value."""
+"""The keys of an architecture file (config.json), each read by `records.reader`: problems name the file's own key and value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from byheart.errors import MalformedFile
+from byheart.records.reader import read_value, within
+from byheart.records.refusals import refuse_file
 
 T = TypeVar("T", bool, str)
-_LARGEST = 1 << 48  # no published size comes near; larger ones are mistakes
+Size = Annotated[int, within(1, 1 << 48)]  # no published size comes near; larger ones are mistakes
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,8 @@ class ConfigKeys:
             if default is None:
                 self.need(name)
             return default or 0
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST:
-            raise MalformedFile(
-                f"`{name}` is {value!r}; a {self.family} architecture needs a positive whole number there.",
-                key=name,
-                value=value,
-            )
-        return value
+        size: int = read_value(value, Size, self._where, f"`{name}`", refuse=refuse_file)
+        return size
 
     def sizes(self, **names: str) -> dict[str, int]:
         """The sizes under these keys, all of which must be there."""
@@ -51,18 +48,21 @@ class ConfigKeys:
         return {field: self.size(name) for field, name in names.items()}
 
     def flag(self, name: str, default: bool) -> bool:
-        return self._read(name, default, "true or false")
+        return self._read(name, default, bool)
 
     def word(self, name: str, default: str) -> str:
-        return self._read(name, default, "a word")
+        return self._read(name, default, str)
 
-    def _read(self, name: str, default: T, wanted: str) -> T:
+    def _read(self, name: str, default: T, kind: type[T]) -> T:
         value = self.config.get(name)
         if value is None:
             return default
-        if not isinstance(value, type(default)):
-            raise MalformedFile(f"`{name}` is {value!r}; it must be {wanted}.", key=name, value=value)
-        return value
+        found: T = read_value(value, kind, self._where, f"`{name}`", refuse=refuse_file)
+        return found
+
+    @property
+    def _where(self) -> str:
+        return f"a {self.family} architecture file"
 
     def refuse(self, name: str, value: object, reason: str) -> None:
         """Refuse a value that would change the count in a way we do not know."""
@@ -91,8 +91,12 @@ class ConfigKeys:
     def sparse_layers(self, n_layers: int) -> int:
         """Layers with experts: every `decoder_sparse_step`-th, less those listed in `mlp_only_layers`."""
         step = self.size("decoder_sparse_step", 1)
-        plain = self.config.get("mlp_only_layers") or ()
-        if not isinstance(plain, list | tuple) or not all(isinstance(i, int) for i in plain):
-            raise MalformedFile(f"`mlp_only_layers` is {plain!r}; it must be a list of layer numbers.")
-        dense = sum(1 for i in set(plain) if 0 <= i < n_layers and (i + 1) % step == 0)
+        layers: tuple[int, ...] = read_value(
+            self.config.get("mlp_only_layers") or (),
+            tuple[int, ...],
+            self._where,
+            "`mlp_only_layers`",
+            refuse=refuse_file,
+        )
+        dense = sum(1 for i in set(layers) if 0 <= i < n_layers and (i + 1) % step == 0)
         return n_layers // step - dense

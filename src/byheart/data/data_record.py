@@ -12,8 +12,8 @@ from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.options import Task
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError
-from byheart.records.fields import corrupt
 from byheart.records.reader import read_values, within
+from byheart.records.refusals import corrupt
 
 _MOST = 2**62
 Count = Annotated[int, within(1, _MOST)]

@@ -10,7 +10,8 @@ import numpy as np
 
 from byheart.network.protocol import MAX_COLUMNS, MAX_ENTRIES, MAX_ROWS, MAX_SEQ_LEN, Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch, expect_shape
-from byheart.records.fields import Fields, corrupt
+from byheart.records.fields import Fields
+from byheart.records.refusals import corrupt
 
 Spec = TypeVar("Spec", bound=NetworkSpec)
 FLOATS = ("float64", "float32")

@@ -19,26 +19,30 @@ from numbers import Real as AnyReal
 from types import NoneType
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
-from byheart.errors import ImpossibleSize
+from byheart.records.json_file import show_value
+from byheart.records.reader import read_value
+from byheart.records.refusals import refuse_size
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def whole_number(name: str, value: object) -> int:
-    """`value` as an int; `ImpossibleSize` if it is not a whole number, such as 2.5, True or "5"."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
-    raise ImpossibleSize(f"{name} is {_shown(value)}; it must be a whole number.", name=name)
+    """`value` as an int; `ImpossibleSize` if it is none, such as 2.5, True or "5"."""
+    plain = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
+    if type(plain) is int:
+        return plain
+    number: int = read_value(plain, int, name, name, refuse=refuse_size)
+    return number
 
 
 def real_number(name: str, value: object) -> int | float | Fraction:
-    """`value` as it is, or as a float; `ImpossibleSize` if it is no number, or not finite."""
+    """`value` as it is, or as a float; `ImpossibleSize` if it is not a number, or not finite."""
     if isinstance(value, int | Fraction) and not isinstance(value, bool):
         return value
     if isinstance(value, AnyReal) and not isinstance(value, bool) and isfinite(value):
         return float(value)
-    raise ImpossibleSize(f"{name} is {_shown(value)}; it must be a finite number.", name=name)
+    raise refuse_size(name, f"{name} is {show_value(value)}; it must be a finite number")
 
 
 def takes_numbers(function: Callable[P, R]) -> Callable[P, R]:
@@ -70,8 +74,3 @@ def takes_numbers(function: Callable[P, R]) -> Callable[P, R]:
 
 def _or_none(read: Callable[[str, object], int]) -> Callable[[str, object], int | None]:
     return lambda name, value: None if value is None else read(name, value)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,32 +1,27 @@
-"""Reading JSON that may be hostile: sizes and depth first, then each field by kind and range.
+"""One object of a document that may be hostile, read field by field; each value is judged by `reader.read_value`.
 
-Every refusal is a `CorruptModel` that names the file, the field and what to do.
+    Fields(values, where)          the object; `where` names the file
+    .integer("n", 1, 10)           a field as a whole number in a range; also number, boolean, text, texts, integers
+    .child("size")                 a field that is an object itself; `children` for a list of them
+    .record(Certificate)           the whole object as a dataclass
+
+Every refusal is a `CorruptModel` that names the file and the field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar
 
 from byheart.errors import CorruptModel
 from byheart.records import json_file
 from byheart.records.json_file import show_value
+from byheart.records.reader import LARGEST, describe_type, not_negative, read_known, read_value, within
+from byheart.records.refusals import corrupt
 
 T = TypeVar("T")
-LARGEST = 10**30
-"""No count that a record tells comes near this."""
-
-REMEDY = "Restore the folder from a copy you trust, or compile the data again."
-
-
-def corrupt(where: str | Path, problem: str, remedy: str = REMEDY) -> CorruptModel:
-    """The exception for a file of a saved model that cannot be trusted."""
-    return CorruptModel(f"{where}: {problem}.\n  {remedy}", file=str(where), problem=problem)
-
 
 read_bytes = partial(json_file.read_bytes, refuse=corrupt)
 read_json = partial(json_file.read_json, refuse=corrupt)
@@ -34,17 +29,14 @@ parse_json = partial(json_file.parse_json, refuse=corrupt)
 
 
 class Fields:
-    """One JSON object whose fields are read by kind. `trail` says where in the file the object stands.
-
-    Tuples count as lists, so that a document may be read before it was ever written.
-    """
+    """One JSON object. `trail` says where in the file it is. Tuples count as lists."""
 
     def __init__(self, values: object, where: str | Path, trail: str = "") -> None:
-        """Refuse anything that is no JSON object."""
-        self.where = where
+        """Refuse anything that is not a JSON object."""
+        self.where = str(where)
         self.trail = trail
         if not isinstance(values, dict):
-            raise corrupt(where, f"{trail or 'the document'} must be an object, not {show_value(values)}")
+            raise corrupt(where, f"{trail or 'the document'} is {show_value(values)}; it must be an object")
         self.values: dict[str, Any] = values
 
     def _at(self, name: str) -> str:
@@ -53,56 +45,46 @@ class Fields:
     def refuse(self, name: str, wanted: str) -> CorruptModel:
         """The exception for the field `name`, which is not what is `wanted`."""
         if name not in self.values:
-            return corrupt(self.where, f"the field {self._at(name)} is missing; it must be {wanted}")
-        return corrupt(self.where, f"{self._at(name)} must be {wanted}, not {show_value(self.values[name])}")
+            return corrupt(self.where, f"{self._at(name)} is missing; it must be {wanted}")
+        shown = show_value(self.values[name])
+        return corrupt(self.where, f"{self._at(name)} is {shown}; it must be {wanted}")
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self.values.get(name) is not None
 
+    def _read(self, name: str, kind: Any) -> Any:
+        if name not in self.values:
+            raise self.refuse(name, describe_type(kind))
+        return read_value(self.values[name], kind, self.where, self._at(name), refuse=corrupt)
+
     def integer(self, name: str, least: int = 0, most: int = 2**53) -> int:
         """A whole number in [least, most]."""
-        value = self.values.get(name)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.refuse(name, f"a whole number from {least:,} to {most:,}")
+        value: int = self._read(name, Annotated[int, within(least, most)])
         return value
 
     def number(self, name: str) -> float:
         """A finite number, not negative."""
-        value = self.values.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 2**1000:
-            raise self.refuse(name, "a number, not negative")
-        return float(value)
+        value: float = self._read(name, Annotated[float, not_negative()])
+        return value
 
     def boolean(self, name: str) -> bool:
-        value = self.values.get(name)
-        if not isinstance(value, bool):
-            raise self.refuse(name, "true or false")
+        value: bool = self._read(name, bool)
         return value
 
     def text(self, name: str, choices: tuple[str, ...] | None = None) -> str:
         """A string, one of `choices` if given."""
-        value = self.values.get(name)
-        if not isinstance(value, str) or (choices is not None and value not in choices):
-            raise self.refuse(name, "text" if choices is None else f"one of {', '.join(choices)}")
+        value: str = self._read(name, str if choices is None else Literal[choices])
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        value = self.values.get(name)
-        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            raise self.refuse(name, "a list of texts")
-        return tuple(value)
+        value: tuple[str, ...] = self._read(name, tuple[str, ...])
+        return value
 
     def integers(self, name: str, least: int, most: int) -> tuple[int, ...]:
         """A list of whole numbers in [least, most]."""
-        value = self.values.get(name)
-        good = isinstance(value, list) and all(
-            isinstance(item, int) and not isinstance(item, bool) and least <= item <= most for item in value
-        )
-        if not good:
-            raise self.refuse(name, f"a list of whole numbers from {least:,} to {most:,}")
-        assert isinstance(value, list)
-        return tuple(value)
+        value: tuple[int, ...] = self._read(name, tuple[Annotated[int, within(least, most)], ...])
+        return value
 
     def child(self, name: str) -> Fields:
         if not isinstance(self.values.get(name), dict):
@@ -117,30 +99,8 @@ class Fields:
             yield Fields(item, self.where, f"{self._at(name)}[{number}]")
 
     def record(self, kind: type[T], **known: Any) -> T:
-        """A dataclass, each field but those `known` read by its type. An absent or null one has its default, or is None."""
-        assert is_dataclass(kind)
-        hints, values = get_type_hints(kind), known
-        for field in (field for field in fields(kind) if field.name not in known):
-            hint = hints[field.name]
-            is_optional = NoneType in get_args(hint)
-            if self.has(field.name):
-                values[field.name] = self._value(field.name, get_args(hint)[0] if is_optional else hint)
-            elif field.default is MISSING and field.default_factory is MISSING:
-                values[field.name] = None if is_optional else self._value(field.name, hint)
-        return kind(**values)
+        """A dataclass, each field but those `known` read by its type. Fields that it does not have are ignored."""
+        return read_known(self.values, kind, self.where, known, refuse=corrupt)
 
-    def _value(self, name: str, kind: Any) -> Any:
-        inner = get_args(kind)
-        if inner and get_origin(kind) is tuple and is_dataclass(inner[0]):
-            return tuple(item.record(cast(type, inner[0])) for item in self.children(name))
-        if get_origin(kind) is Mapping:
-            items = self.child(name)
-            return {key: items._value(key, inner[1]) for key in items.values}
-        plain: dict[Any, Callable[[str], Any]] = {
-            int: partial(self.integer, most=LARGEST),
-            float: self.number,
-            bool: self.boolean,
-            str: self.text,
-            tuple[str, ...]: self.texts,
-        }
-        return plain[kind](name) if kind in plain else self.child(name).record(kind)
+
+__all__ = ["LARGEST", "Fields", "parse_json", "read_bytes", "read_json"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from byheart.errors import ByheartError, MalformedFile
+from byheart.records.refusals import Refusal, refuse_file
 
 MAX_JSON_BYTES = 256 * 2**20
 """No document of ours comes near this; a larger one is refused before it is read."""
@@ -19,14 +19,6 @@ MAX_DEPTH = 32
 
 MAX_CONTAINERS = 2**20
 """Objects and lists allowed: each takes some 64 bytes, though `[]` is written in two."""
-
-Refusal = Callable[[str, str], ByheartError]
-"""Makes the exception for a problem found at a place: (where, problem). The problem is a clause without a full stop."""
-
-
-def refuse_file(where: str, problem: str) -> ByheartError:
-    """A file does not hold what it should."""
-    return MalformedFile(f"{where}: {problem}.", file=where, problem=problem)
 
 
 def read_bytes(path: Path, *, refuse: Refusal = refuse_file) -> bytes:

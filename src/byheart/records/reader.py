@@ -1,10 +1,13 @@
-"""One reader for what others wrote: options, specifications and stored records.
+"""One reader for what others wrote: options, specifications, saved models, results, arguments.
 
-A document becomes a dataclass. Its types and ranges are checked by msgspec, which is imported here alone; a refusal names
-where the document stands, the path of the field, the value it has and what was expected.
+A value becomes a type, a document a dataclass. Types and ranges are checked by msgspec, which is imported here alone, and only when
+something is read: a machine that just trains does without it. A refusal names where the document is, the path of the field, the
+value it has and what was expected; `refusals` makes the exception.
 
-    within(least, most)                 the type of a field: whole numbers in a range
-    read_values(values, kind, where)    a mapping as the dataclass `kind`
+    within(least, most)                        the type of a field: whole numbers in a range
+    read_values(values, kind, where)           a mapping as the dataclass `kind`
+    read_known(values, kind, where, known)     the same, with some fields known already
+    read_value(value, kind, where, path)       one value
 """
 
 from __future__ import annotations
@@ -14,24 +17,92 @@ from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-import msgspec
+from byheart.errors import ByheartError
+from byheart.records.json_file import show_value
+from byheart.records.refusals import Refusal, refuse_usage
 
-from byheart.errors import ByheartError, UsageError
-from byheart.records.json_file import Refusal, show_value
+if TYPE_CHECKING:
+    import msgspec
 
 T = TypeVar("T")
+
+LARGEST = 2**62
+"""No count that a document tells comes near this."""
 
 
 def within(least: int, most: int) -> msgspec.Meta:
     """A range for a whole number: `Annotated[int, within(1, 24)]`."""
+    import msgspec
+
     return msgspec.Meta(ge=least, le=most)
 
 
-def refuse_usage(where: str, problem: str) -> ByheartError:
-    """What the user typed is wrong."""
-    return UsageError(f"{where}: {problem}.", problem=problem)
+def not_negative() -> msgspec.Meta:
+    """A range for a number: `Annotated[float, not_negative()]`."""
+    import msgspec
+
+    return msgspec.Meta(ge=0, le=2.0**1000)
+
+
+def read_value(value: object, kind: Any, where: str, path: str, *, refuse: Refusal = refuse_usage) -> Any:
+    """One value as a `kind`; `path` names it in the refusal."""
+    import msgspec
+
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise refuse(where, _explain(value, kind, f"{path}.") or f"{path}: {error}") from None
+
+
+def read_known(
+    values: Mapping[str, object],
+    kind: type[T],
+    where: str,
+    known: Mapping[str, object],
+    *,
+    refuse: Refusal = refuse_usage,
+) -> T:
+    """`values` as the dataclass `kind`, the fields in `known` taken as they are; other fields of `values` are ignored.
+
+    Saved documents tell counts, times and shares: a number that is negative or beyond all counts is refused.
+    """
+    found = dict(known)
+    for field in fields(cast(Any, kind)):
+        if field.name in known or not field.init:
+            continue
+        hint = _hints(cast(Any, kind))[field.name]
+        if field.name in values:
+            odd = _odd_number(values[field.name], field.name)
+            if odd is not None:
+                raise refuse(where, odd)
+            found[field.name] = read_value(values[field.name], hint, where, field.name, refuse=refuse)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise refuse(where, f"{field.name} is missing; it must be {describe_type(hint)}")
+    return kind(**found)
+
+
+def _odd_number(value: object, path: str) -> str | None:
+    """Where `value` holds a number that no saved document has."""
+    if isinstance(value, Mapping):
+        return next(filter(None, (_odd_number(item, f"{path}.{name}") for name, item in value.items())), None)
+    if isinstance(value, list | tuple):
+        return next(filter(None, (_odd_number(item, f"{path}[{i}]") for i, item in enumerate(value))), None)
+    if isinstance(value, int | float) and not 0 <= value <= LARGEST:
+        return f"{path} is {show_value(value)}; it must be a number from 0 to {LARGEST:,}"
+    return None
 
 
 def read_values(
@@ -49,6 +120,8 @@ def read_values(
     Tuples count as lists, so that a document may be read before it was ever written. What `kind` itself refuses
     (`__post_init__`) is raised as it is, if it is one of our errors.
     """
+    import msgspec
+
     plain = dict(values) if isinstance(values, Mapping) else values
     try:
         if not ignore_unknown:
@@ -117,6 +190,8 @@ def _without_none(kind: Any) -> Any:
 
 def _explain(value: object, kind: Any, path: str) -> str | None:
     """Where and why `value` is not a `kind`; None if it is one, or if its own `__post_init__` refuses it."""
+    import msgspec
+
     if is_dataclass(_without_none(kind)) and isinstance(value, Mapping):
         wanted = cast(type, _without_none(kind))
         for field in fields(wanted):
@@ -144,6 +219,8 @@ def _explain(value: object, kind: Any, path: str) -> str | None:
 
 def describe_type(kind: Any) -> str:
     """What a value of this type is, in words."""
+    import msgspec
+
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         metas = [each for each in inner[1:] if isinstance(each, msgspec.Meta)]
@@ -159,5 +236,7 @@ def describe_type(kind: Any) -> str:
 
 
 def _describe_range(meta: msgspec.Meta) -> str:
+    if isinstance(meta.le, float):
+        return ", not negative"
     least = "" if meta.ge is None else f" from {meta.ge:,}"
     return least + ("" if meta.le is None else f" to {meta.le:,}")

@@ -166,8 +166,9 @@ class _StoredRuns:
 
 def read_record(path: Path) -> FigureRecord:
     """A record as `to_json` wrote it; a `MalformedFile` otherwise."""
-    from byheart.records.json_file import read_json, refuse_file
+    from byheart.records.json_file import read_json
     from byheart.records.reader import read_values
+    from byheart.records.refusals import refuse_file
 
     table: Any = read_json(path)
     if not isinstance(table, dict) or "schema" not in table:

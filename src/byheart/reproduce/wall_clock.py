@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from byheart.records import json_file
+from byheart.records.refusals import refuse_file
 
 FILE = "passes.jsonl"  # beside records of figures
 
@@ -56,9 +57,9 @@ def _read_pass(line: bytes, where: str) -> Pass:
     from byheart.records.reader import read_values
 
     try:
-        return read_values(json_file.parse_json(line, where), Pass, where, refuse=json_file.refuse_file)
+        return read_values(json_file.parse_json(line, where), Pass, where, refuse=refuse_file)
     except OverflowError as error:  # a year that no clock shows
-        raise json_file.refuse_file(where, str(error)) from error
+        raise refuse_file(where, str(error)) from error
 
 
 def wall_clock(passes: Sequence[Pass]) -> float:

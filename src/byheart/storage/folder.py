@@ -23,7 +23,8 @@ from byheart.network.logits import AnswersWithLogits
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch
-from byheart.records.fields import Fields, corrupt, read_bytes, read_json
+from byheart.records.fields import Fields, read_bytes, read_json
+from byheart.records.refusals import corrupt
 from byheart.storage.atomic_folder import CERTIFICATE, MODEL, WEIGHTS, mend, replaced_folder
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse

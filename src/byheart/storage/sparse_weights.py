@@ -22,7 +22,7 @@ import numpy as np
 
 from byheart.errors import UsageError
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix
-from byheart.records.fields import corrupt
+from byheart.records.refusals import corrupt
 
 FEW_BITS = 4096
 """Powers of two, up or down, that any network may have."""

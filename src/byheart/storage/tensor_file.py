@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from byheart.records.fields import Fields, corrupt, parse_json
+from byheart.records.fields import Fields, parse_json
+from byheart.records.refusals import corrupt
 
 MAX_HEADER_BYTES = 100_000_000
 """The limit of the safetensors format itself."""

@@ -11,7 +11,8 @@ from byheart.data.assumption import Assumption
 from byheart.data.data_record import DataRecord
 from byheart.network.protocol import Backend
 from byheart.network.size import Size
-from byheart.records.fields import Fields, corrupt
+from byheart.records.fields import Fields
+from byheart.records.refusals import corrupt
 
 SCHEMA = 1
 

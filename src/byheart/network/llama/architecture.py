@@ -14,7 +14,7 @@ from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.network.arrays import expect_arrays
 from byheart.network.llama.spec import LlamaSpec, weight_name
 from byheart.network.protocol import Backend, Evaluation, Network
-from byheart.records.fields import corrupt
+from byheart.records.refusals import corrupt
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,8 +10,9 @@ from typing import Any
 from byheart.errors import CorruptModel
 from byheart.network.families import FAMILIES
 from byheart.network.llama.spec import LlamaSpec
-from byheart.records.fields import Fields, corrupt, parse_json
+from byheart.records.fields import Fields, parse_json
 from byheart.records.json_file import show_value
+from byheart.records.refusals import corrupt
 
 CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, CARD = FAMILIES["llama"].files
 

@@ -11,7 +11,8 @@ from typing import Any
 from byheart.data.tokenizers import BytesTokenizer, CharTokenizer, FileTokenizer, Tokenizer, WordTokenizer
 from byheart.errors import AssumptionViolated, CorruptModel, import_extra
 from byheart.network.llama.spec import LlamaSpec, Mode
-from byheart.records.fields import Fields, corrupt, parse_json
+from byheart.records.fields import Fields, parse_json
+from byheart.records.refusals import corrupt
 
 BEGIN, END, SEPARATOR, UNREAD = "<s>", "</s>", "<sep>", "<unk>"
 """UNREAD stands in prompts for what the tokenizer has no token for."""

@@ -1,0 +1,35 @@
+"""How documents and arguments are refused: one function for each kind of mistake, all called as (where, problem).
+
+refuse_usage    what the user typed: options, specifications
+refuse_file     a file that does not hold what it should
+corrupt         a file of a saved model that cannot be trusted
+refuse_size     a number given to a function
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from byheart.errors import ByheartError, CorruptModel, ImpossibleSize, MalformedFile, UsageError
+
+Refusal = Callable[[str, str], ByheartError]
+"""Makes the exception for a problem found at a place: (where, problem). The problem is a clause without a full stop."""
+
+REMEDY = "Restore the folder from a copy you trust, or compile the data again."
+
+
+def refuse_usage(where: str, problem: str) -> ByheartError:
+    return UsageError(f"{where}: {problem}.", problem=problem)
+
+
+def refuse_file(where: str, problem: str) -> ByheartError:
+    return MalformedFile(f"{where}: {problem}.", file=where, problem=problem)
+
+
+def corrupt(where: str | Path, problem: str, remedy: str = REMEDY) -> CorruptModel:
+    return CorruptModel(f"{where}: {problem}.\n  {remedy}", file=str(where), problem=problem)
+
+
+def refuse_size(name: str, problem: str) -> ByheartError:
+    return ImpossibleSize(f"{problem}.", name=name)
