@@ -24,7 +24,7 @@ from byheart.data.shape import DataShape
 from byheart.data.textfile import require_file
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
-from byheart.files.work_folder import claim_folder
+from byheart.files.work_folder import claimed_folder
 from byheart.model import Model
 from byheart.network.memoriser import Progress
 from byheart.network.transformer.architecture import Precision
@@ -131,19 +131,19 @@ def compile_in_shards(
         "reading": {name: str(value) for name, value in told.items()},
         "versions": versions("numpy"),
     }
-    claim_folder(folder, job)
-    pieces = spool(path, folder / "pieces", **told)
-    stage, rng = _stage(progress, "compile"), np.random.default_rng(seed)
-    with workers.connected():
-        n_contexts = count_contexts(pieces, folder / "contexts", workers, stage)
-        pieces = replace(pieces, n_contexts=n_contexts)
-        construction = build(pieces, n_contexts, chosen, rng, folder / "solution", workers, stage)
-    given = {**options, "shards": n_shards, "precision": precision}
-    origin = _origin(construction, pieces)
-    record = _record(origin, construction, pieces, seed, {"options": given})
-    certificate = verify(
-        construction.memoriser, pieces, origin=origin, sample=sample, progress=_stage(progress, "verify")
-    )
+    with claimed_folder(folder, job):
+        pieces = spool(path, folder / "pieces", **told)
+        stage, rng = _stage(progress, "compile"), np.random.default_rng(seed)
+        with workers.connected():
+            n_contexts = count_contexts(pieces, folder / "contexts", workers, stage)
+            pieces = replace(pieces, n_contexts=n_contexts)
+            construction = build(pieces, n_contexts, chosen, rng, folder / "solution", workers, stage)
+        given = {**options, "shards": n_shards, "precision": precision}
+        origin = _origin(construction, pieces)
+        record = _record(origin, construction, pieces, seed, {"options": given})
+        certificate = verify(
+            construction.memoriser, pieces, origin=origin, sample=sample, progress=_stage(progress, "verify")
+        )
     return _checked(
         Model(construction.memoriser, record, certificate),
         f"If files in {folder} were changed, remove the folder and run the same command again.\n  If not: {OUR_MISTAKE}",

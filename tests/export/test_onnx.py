@@ -158,7 +158,8 @@ def test_written_whole(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.onnx"]
     onnx.checker.check_model(str(tmp_path / "model.onnx"))
     with pytest.raises(UsageError, match="cannot write"):
-        export.save_onnx(network, tmp_path / "nowhere" / "model.onnx")
+        export.save_onnx(network, tmp_path / "model.onnx" / "model.onnx")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.onnx"]
 
 
 def test_refuses_what_it_cannot_export(monkeypatch: pytest.MonkeyPatch) -> None:

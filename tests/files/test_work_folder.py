@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from byheart.data import distinct_contexts, piece_reader
 from byheart.errors import DoesNotHold, UsageError
 from byheart.files.work_folder import (
     DamagedWork,
-    claim_folder,
+    claimed_folder,
     read_arrays,
     read_part,
     write_arrays,
@@ -114,8 +116,8 @@ def test_a_result_that_is_whole_and_wrong_does_not_become_a_model(finished: Path
 
 def test_a_file_is_not_a_folder_to_work_in(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UsageError, match="is not a folder"):
-        claim_folder(tmp_path / "file", {})
+    with pytest.raises(UsageError, match="is not a folder"), claimed_folder(tmp_path / "file", {}):
+        pass
 
 
 def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
@@ -125,3 +127,24 @@ def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"'<i8'", b"'>i8'"))
     with pytest.raises(DamagedWork, match="part 1 has another checksum"):
         read_part([path], 1)
+
+
+def test_a_folder_in_use_is_refused_and_names_the_process(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; from byheart.files.work_folder import claimed_folder\n"
+    script += "with claimed_folder(Path(sys.argv[1]), {}): print('held', flush=True); sys.stdin.read()"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "work")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(UsageError) as refused, claimed_folder(tmp_path / "work", {}):
+            pass
+        assert refused.value.facts["holder"] == holder.pid
+        assert str(holder.pid) in str(refused.value)
+    finally:
+        holder.kill()  # the lock goes with the process, however that ends
+        holder.communicate()
+    with claimed_folder(tmp_path / "work", {}):
+        pass

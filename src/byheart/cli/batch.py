@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from byheart.errors import UsageError
-from byheart.files.work_folder import write_whole
+from byheart.files.whole_file import write_whole
 
 if TYPE_CHECKING:
     from byheart.model import Answer

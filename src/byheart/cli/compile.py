@@ -125,7 +125,7 @@ def command(
     from byheart.bounds import table
     from byheart.data.dataset import Dataset
     from byheart.pipeline import compile, compile_in_shards
-    from byheart.storage.atomic_folder import check_target
+    from byheart.storage.target import check_target
 
     check_target(output)
     if method == "llama":

@@ -35,7 +35,7 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
     """
     from byheart.pipeline import compile, load, read_again
     from byheart.records.fields import LARGEST, Fields
-    from byheart.storage.atomic_folder import check_target
+    from byheart.storage.target import check_target
 
     check_target(output)
     model = load(folder)

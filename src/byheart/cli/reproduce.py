@@ -200,7 +200,7 @@ def _make(name: str, scale: Scale, samples: Samples | None, store: Store, output
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all: what an earlier call wrote stays until then."""
-    from byheart.files.work_folder import write_whole
+    from byheart.files.whole_file import write_whole
 
     write_whole(path, lambda file: file.write(text.encode()))
 

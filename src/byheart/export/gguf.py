@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from byheart.errors import UsageError, import_extra
-from byheart.files.work_folder import check_file_target
+from byheart.files.whole_file import check_file_target, whole_file
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 from byheart.network.llama.vocabulary import CHARACTERS
@@ -44,10 +44,20 @@ def save_gguf(llama: Llama, path: Path) -> None:
     """Write `llama` as a GGUF file, whole or not at all."""
     check_file_target(path)
     gguf = import_extra("gguf", "gguf", "the GGUF export")
-    spec = llama.spec
     tokens, kinds = llama_cpp_tokens(llama)
-    fresh = path.with_name(f".{path.name}.new")
-    writer = gguf.GGUFWriter(fresh, "llama")
+    with whole_file(path) as fresh:
+        writer = gguf.GGUFWriter(fresh, "llama")
+        _write_sizes(writer, llama, gguf.LlamaFileType.ALL_F32)
+        _write_tokenizer(writer, llama, tokens, kinds)
+        _write_tensors(writer, llama)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def _write_sizes(writer: Any, llama: Llama, file_type: Any) -> None:
+    spec = llama.spec
     writer.add_name("byheart")
     writer.add_context_length(spec.max_positions)
     writer.add_embedding_length(spec.hidden)
@@ -61,18 +71,7 @@ def save_gguf(llama: Llama, path: Path) -> None:
     writer.add_rope_freq_base(spec.rope_theta)
     writer.add_layer_norm_rms_eps(spec.norm_eps)
     writer.add_vocab_size(spec.n_tokens)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    _write_tokenizer(writer, llama, tokens, kinds)
-    _write_tensors(writer, llama)
-    try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        fresh.replace(path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror or error}.", path=str(path)) from error
+    writer.add_file_type(file_type)
 
 
 def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:

@@ -16,7 +16,7 @@ import numpy as np
 from byheart.errors import UsageError
 from byheart.export.onnx_graph import END, GraphBuilder
 from byheart.export.onnx_logits import LOGIT_MODELS
-from byheart.files.work_folder import check_file_target
+from byheart.files.whole_file import check_file_target, write_whole
 from byheart.network.protocol import Network
 from byheart.network.transformer.architecture import Attention, FeedForward, Head, Layer, SumPool, Transformer
 from byheart.network.transformer.floats import as_floats
@@ -55,13 +55,7 @@ def save_onnx(network: Network, path: Path, *, last_only: bool = False) -> None:
     """Write `network` as an ONNX file, whole or not at all."""
     check_file_target(path)
     content = to_onnx(network, last_only=last_only).SerializeToString()
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        fresh.write_bytes(content)
-        fresh.replace(path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror or error}.", path=str(path)) from error
+    write_whole(path, lambda file: file.write(content))
 
 
 def _divides(n: int, weights: np.ndarray) -> bool:

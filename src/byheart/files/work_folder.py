@@ -5,21 +5,26 @@ Every file carries a checksum and its own name, so that what was damaged, cut or
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
-import secrets
+import socket
 import zipfile
 from binascii import crc32
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from byheart.errors import UsageError
+from byheart.files.whole_file import write_whole
 
 JOB = "job.json"
+LOCK = "lock"  # names the process that holds the folder
 NAME = "file name"  # the array that holds it
 
 
@@ -36,37 +41,6 @@ def damaged(path: Path, problem: str) -> DamagedWork:
         path=str(path),
         folder=str(folder),
     )
-
-
-def check_file_target(path: Path) -> None:
-    """Refuse to write where a pipe or a device is: a file of that name would take its place."""
-    if not path.name:
-        raise UsageError(f"{path} is not a file name.\n  Name one; nothing was written.", path=str(path))
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise UsageError(
-            f"{path} is a pipe or a device, not a file.\n  Name a file; nothing was written.", path=str(path)
-        )
-
-
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file under another name, put it on disk, and give it its name: it is there whole or not at all."""
-    check_file_target(path)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror or error}.\n"
-            "  What was finished before is kept; make room and run the same command again.",
-            path=str(path),
-        ) from error
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -175,17 +149,59 @@ def _require_plain(path: Path) -> None:
         raise damaged(path, "the file is missing or is not a plain file")
 
 
-def claim_folder(folder: Path, job: Mapping[str, Any]) -> None:
-    """Say in `folder` which job its files belong to; refuse a folder that belongs to another one or to nobody."""
+@contextmanager
+def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
+    """Hold `folder` for this process while the block runs, and say in it which job its files belong to.
+
+    Refused are a folder that another process holds, named by its number, and one that belongs to another job or to nobody. The lock
+    is the kernel's, so it goes with the process, however that ends.
+    """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder.\n  Choose another one.", path=str(folder))
+    if (
+        folder.exists()
+        and not (folder / JOB).exists()
+        and any(path.name != LOCK for path in folder.iterdir())
+    ):
+        raise UsageError(
+            f"{folder} is not empty and not the folder of an unfinished compilation.\n  Choose another one.",
+            path=str(folder),
+        )
+    with _locked(folder):
+        _claim(folder, job)
+        yield
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {folder}: {error.strerror or error}.\n  Choose another folder.", path=str(folder)
+        ) from error
+    with os.fdopen(handle, "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise UsageError(f"cannot lock {folder}: {error.strerror}.", path=str(folder)) from error
+            holder = file.read(100).decode("ascii", "replace").strip() or "unknown"
+            raise UsageError(
+                f"{folder} is in use by the process {holder}.\n  Wait until it ends, or choose another folder.",
+                path=str(folder),
+                holder=int(holder.partition(" ")[0]) if holder[:1].isdigit() else None,
+            ) from None
+        file.truncate()
+        file.write(f"{os.getpid()} on {socket.gethostname()}\n".encode("ascii", "replace"))
+        file.flush()
+        yield
+
+
+def _claim(folder: Path, job: Mapping[str, Any]) -> None:
     known = read_json(folder / JOB)
     if known is None:
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(
-                f"{folder} is not empty and not the folder of an unfinished compilation.\n  Choose another one.",
-                path=str(folder),
-            )
         write_json(folder / JOB, dict(job))
         return
     differing = sorted(name for name in {*known, *job} if known.get(name) != job.get(name))

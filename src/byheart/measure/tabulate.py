@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import UsageError, import_extra
-from byheart.files.work_folder import write_whole
+from byheart.files.whole_file import write_whole
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Record
 

@@ -9,7 +9,7 @@ from typing import Any
 from byheart.bounds import Curve
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError, import_extra
-from byheart.files.work_folder import write_whole
+from byheart.files.whole_file import write_whole
 from byheart.report.growth import Crossover, Growth, GrowthCurve
 
 _COLOURS = (

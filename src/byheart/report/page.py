@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from byheart.errors import UsageError
-from byheart.files.work_folder import write_whole
+from byheart.files.whole_file import write_whole
 from byheart.reproduce.dana_2024.curves import agreement_in_words
 from byheart.reproduce.figure import FigureRecord
 from byheart.reproduce.figure_files import blaming, read_record, run_sentence

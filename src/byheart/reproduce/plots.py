@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import import_extra
-from byheart.files.work_folder import write_whole
+from byheart.files.whole_file import write_whole
 from byheart.reproduce.figure import FigureRecord, Panel, Series, Style
 
 LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line

@@ -17,6 +17,7 @@ import numpy as np
 from byheart.data.dataset import Task
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, UsageError
+from byheart.files.atomic_folder import mend, replaced_folder
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.families import FAMILIES, NetworkFamily, read_spec
 from byheart.network.logits import AnswersWithLogits
@@ -25,9 +26,9 @@ from byheart.network.protocol import Network, NetworkSpec
 from byheart.network.transformer.architecture import ShapeMismatch
 from byheart.records.fields import Fields, read_bytes, read_json
 from byheart.records.refusals import corrupt
-from byheart.storage.atomic_folder import CERTIFICATE, MODEL, WEIGHTS, mend, replaced_folder
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
+from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, check_target
 from byheart.storage.tensor_file import StoredTensor, read_header, read_tensor, write_tensors
 from byheart.verify.certificate import Certificate, origin_of
 
@@ -61,7 +62,7 @@ def save_folder(
     files = {**network.files(), **texts}
     assert set(network.files()) <= set(family.files), "a file that the family's entry does not list"
     tensors = _tensors(network)
-    with replaced_folder(Path(path)) as folder:
+    with replaced_folder(Path(path), check_target) as folder:
         write_tensors(folder / WEIGHTS, tensors, family.tensor_note)
         for name, content in files.items():
             (folder / name).write_bytes(content)

@@ -1,7 +1,7 @@
 """Writing a folder whole or not at all, and mending what a crash left behind.
 
-A save writes `.NAME.PID-MARK.new` beside the target, puts every file of it on disk, moves a model that is there to
-`.NAME.PID-MARK.old`, moves the new one into place and removes the old one. A crash between the two moves leaves no model at
+A save writes `.NAME.PID-MARK.new` beside the target, puts every file of it on disk, moves a folder that is there to
+`.NAME.PID-MARK.old`, moves the new one into place and removes the old one. A crash between the two moves leaves no folder at
 the target, though both lie beside it: `mend` finishes the second move. Whatever else a process that is gone left behind is
 removed.
 """
@@ -13,62 +13,28 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from byheart.errors import CorruptModel, UsageError
-from byheart.network.families import FAMILIES, family_of
+from byheart.errors import UsageError
 from byheart.process.liveness import is_running
-from byheart.records.fields import Fields, read_json
 
-WEIGHTS, MODEL, CERTIFICATE = "model.safetensors", "model.json", "certificate.json"
 ABANDONED_SECONDS = 3600
 
 
-def check_target(path: Path) -> None:
-    """Refuse a place where a model folder may not be written; nothing is touched.
-
-    Allowed are a path that does not exist, an empty folder, and a model folder, which will be replaced.
-    """
-    if not path.exists() and not path.is_symlink():
-        return
-    if not path.is_dir():
-        raise UsageError(
-            f"{path} exists and is not a folder.\n  Choose another place, or remove it.", path=str(path)
-        )
-    names = sorted(entry.name for entry in path.iterdir())
-    own = {WEIGHTS, MODEL, CERTIFICATE, *_files_of_its_family(path / MODEL)}
-    foreign = [name for name in names if name not in own]
-    if foreign or (names and MODEL not in names):
-        shown = ", ".join((foreign or names)[:3])
-        raise UsageError(
-            f"{path} exists and is not a byheart model folder: it holds {shown}.\n"
-            "  Nothing was written. Choose another place, or empty the folder.",
-            path=str(path),
-            holds=(foreign or names)[:20],
-        )
-
-
-def _files_of_its_family(document: Path) -> tuple[str, ...]:
-    """What the family of a saved model keeps beside the files of every model; nothing where that cannot be told."""
-    try:
-        model = Fields(read_json(document), document)
-        return FAMILIES[family_of(model.child("architecture"))].files
-    except (CorruptModel, OSError):
-        return ()
-
-
 @contextmanager
-def replaced_folder(target: Path) -> Iterator[Path]:
+def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Path]:
     """A new folder to write into, which takes the place of `target` when the block ends without an exception.
 
+    check: raises where the target may not be replaced.
+
     The new folder is a sibling with a name of its own until every file in it is on disk. Whatever fails
-    before that, the target stays as it was. A model folder already there is moved aside first, removed last.
+    before that, the target stays as it was. A folder already there is moved aside first, removed last.
     """
     target = Path(os.path.realpath(target))
     mend(target)
-    check_target(target)
+    check(target)
     mark = f"{os.getpid()}-{secrets.token_hex(4)}"
     fresh = target.with_name(f".{target.name}.{mark}.new")
     aside = target.with_name(f".{target.name}.{mark}.old")
@@ -97,7 +63,7 @@ def mend(target: Path) -> None:
         leftovers = _leftovers(target)
         for mark in sorted({mark for mark, _ in leftovers}):
             fresh, aside = leftovers.get((mark, "new")), leftovers.get((mark, "old"))
-            # the old model is moved aside only when every file of the new one is on disk
+            # the old folder is moved aside only when every file of the new one is on disk
             if aside is not None and not target.exists():
                 (fresh or aside).rename(target)
             for path in (fresh, aside):

@@ -1,0 +1,50 @@
+"""A file that is there whole or not at all: it is written under another name, put on disk, and then given its name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from byheart.errors import UsageError
+
+
+def check_file_target(path: Path) -> None:
+    """Refuse to write where a pipe or a device is: a file of that name would take its place."""
+    if not path.name:
+        raise UsageError(f"{path} is not a file name.\n  Name one; nothing was written.", path=str(path))
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UsageError(
+            f"{path} is a pipe or a device, not a file.\n  Name a file; nothing was written.", path=str(path)
+        )
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `path` when the block ends without an exception."""
+    check_file_target(path)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield fresh
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror or error}.\n"
+            "  What was finished before is kept; make room and run the same command again.",
+            path=str(path),
+        ) from error
+    finally:
+        with suppress(OSError):  # which must not hide what went wrong before
+            fresh.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Let `write` write a file; it is there whole or not at all."""
+    with whole_file(path) as fresh, fresh.open("wb") as file:
+        write(file)
