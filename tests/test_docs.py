@@ -152,3 +152,12 @@ def test_the_pictures_of_the_readme_show_what_is_built_and_stored(monkeypatch: p
         assert kept is not None
         assert json.loads(unescape(kept[1])) == record
         assert f"](docs/_static/{name})" in readme
+
+
+def test_what_vulture_is_told_is_documented_is_documented() -> None:
+    documented = (ROOT / ".ci" / "reached.py").read_text("utf-8").split("\n\n")[1]
+    assert "Documented for users" in documented
+    pages = "\n".join(page.read_text("utf-8") for page in PAGES)
+    names = [line.removeprefix("_.") for line in documented.splitlines() if not line.startswith("#")]
+    assert len(names) > 10
+    assert [name for name in names if not re.search(rf"\b{name}\b", pages)] == []
