@@ -23,7 +23,8 @@ from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.model import Model
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
-from byheart.pipeline import StageProgress, compile
+from byheart.pipeline import compile
+from byheart.process.progress import StageProgress
 from byheart.records.json_record import JsonRecord
 from byheart.theorems import realises
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
@@ -26,8 +26,8 @@ from byheart.data.tokenizers import Tokenizer
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.files.work_folder import claimed_folder
 from byheart.model import Model
-from byheart.network.memoriser import Progress
 from byheart.network.transformer.architecture import Precision
+from byheart.process.progress import Progress, StageProgress, in_stage
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.records.reader import read_values
@@ -37,9 +37,6 @@ from byheart.verify.certificate import Origin, OriginData
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
-
-StageProgress = Callable[[str, int, int], None]
-"""Called with (stage, work done, work in all) now and then; the stages are "compile" and "verify"."""
 
 
 def compile(
@@ -78,7 +75,9 @@ def compile(
     data = dataset_of(data, task=None if isinstance(data, Dataset) else task, **reading)
     data.require_finite()
     data.require_consistent()
-    construction, choice = _build(method, data, precision, seed, options, _stage(progress, "compile"))
+    construction, choice = _build(
+        method, data, precision, seed, options, progress and in_stage(progress, "compile")
+    )
     origin = _origin(construction, data)
     record = _record(origin, construction, data, seed, choice)
     certificate = None
@@ -87,7 +86,7 @@ def compile(
             construction.memoriser,
             data,
             origin=origin,
-            progress=_stage(progress, "verify"),
+            progress=progress and in_stage(progress, "verify"),
             **_distribution_rule(construction),
         )
     return _checked(Model(construction.memoriser, record, certificate))
@@ -133,7 +132,7 @@ def compile_in_shards(
     }
     with claimed_folder(folder, job):
         pieces = spool(path, folder / "pieces", **told)
-        stage, rng = _stage(progress, "compile"), np.random.default_rng(seed)
+        stage, rng = progress and in_stage(progress, "compile"), np.random.default_rng(seed)
         with workers.connected():
             n_contexts = count_contexts(pieces, folder / "contexts", workers, stage)
             pieces = replace(pieces, n_contexts=n_contexts)
@@ -142,7 +141,11 @@ def compile_in_shards(
         origin = _origin(construction, pieces)
         record = _record(origin, construction, pieces, seed, {"options": given})
         certificate = verify(
-            construction.memoriser, pieces, origin=origin, sample=sample, progress=_stage(progress, "verify")
+            construction.memoriser,
+            pieces,
+            origin=origin,
+            sample=sample,
+            progress=progress and in_stage(progress, "verify"),
         )
     return _checked(
         Model(construction.memoriser, record, certificate),
@@ -298,12 +301,6 @@ def read_recitation(
     assert documents.source is not None
     windows = recitation_of_tokens(documents.inputs, documents.tokenizer)
     return replace(windows, source=replace(documents.source, recite=True))
-
-
-def _stage(progress: StageProgress | None, stage: str) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda done, total: progress(stage, done, total)
 
 
 def _origin(construction: Construction, data: Dataset | DatasetPieces) -> Origin:

@@ -16,9 +16,9 @@ from byheart.bounds.vc_dimension import depth_limited_vc_dimension
 from byheart.construct.registry import get
 from byheart.data.generators import random_tokens
 from byheart.errors import DoesNotHold, UsageError
-from byheart.network.memoriser import Progress
 from byheart.network.size import Size, size_of_network
 from byheart.network.transformer.architecture import Attention, FeedForward, Transformer
+from byheart.process.progress import Progress
 from byheart.verify.verifier import verify
 
 MOST_POINTS = 20

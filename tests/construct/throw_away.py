@@ -15,8 +15,9 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network import Embedding, SparseMatrix, Transformer
-from byheart.network.memoriser import Memoriser, Progress
+from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size
+from byheart.process.progress import Progress
 from byheart.program.construction import Construction
 
 

@@ -18,7 +18,7 @@ from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
 from byheart.measure.progress import cells, duration, report_to, seconds_left
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress
+from byheart.measure.sweep import SweepState
 from byheart.measure.trainer import Moment
 from byheart.measure.workers import BudgetSpent
 from tests.measure.small_sweep import small_sweep
@@ -176,8 +176,8 @@ class _Terminal:
     def flush(self) -> None: ...
 
 
-def progress(stored: int, step: int, seconds: float) -> Progress:
-    return Progress(10, stored, stored, Moment(step, 100, 4, 4, 0.25, 1234.0), seconds)
+def progress(stored: int, step: int, seconds: float) -> SweepState:
+    return SweepState(10, stored, stored, Moment(step, 100, 4, 4, 0.25, 1234.0), seconds)
 
 
 def test_progress_for_people_and_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from byheart.measure.records import Run
 from byheart.measure.specification import specification_of
 from byheart.measure.stack_plan import pack
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress, Sweep
+from byheart.measure.sweep import Sweep, SweepState
 from byheart.measure.workers import train_here
 
 SWEEP = """
@@ -120,7 +120,7 @@ def test_one_of_two_is_killed_and_the_other_finishes(tmp_path: Path) -> None:
 
 def test_what_is_stored_is_not_trained_again(tmp_path: Path) -> None:
     runs = runs_of([1, 2], 2, 10)
-    seen: list[Progress] = []
+    seen: list[SweepState] = []
     with Store(tmp_path / "runs.sqlite") as store:
         first = train_here(runs, store, device="cpu", on_progress=seen.append)
         assert [record.key for record in first] == [run.key for run in runs]

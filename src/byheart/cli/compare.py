@@ -19,9 +19,10 @@ from byheart.cli.options import (
     threads_option,
 )
 from byheart.cli.output import echo_json, one_line, ratio, say, show_pairs, show_table
-from byheart.cli.progress import Report, watch
+from byheart.cli.progress import watch
 from byheart.cli.summary import describe_data, first_sentence
 from byheart.errors import ExitStatus, amount
+from byheart.process.progress import StageProgress
 
 if TYPE_CHECKING:
     from byheart.compare import Comparison, Row
@@ -78,7 +79,9 @@ def command(
     return ExitStatus.HOLDS if comparison.memorised else ExitStatus.OUTSIDE
 
 
-def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, progress: Report) -> Growth:
+def _draw(
+    dataset: Dataset, methods: list[str] | None, seed: int, path: Path, progress: StageProgress
+) -> Growth:
     from byheart.data.shape import DataShape
     from byheart.report.figures import draw_growth
     from byheart.report.growth import growth

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from byheart.cli.output import QUIET
 from byheart.errors import require_extra
+from byheart.records.vocabulary import Compilable, Precision, Task
 
 MOST = 10**30
 
@@ -40,10 +41,10 @@ class WholeNumber(click.ParamType[int]):
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-TASKS = ("next-token", "seq-to-seq", "set", "distribution")
-PRECISIONS = ("exact", "float64", "float32")
+TASKS = get_args(Task)
+PRECISIONS = get_args(Precision)
 FIGURES = (".png", ".svg", ".pdf")
-RULES = ("error", "first", "last", "majority", "drop")
+RULES = get_args(Compilable)
 MOST_THREADS = 1024
 PATH = click.Path(path_type=Path)
 # read when numpy is imported

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
 from byheart.cli.output import is_quiet
+from byheart.process.progress import StageProgress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -24,13 +25,11 @@ LINE_SECONDS = 5.0
 TICK_SECONDS = 1.0
 """Time after which a silent stage is reported again, if a line is due."""
 
-Report = Callable[[str, int, int], None]
-
-_LISTENER: ContextVar[Report | None] = ContextVar("listener", default=None)
+_LISTENER: ContextVar[StageProgress | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def reporting_to(report: Report) -> Iterator[None]:
+def reporting_to(report: StageProgress) -> Iterator[None]:
     """Within the block, `watch` tells `report` and shows nothing: for a program that runs commands itself."""
     token = _LISTENER.set(report)
     try:
@@ -40,7 +39,7 @@ def reporting_to(report: Report) -> Iterator[None]:
 
 
 @contextmanager
-def watch(stream: TextIO | None = None) -> Iterator[Report]:
+def watch(stream: TextIO | None = None) -> Iterator[StageProgress]:
     """A function to call with (stage, work done, work in all), for as long as the block lasts.
 
     A stage may go on after a comma with what changes on the way.

@@ -9,8 +9,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from byheart.cli.main import as_byheart_error, run
-from byheart.cli.progress import Report, reporting_to
+from byheart.cli.progress import reporting_to
 from byheart.errors import ByheartError, ExitStatus
+from byheart.process.progress import StageProgress
 from byheart.web.worker import serve_requests
 
 
@@ -21,7 +22,7 @@ class ServerRefusal(ByheartError):
 class InProcess:
     """Commands run here, with --json, and their documents."""
 
-    def document(self, arguments: list[str], progress: Report) -> dict[str, Any]:
+    def document(self, arguments: list[str], progress: StageProgress) -> dict[str, Any]:
         """What the command prints. A refusal is raised, named and worded as on the terminal."""
         printed = io.StringIO()
         with redirect_stdout(printed), redirect_stderr(io.StringIO()), reporting_to(progress):

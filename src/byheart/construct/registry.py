@@ -14,10 +14,10 @@ import numpy as np
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.process.memory_limit import require_memory
+from byheart.process.progress import Progress
 from byheart.program.construction import Construction, Plan
 from byheart.records.reader import read_values
 

@@ -32,7 +32,8 @@ from byheart.files.work_folder import (
     write_json,
     write_parts,
 )
-from byheart.process.task_runner import Progress, Workers
+from byheart.process.progress import Progress
+from byheart.process.task_runner import Workers
 
 PARTITION_SAMPLES = 1 << 21
 _SALTS = (np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344))

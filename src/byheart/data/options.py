@@ -1,19 +1,18 @@
-"""The words a user chooses with: tasks, rules for conflicts, what every table reader understands, and a record of it."""
+"""What every table reader understands, and a record of how data were read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
 from byheart.data.tokenizers import Tokenizer
 from byheart.records.json_record import JsonRecord
+from byheart.records.vocabulary import EmptyLabels, OnConflict, Rule, Task
 
-Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
-OnConflict = Literal["error", "first", "last", "majority", "drop", "keep"]
-EmptyLabels = Literal["error", "keep"]
-Rule = Literal["first", "last", "majority", "drop"]
+__all__ = ["DataSource", "EmptyLabels", "OnConflict", "Rule", "TableOptions", "Task"]
+
 USUAL_COLUMNS = ("key", "value")
 
 

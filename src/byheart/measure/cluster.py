@@ -17,7 +17,7 @@ from byheart.measure.devices import BEST_STACK, choose_device
 from byheart.measure.records import Record, Run
 from byheart.measure.stack_plan import Batch, pack, record_of, stack_of
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress
+from byheart.measure.sweep import SweepState
 from byheart.measure.trainer import train
 from byheart.process.task_runner import ray_cluster
 
@@ -38,7 +38,7 @@ def train_on_cluster(
     *,
     address: str = "auto",
     most: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
     """Train what the store lacks on the Ray cluster at `address` ("local" starts one here); records in order."""
     by_key = {run.key: run for run in runs}
@@ -48,7 +48,7 @@ def train_on_cluster(
 
 
 def _train(
-    ray: Any, runs: Mapping[str, Run], store: Store, most: int | None, tell: Callable[[Progress], None]
+    ray: Any, runs: Mapping[str, Run], store: Store, most: int | None, tell: Callable[[SweepState], None]
 ) -> None:
     """Keep the workers busy with stacks until none is left, and store what they return."""
     began, resources = time.monotonic(), ray.cluster_resources()
@@ -83,7 +83,7 @@ def _train(
                     ) from error
                 waiting.append(batch)
         n_stored = len(store.stored_keys(runs))
-        tell(Progress(len(runs), n_stored, n_stored, None, time.monotonic() - began))
+        tell(SweepState(len(runs), n_stored, n_stored, None, time.monotonic() - began))
 
 
 def _train_batch(configs: Sequence[Mapping[str, Any]]) -> list[Record]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from byheart.measure.sweep import Progress
+from byheart.measure.sweep import SweepState
+from byheart.process.progress import StageProgress
 
 TOTAL = 1000  # parts the work is divided into
 
 
-def report_to(show: Callable[[str, int, int], None]) -> Callable[[Progress], None]:
+def report_to(show: StageProgress) -> Callable[[SweepState], None]:
     """What a sweep calls with its progress, from what shows (stage, work done, work in all)."""
-    first: list[Progress] = []
+    first: list[SweepState] = []
 
-    def report(progress: Progress) -> None:
+    def report(progress: SweepState) -> None:
         first.append(progress) if not first else None
         text = ", ".join(f"{name} {value}" for name, value in cells(progress, first[0]))
         show(f"measure, {text}", round(TOTAL * share_done(progress)), TOTAL)
@@ -22,7 +23,7 @@ def report_to(show: Callable[[str, int, int], None]) -> Callable[[Progress], Non
     return report
 
 
-def share_done(progress: Progress) -> float:
+def share_done(progress: SweepState) -> float:
     """Share of the work done, counting the stack in training by its steps."""
     done = float(progress.n_stored)
     if progress.moment is not None:
@@ -30,13 +31,13 @@ def share_done(progress: Progress) -> float:
     return min(1.0, done / max(1, progress.n_runs))
 
 
-def seconds_left(progress: Progress, first: Progress) -> float:
+def seconds_left(progress: SweepState, first: SweepState) -> float:
     """Time left if work goes on as it did since `first`; infinite before anything was done."""
     gained, spent = share_done(progress) - share_done(first), progress.seconds - first.seconds
     return (1 - share_done(progress)) * spent / gained if gained > 0 else math.inf
 
 
-def cells(progress: Progress, first: Progress) -> list[tuple[str, str]]:
+def cells(progress: SweepState, first: SweepState) -> list[tuple[str, str]]:
     """What is shown, as names and values."""
     left = seconds_left(progress, first)
     shown = [("runs", f"{progress.n_stored}/{progress.n_runs}")]

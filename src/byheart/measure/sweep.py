@@ -24,7 +24,7 @@ PACE_STEPS = 0.05  # of a stack's steps tell its pace
 
 
 @dataclass(frozen=True)
-class Progress:
+class SweepState:
     """Where a sweep stands: `moment` speaks of the stack in training."""
 
     n_runs: int
@@ -67,7 +67,7 @@ class Sweep:
     max_seconds: float | None = None
     gives_up: bool = False
     wait: bool = True
-    on_progress: Callable[[Progress], None] | None = None
+    on_progress: Callable[[SweepState], None] | None = None
     overhead: int | None = None
 
     def __post_init__(self) -> None:
@@ -155,5 +155,5 @@ class Sweep:
             self.renewed = now
         if self.on_progress is not None:
             self.on_progress(
-                Progress(len(self.by_key), self.n_stored, self.n_trained, moment, now - self.began)
+                SweepState(len(self.by_key), self.n_stored, self.n_trained, moment, now - self.began)
             )

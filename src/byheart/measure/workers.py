@@ -13,7 +13,7 @@ from byheart.measure.records import Record, Run
 from byheart.measure.specification import Specification
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress, Sweep
+from byheart.measure.sweep import Sweep, SweepState
 from byheart.process.liveness import children_ignore_interrupts, end_with_parent
 
 
@@ -31,7 +31,7 @@ def make_trainer(
     engine: Engine = "auto",
     n_workers: int = 1,
     cluster: str | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SweepState], None] | None = None,
 ) -> Callable[[Sequence[Run]], list[Record]]:
     """A function that trains runs into the store, here or on a cluster, within the specification's budget."""
     from byheart.measure.cluster import train_on_cluster
@@ -73,7 +73,7 @@ def train_here(
     engine: Engine = "auto",
     most: int | None = None,
     max_seconds: float | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
     """Train what the store lacks with `n_workers` processes, this one included; records in the order of the runs.
 

@@ -15,7 +15,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-Progress = Callable[[int, int], None]
+from byheart.process.progress import Progress
+
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 

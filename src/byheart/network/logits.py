@@ -11,7 +11,8 @@ import numpy as np
 
 from byheart.network.arrays import expect_arrays
 from byheart.network.balls import Ball
-from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec, Progress
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, NetworkSpec
+from byheart.process.progress import Progress
 
 
 class LogitSpec(NetworkSpec, Protocol):

@@ -9,9 +9,10 @@ import numpy as np
 from byheart.data.dataset import Dataset, Task, TokenSequences, VectorSequences
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError
-from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network
+from byheart.process.progress import Progress
 
-__all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memoriser", "Progress"]
+__all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memoriser"]
 
 
 class InputMismatch(DataError):

@@ -7,14 +7,16 @@ A family is a folder of this package: an architecture (the weights and what they
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from byheart.errors import UsageError
 from byheart.network.exact.dyadic import Weights
+from byheart.process.progress import Progress
+from byheart.records.vocabulary import Precision as Precision
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,21 +24,10 @@ if TYPE_CHECKING:
     from byheart.data.tokenizers import Tokenizer
     from byheart.network.balls import Ball
 
-Precision = Literal["exact", "float64", "float32"]
-
 Backend = Literal["exact", "interpreter", "equations", "module", "transformers"]
 """exact: all samples together, without rounding. interpreter: fractions, one sample at a time. equations: NumPy, one sample
 at a time, written from the paper's equations. module: PyTorch in the network's own float type.
 transformers: the checkpoint in Hugging Face's own code."""
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with (work done, work in all) now and then."""
-
-
-def report(progress: Progress | None, done: int, total: int) -> None:
-    """Tell how far the work is, where anyone wants to know."""
-    if progress is not None:
-        progress(done, total)
 
 
 @dataclass(frozen=True)

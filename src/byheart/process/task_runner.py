@@ -17,8 +17,8 @@ from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus, UsageError, import_extra
 from byheart.process.liveness import children_ignore_interrupts, end_with_parent
+from byheart.process.progress import Progress
 
-Progress = Callable[[int, int], None]
 PURPOSE = "compiling on a cluster"
 MOST_LOSSES = 5  # times workers may be lost before nothing more is tried
 

@@ -13,11 +13,11 @@ from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
 from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.errors import AssumptionViolated, InexactWeights
-from byheart.network.memoriser import Memoriser, Progress
-from byheart.network.protocol import report
+from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size, size_of_network
 from byheart.network.transformer.architecture import Precision, Transformer
 from byheart.network.transformer.float_exactness import float_exactness
+from byheart.process.progress import Progress, report
 from byheart.program.blocks import Program
 from byheart.program.count import count
 from byheart.program.emit import emit

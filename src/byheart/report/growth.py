@@ -13,7 +13,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import ByheartError
-from byheart.pipeline import StageProgress, compile
+from byheart.pipeline import compile
+from byheart.process.progress import StageProgress
 from byheart.records.json_record import JsonRecord
 
 LARGEST = 10**12

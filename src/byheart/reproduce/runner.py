@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from byheart.measure.devices import choose_device
 from byheart.measure.records import Record, Run
 from byheart.measure.store import Store
-from byheart.measure.sweep import Progress, Sweep, SweepReport
+from byheart.measure.sweep import Sweep, SweepReport, SweepState
 from byheart.measure.text_samples import Samples
 from byheart.reproduce.figure import Scale, TrainingStage
 from byheart.reproduce.registry import figure_of
@@ -32,7 +32,7 @@ def work(
     device: str = "auto",
     seconds: float | None = None,
     say: Callable[[str], None] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[SweepState], None] | None = None,
     goes_on: bool = False,
 ) -> list[Done]:
     """Train what the store lacks of `stages`, in order of priority; begin nothing new once `seconds` are over.
@@ -91,10 +91,10 @@ def runs_of(group: Sequence[TrainingStage]) -> list[Run]:
     return list({run.key: run for stage in group for run in stage.runs}.values())
 
 
-def _teller(told: Callable[[str], None], began: float) -> Callable[[Progress], None]:
+def _teller(told: Callable[[str], None], began: float) -> Callable[[SweepState], None]:
     last = [time.monotonic()]
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: SweepState) -> None:
         now = time.monotonic()
         if now - last[0] < TELL_SECONDS or progress.moment is None:
             return

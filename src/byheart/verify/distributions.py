@@ -8,7 +8,8 @@ from jaxtyping import Bool, Float
 from byheart.data.contexts import Contexts
 from byheart.data.dataset import Dataset
 from byheart.network.divergence import divergences
-from byheart.network.memoriser import UNKNOWN, Memoriser, Progress
+from byheart.network.memoriser import UNKNOWN, Memoriser
+from byheart.process.progress import Progress
 from byheart.verify.certificate import Distributional, DistributionRule, Findings, WrongSample
 from byheart.verify.encoded_inputs import Drawn, EncodedInputs, draw_samples, encode_inputs
 

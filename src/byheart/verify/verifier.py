@@ -15,8 +15,9 @@ from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.errors import UsageError
 from byheart.network.memoriser import Memoriser
-from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network, Progress
+from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network
 from byheart.network.size import size_of_network
+from byheart.process.progress import Progress, part_of
 from byheart.records.arguments import whole_number
 from byheart.verify.certificate import (
     UNKNOWN_ORIGIN,
@@ -205,7 +206,7 @@ def _check_labels(
     if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
-    first_part, rest = _part(how.progress, 0.0, _ANSWERING), _part(how.progress, _ANSWERING, 1.0)
+    first_part, rest = part_of(how.progress, 0.0, _ANSWERING), part_of(how.progress, _ANSWERING, 1.0)
     answers = memoriser.answer(asked.encoded, backend=how.backend, device=how.device, progress=first_part)
     rechecked = draw_samples(len(asked.asked), _affordable(memoriser.network, n_rechecked, len(asked.asked)))
     problems = _disagreements(memoriser, dataset, asked, answers, rechecked, replace(how, progress=rest))
@@ -229,7 +230,7 @@ def _check_pieces(
     n_before = 0
     for number, piece in enumerate(dataset.pieces()):
         drawn = is_drawn[n_before : n_before + piece.n_samples]
-        part = _part(how.progress, n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
+        part = part_of(how.progress, n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
         if drawn.any():
             own = replace(how, progress=part)
             found = _check_labels(memoriser, piece, own, 0 if number else n_rechecked, drawn)
@@ -286,13 +287,6 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
         if earlier.model_digest is not None:
             expected["model"] = earlier.model_digest
     return verify(model.memoriser, data, origin=origin_of(model.record), expected_digests=expected, **options)
-
-
-def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:
-    """Progress of one part, which takes this stretch of the time of the whole, told as progress of the whole."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(round(1000 * (start + (stop - start) * done / max(1, total))), 1000)
 
 
 def _check_device(backend: Backend, device: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from byheart.errors import ByheartError
 from byheart.model import Model
 from byheart.pipeline import load
-from byheart.web.processes import Progress
+from byheart.process.progress import StageProgress
 
 Document = dict[str, Any]
 MODELS_KEPT = 4
@@ -19,7 +19,7 @@ MODELS_KEPT = 4
 class CommandLine(Protocol):
     """The command line, as the worker is given it: `web` does not import `cli`, which imports `web`."""
 
-    def document(self, arguments: list[str], progress: Progress) -> Document:
+    def document(self, arguments: list[str], progress: StageProgress) -> Document:
         """What a command prints with --json; its refusal is raised under its own name."""
 
     def explain(self, error: Exception) -> ByheartError | None:
@@ -31,7 +31,7 @@ class Context:
     """One request at work."""
 
     command_line: CommandLine
-    progress: Progress
+    progress: StageProgress
 
     def command(self, *arguments: str) -> Document:
         """What a command prints with --json."""

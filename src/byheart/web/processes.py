@@ -8,13 +8,12 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import IO, Any
 
 from byheart.errors import ByheartError
+from byheart.process.progress import StageProgress
 from byheart.web.limits import Limits
-
-Progress = Callable[[str, int, int], None]
 
 
 class WorkerFailed(ByheartError):
@@ -55,7 +54,7 @@ class WorkerProcess:
         return self._process.poll() is None
 
     def ask(
-        self, task: str, arguments: dict[str, Any], *, seconds: float, progress: Progress | None = None
+        self, task: str, arguments: dict[str, Any], *, seconds: float, progress: StageProgress | None = None
     ) -> Any:
         """The result of one task. Raises `Refused` with the worker's words, or `WorkerFailed` if it dies."""
         timer = threading.Timer(seconds, self.kill, [f"it took more than the {seconds:,.0f} seconds allowed"])
@@ -69,7 +68,7 @@ class WorkerProcess:
         finally:
             timer.cancel()
 
-    def _conversation(self, task: str, arguments: dict[str, Any], progress: Progress | None) -> Any:
+    def _conversation(self, task: str, arguments: dict[str, Any], progress: StageProgress | None) -> Any:
         requests, answers = self._pipes()
         requests.write(json.dumps({"task": task, "arguments": arguments}) + "\n")
         requests.flush()

@@ -19,9 +19,10 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memoriser import Memoriser, Progress
+from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.architecture import Embedding
+from byheart.process.progress import Progress
 from byheart.program.circle import circle_points
 from byheart.program.construction import Construction
 from byheart.program.single_samples import count_wrong, require_one_token

@@ -17,7 +17,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memoriser import Memoriser, Progress
+from byheart.network.memoriser import Memoriser
+from byheart.process.progress import Progress
 from byheart.program.construction import Construction, report_attempts, size_of_bound
 from byheart.program.fewest import find_fewest
 from byheart.program.linear_solve import ordered_sums

@@ -28,9 +28,9 @@ from byheart.data.generators import random_tokens
 from byheart.data.row_groups import representatives
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memoriser import Memoriser, Progress
-from byheart.network.protocol import report
+from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size
+from byheart.process.progress import Progress, report
 from byheart.program.blocks import Program
 from byheart.program.construction import ProgramPlan
 from byheart.program.count import count

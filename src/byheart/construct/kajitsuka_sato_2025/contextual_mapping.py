@@ -15,7 +15,7 @@ from byheart.construct.kajitsuka_sato_2025.sequence_ids import (
 )
 from byheart.data.dataset import Dataset
 from byheart.data.multiset import Multiset
-from byheart.network.memoriser import Progress
+from byheart.process.progress import Progress
 from byheart.program.distinct_tokens import DistinctTokens, distinct_tokens, labelled_tokens, project_tokens
 from byheart.program.projection import IntegerPoints, Projection, project_apart
 from byheart.theorems import realises

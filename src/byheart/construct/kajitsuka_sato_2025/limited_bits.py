@@ -17,9 +17,9 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
-from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
+from byheart.process.progress import Progress
 from byheart.program.construction import ProgramPlan
 from byheart.program.distinct_tokens import distinct_tokens, radius_and_separation
 from byheart.program.lookup import LookupPlan, Planner, plan_lookup

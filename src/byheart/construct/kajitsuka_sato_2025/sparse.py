@@ -11,7 +11,7 @@ from byheart.construct.kajitsuka_sato_2025.theorem import estimate, theorem_for
 from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
-from byheart.network.memoriser import Progress
+from byheart.process.progress import Progress
 from byheart.program.blocks import RegisterAttention
 from byheart.program.construction import ProgramPlan
 from byheart.theorems import realises

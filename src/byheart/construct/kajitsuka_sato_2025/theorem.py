@@ -27,9 +27,9 @@ from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
-from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
+from byheart.process.progress import Progress
 from byheart.program.construction import ProgramPlan
 from byheart.program.count import count
 from byheart.program.distinct_tokens import assume_contexts, assume_separated, radius_and_separation

@@ -10,9 +10,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.network.exact.dyadic import Number
-from byheart.network.memoriser import Progress
-from byheart.network.protocol import report
 from byheart.network.size import Size
+from byheart.process.progress import Progress, report
 from byheart.program.blocks import (
     Block,
     Program,

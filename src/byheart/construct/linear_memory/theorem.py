@@ -16,10 +16,11 @@ from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnlySpec
-from byheart.network.memoriser import Memoriser, Progress
+from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Precision
 from byheart.network.size import Size, size_of_spec
 from byheart.network.transformer.floats import DTYPES
+from byheart.process.progress import Progress
 from byheart.program.construction import Construction
 from byheart.program.linear_solve import ordered_sums
 from byheart.program.single_samples import count_wrong, require_one_token

@@ -23,7 +23,7 @@ from byheart.construct.llama.window_hash import LIMB, N_LIMBS, draw_hash, spread
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
-from byheart.network.protocol import Progress, report
+from byheart.process.progress import Progress, report
 from byheart.records.reader import within
 
 MOST_DRAWS = 60

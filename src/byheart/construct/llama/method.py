@@ -28,8 +28,9 @@ from byheart.network.llama.checkpoint import hash_of
 from byheart.network.llama.evaluator import NoRounding, evaluate
 from byheart.network.llama.spec import Mode
 from byheart.network.llama.vocabulary import vocabulary_for
-from byheart.network.memoriser import Memoriser, Progress
+from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size, size_of_spec
+from byheart.process.progress import Progress
 from byheart.program.construction import Construction
 
 NAME = "llama"

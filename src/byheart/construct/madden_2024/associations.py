@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 
 from byheart.construct.madden_2024.context_vectors import Features
-from byheart.network.protocol import report
+from byheart.process.progress import Progress, report
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,7 @@ def associate(
     n_outputs: int,
     max_passes: float = 100.0,
     device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Associations:
     """Minimise the convex loss Σ -log softmax(φ_i V)[label_i] until every label leads, in float32.
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from byheart.construct.madden_2024.context_vectors import Features
 from byheart.network.batches import single_thread
-from byheart.network.protocol import Progress
+from byheart.process.progress import Progress
 from byheart.program.construction import report_attempts
 from byheart.program.descent import Descent
 from byheart.program.fewest import FewestFound, find_fewest

@@ -19,7 +19,8 @@ from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset, Task
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.decoder.architecture import Decoder
-from byheart.network.memoriser import Memoriser, Progress
+from byheart.network.memoriser import Memoriser
+from byheart.process.progress import Progress
 from byheart.program.construction import Construction, report_attempts, size_of_bound
 from byheart.program.fewest import find_fewest
 from byheart.program.targets import ALLOWED_DIVERGENCE, LOGIT_MARGIN, NextTokenTargets, targets_of

@@ -18,8 +18,9 @@ from byheart.data.sequences import VectorSequences
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.network.attention_only.architecture import AttentionOnly, AttentionOnlySpec
-from byheart.network.memoriser import Memoriser, Progress
+from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size, size_of_spec
+from byheart.process.progress import Progress
 from byheart.program.circle import circle_points
 from byheart.program.construction import Construction
 from byheart.program.linear_solve import ordered_sums

@@ -16,9 +16,9 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
+from byheart.process.progress import Progress
 from byheart.program.blocks import typical
 from byheart.program.construction import ProgramPlan
 from byheart.program.count import count

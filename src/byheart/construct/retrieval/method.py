@@ -36,7 +36,7 @@ from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.network.memoriser import Progress
+from byheart.process.progress import Progress
 from byheart.program.blocks import Program, flat_steps
 from byheart.program.construction import ProgramPlan
 

@@ -55,7 +55,8 @@ from byheart.files.work_folder import (
     write_parts,
 )
 from byheart.network.memoriser import Memoriser
-from byheart.process.task_runner import Progress, Workers
+from byheart.process.progress import Progress
+from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.program.emit import emit
 

@@ -18,7 +18,7 @@ from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.layout import RetrievalLayout
 from byheart.construct.retrieval.table_solver import SolvedTable
-from byheart.network.memoriser import Progress
+from byheart.process.progress import Progress
 
 Failure = Literal["equal addresses", "dependent equations", "headroom"]
 FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "headroom")

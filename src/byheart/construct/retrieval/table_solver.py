@@ -12,7 +12,6 @@ have one limb.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.label_code import join_labels, read_numbers, split_labels
 from byheart.construct.retrieval.layout import RetrievalLayout
+from byheart.process.progress import Progress
 from byheart.program import gf2
 
 _THREADS = 2
@@ -71,7 +71,7 @@ def solve(
     where: Addresses,
     labels: Int[np.ndarray, " n_keys"],
     rng: np.random.Generator,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> SolvedTable | Dependent:
     """Fill the tables so that every key reads its label; or say which plane's equations are dependent.
 

@@ -14,10 +14,10 @@ from byheart.construct.registry import Example, Method
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
-from byheart.network.memoriser import Progress
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.network.transformer.float_exactness import MANTISSA_BITS
+from byheart.process.progress import Progress
 from byheart.program.blocks import Block, Program, TableBlock, TokenTable, Unit, typical
 from byheart.program.construction import ProgramPlan
 from byheart.program.count import count

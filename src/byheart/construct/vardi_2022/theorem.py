@@ -9,8 +9,8 @@ from byheart.construct.registry import Example, Method, NoOptions
 from byheart.data.dataset import Dataset
 from byheart.data.generators import uniform_vectors
 from byheart.data.shape import DataShape
-from byheart.network.memoriser import Progress
 from byheart.network.size import Size
+from byheart.process.progress import Progress
 from byheart.program.blocks import Block, Program, Step, TokenTable, Unit
 from byheart.program.construction import ProgramPlan
 from byheart.program.count import count

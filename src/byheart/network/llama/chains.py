@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int
 
-from byheart.network.protocol import Progress, report
+from byheart.process.progress import Progress, report
 
 TOKENS = 5 << 10
 """Tokens of texts that are run together."""

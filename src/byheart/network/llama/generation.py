@@ -22,7 +22,8 @@ from byheart.network.llama.stock import (
     tokens_after,
     transformers_model,
 )
-from byheart.network.protocol import UNKNOWN, Backend, Progress, report
+from byheart.network.protocol import UNKNOWN, Backend
+from byheart.process.progress import Progress, report
 
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Prompts that are answered together, and tokens of them with their answers."""

@@ -6,8 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from byheart.network.protocol import UNKNOWN, Evaluation, report
+from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Transformer
+from byheart.process.progress import report
 
 
 def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evaluation) -> np.ndarray:

@@ -10,7 +10,7 @@ The same numbers as `interpreter`, by two shortcuts that change no value:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -19,10 +19,10 @@ import numpy as np
 from byheart.network.exact.columns import ONE, Column, Partition, distinct, linear, linear_distinct, terms_of
 from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
 from byheart.network.exact.limbs import Fixed, divide, segment_sums
-from byheart.network.protocol import report
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Layer, Transformer
 from byheart.network.transformer.interpreter import Interpreter, NotExact
 from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tokens, positions_of
+from byheart.process.progress import Progress, report
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ def evaluate(
     encoded: np.ndarray,
     *,
     last_only: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> ExactValues:
     """The first output of `network` at every token, or only at the last token of each sequence.
 

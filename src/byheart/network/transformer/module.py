@@ -5,7 +5,6 @@ This file imports nothing beyond torch and numpy at run time apart from the arch
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +16,7 @@ from byheart.errors import UsageError
 from byheart.network.batches import run_in_batches
 from byheart.network.transformer.architecture import Attention, FeedForward, Precision, Transformer
 from byheart.network.transformer.floats import as_floats
+from byheart.process.progress import Progress
 
 
 class FeedForwardModule(nn.Module):
@@ -206,7 +206,7 @@ def run_module(
     last_only: bool = False,
     batch_size: int | None = None,
     device: str = "cpu",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> np.ndarray:
     """First outputs of the native forward pass, (n_samples,) or (n_samples, n_tokens).
 

@@ -1,0 +1,19 @@
+"""The words a user chooses with, each spelt out here alone. This module imports nothing, so that `byheart --help` is fast.
+
+Task           what the labels belong to
+Precision      what weights are stored in
+Rule           which of conflicting labels stays; OnConflict adds what a reader may do instead
+EmptyLabels    what a reader does with an empty label
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
+Precision = Literal["exact", "float64", "float32"]
+Rule = Literal["first", "last", "majority", "drop"]
+OnConflict = Literal["error", Rule, "keep"]
+Compilable = Literal["error", Rule]
+"""The rules under which data can be compiled: labels that conflict and are kept cannot be."""
+EmptyLabels = Literal["error", "keep"]
