@@ -79,7 +79,7 @@ def test_vectors_are_compiled_and_asked() -> None:
     model = compile(Dataset.from_arrays(values, labels), method=METHOD)
     assert model.predict(values) == [str(label) for label in labels]
     assert model.predict(values.tolist()) == [str(label) for label in labels]
-    with pytest.raises(UsageError, match="it takes 3 vectors of dimension 2 for each sample, not text"):
+    with pytest.raises(UsageError, match="has no tokenizer"):
         model.predict(["words"])
 
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
+from byheart.data.frames import cells_or_none, column_like, is_column, is_frame, question_column
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors
 from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import CorruptModel, UnknownToken, UsageError
+from byheart.network.frozen_module import freeze
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Network
 from byheart.network.size import Size, size_of_network
@@ -21,6 +23,7 @@ from byheart.verify.certificate import Certificate
 from byheart.verify.encoded_inputs import encode_inputs
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 Answer: TypeAlias = str | list[str | None] | None
@@ -38,19 +41,54 @@ class Model:
     @overload
     def predict(self, inputs: str) -> Answer: ...
     @overload
-    def predict(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]: ...
-    def predict(self, inputs: str | Sequence[Any] | np.ndarray) -> Answer | list[Answer]:
+    def predict(self, inputs: Any) -> Any: ...
+    def predict(self, inputs: Any) -> Any:
         """Ask the network: the label name it answers, or None where it names none; for many inputs, a list of these.
 
-        inputs: one text, or a list of texts, of lists of token ids, or an array of ids (n_samples, seq_len) or of vectors
-            (n_samples, seq_len, dim), or (n_samples, dim) for one vector per sample. An input the network cannot be asked, such
-            as a text with a token it has never seen, is answered None.
+        inputs: many or one.
+            Many: a list of texts, of lists of token ids, an array of ids (n_samples, seq_len) or of vectors
+            (n_samples, seq_len, dim), or (n_samples, dim) for one vector per sample.
+            One: a text, a list of token ids, or one sample of vectors (seq_len, dim).
+            A data frame is asked by the column that the model was compiled from, a Series by its cells; both get a Series
+            with their own index.
+
+        An input that the network does not know, such as a text with a token it has never seen, is answered None. Arrays of
+        another shape than the network takes are refused with the shape that it takes.
         """
         if isinstance(inputs, str):
-            return self.predict([inputs])[0]
-        is_one = getattr(inputs, "ndim", 1) == 0
-        if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_one:
+            return self._answer([inputs])[0]
+        if is_frame(inputs) or is_column(inputs):
+            return self._answer_column(inputs)
+        is_scalar = getattr(inputs, "ndim", 1) == 0
+        if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_scalar:
             raise UsageError(f"predict takes a text or a list of inputs, not {inputs!r}.")
+        if self._is_one_sample(inputs):
+            return self._answer([inputs])[0]
+        return self._answer(inputs)
+
+    def _answer_column(self, given: Any) -> Any:
+        """The answers to a data frame or to one of its columns, as a column with the same index."""
+        reading = self.record.get("reading") or {}
+        column = question_column(given, reading.get("input")) if is_frame(given) else given
+        cells = cells_or_none(column)
+        asked = [position for position, cell in enumerate(cells) if cell is not None]
+        answers: list[Answer] = [None] * len(cells)
+        for position, answer in zip(asked, self._answer([cells[at] for at in asked]), strict=True):
+            answers[position] = answer
+        return column_like(column, answers, reading.get("label"))
+
+    def _is_one_sample(self, inputs: Any) -> bool:
+        """Whether these numbers are one sequence of token ids or one sample of vectors, not many of them."""
+        array = None if any(isinstance(item, str) for item in inputs) else _as_array(inputs)
+        if array is None or array.dtype.kind not in "iuf" or not array.size:
+            return False
+        network = self.network
+        if network.takes_ids:
+            return array.ndim == 1
+        return array.ndim == 1 if network.seq_len == 1 else array.shape == (network.seq_len, network.dim)
+
+    def _answer(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]:
+        """One answer for each of many inputs."""
         answers: list[Answer] = [None] * len(inputs)
         positions, sequences = self._sequences(inputs)
         if not positions:
@@ -68,6 +106,34 @@ class Model:
                 answers[positions[sample]] = [self._name(number) for number in classes[-n_tokens:]]
         return answers
 
+    def encode(self, inputs: Sequence[Any] | np.ndarray) -> torch.Tensor:
+        """Inputs as `module` takes them: ids (n_samples, seq_len), filled up on the left, or vectors.
+
+        `UsageError` names the first input that the network cannot be asked, such as one with a token it has never seen.
+        """
+        import torch
+
+        asked = [inputs] if isinstance(inputs, str) else inputs
+        positions, sequences = self._sequences(asked)
+        unknown = sorted(set(range(len(asked))) - set(positions))
+        if unknown:
+            raise UsageError(
+                f"input {unknown[0]}: it has a token that the model does not know.", input=unknown[0]
+            )
+        fitted = encode_inputs(self.memoriser, sequences, self.memoriser.tokenizer)
+        if fitted.refused:
+            position, reason = next(iter(sorted(fitted.refused.items())))
+            raise UsageError(f"input {positions[position]}: {reason}.", input=positions[position])
+        return torch.from_numpy(np.array(fitted.encoded))
+
+    def decode(self, outputs: torch.Tensor) -> list[Answer]:
+        """The label names that outputs of `module` stand for, one answer per sample; None for "unknown"."""
+        array = outputs.detach().cpu().numpy()
+        classes = self.network.classes_of(array, len(self.memoriser.label_names)).tolist()
+        if self.memoriser.answers_last_token_only:
+            return [self._name(row[-1]) for row in classes]
+        return [[self._name(number) for number in row] for row in classes]
+
     def _name(self, number: int) -> str | None:
         return None if number == UNKNOWN else self.memoriser.label_names[number]
 
@@ -80,7 +146,12 @@ class Model:
         positions = list(range(len(inputs)))
         array = _as_array(inputs)
         vectors = None if array is None else as_vectors(array)
-        if vectors is not None and not (array is not None and array.ndim == 2 and self.network.takes_ids):
+        if array is not None and vectors is not None and not (array.ndim == 2 and self.network.takes_ids):
+            if self.network.takes_ids or vectors.shape[1:] != (self.network.seq_len, self.network.dim):
+                raise UsageError(
+                    f"these inputs are vectors of shape {array.shape}; this model takes {self._takes}.",
+                    shape=array.shape,
+                )
             return positions, VectorSequences(vectors)
         rows: Iterable[Any] = inputs if array is None else array
         tokens = [np.asarray(row) for row in rows]
@@ -112,7 +183,8 @@ class Model:
     def _takes(self) -> str:
         network = self.network
         if not network.takes_ids:
-            return f"{network.seq_len} vectors of dimension {network.dim} for each sample"
+            shape = (network.seq_len, network.dim)
+            return f"vectors of shape (n_samples, {shape[0]}, {shape[1]}), or one sample of shape {shape}"
         return (
             "texts"
             if self.memoriser.tokenizer is not None
@@ -139,9 +211,11 @@ class Model:
         """The network as a `torch.nn.Module` with ordinary parameters, made when first asked for.
 
         It is a copy: `predict`, `save` and the certificate speak of the weights that were compiled, whatever is done to it.
+        Its parameters are frozen, so that an optimiser leaves them as they are (weight decay alone would change them):
+        `module.requires_grad_(True)` makes them trainable, and the certificate does not speak of what training makes of them.
         `InexactWeights` if a weight has no exact value in floats: a rounded weight is another network.
         """
-        return self.network.module()
+        return freeze(self.network.module())
 
     @property
     def label_bits(self) -> float | None:

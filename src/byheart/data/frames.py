@@ -15,6 +15,40 @@ def is_frame(given: Any) -> bool:
     return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "columns")
 
 
+def is_column(given: Any) -> bool:
+    """Whether this is one column of a data frame, such as a pandas Series."""
+    return type(given).__module__.split(".")[0] in LIBRARIES and hasattr(given, "to_list")
+
+
+def question_column(frame: Any, input: str | None) -> Any:
+    """The column of `frame` that holds the questions: `input`, else `key`, else the only column there is."""
+    columns = list(getattr(frame, "column_names", frame.columns))
+    names = [str(name) for name in columns]
+    for name in (input, "key", names[0] if len(names) == 1 else None):
+        if name is not None and names.count(name) == 1:
+            return frame[columns[names.index(name)]]
+    wanted = f"`{input}`, which the model was compiled from," if input else "`key`"
+    raise UsageError(
+        f"the frame has no column {wanted} to ask; its columns are {', '.join(map(repr, names))}.\n"
+        "  Ask one column: model.predict(frame[NAME]).",
+        columns=names,
+    )
+
+
+def cells_or_none(column: Any) -> list[Any]:
+    """The cells of a column; None where one is missing."""
+    cells = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
+    return [None if cell is None or cell != cell else cell for cell in cells]
+
+
+def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
+    """`cells` as a column of the library of `column`, with its index where it has one (pandas)."""
+    library = type(column).__module__.split(".")[0]
+    if library == "pandas":
+        return type(column)(cells, index=column.index, name=name, dtype=object)
+    return type(column)(name or "", cells) if library == "polars" else cells
+
+
 def frame_pairs(frame: Any, input: str | None, label: str | None) -> Iterator[tuple[Any, Any]]:
     """The pairs of two columns: those named, or `key` and `value`, or the only two there are."""
     if not is_frame(frame):

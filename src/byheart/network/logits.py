@@ -79,5 +79,9 @@ class AnswersWithLogits(Network):
             logits = self.bound_logits(encoded).value
         else:
             logits = self.compute_logits(encoded, device=how.device, progress=how.progress)
-        classes = np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), UNKNOWN)
+        return self.classes_of(logits, len(label_names))
+
+    def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
+        """The largest logit of each sample, (n_samples, 1); `UNKNOWN` where one is not finite."""
+        classes = np.where(np.isfinite(outputs).all(axis=1), outputs.argmax(axis=1), UNKNOWN)
         return np.asarray(classes[:, None], dtype=np.int64)

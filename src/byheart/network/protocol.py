@@ -197,6 +197,12 @@ class Network(ABC):
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
         """Class numbers (n_samples, n_tokens), (n_samples, 1) with `how.last_only`; `UNKNOWN` where it names no label."""
 
+    def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
+        """The class numbers that outputs of the module name, (n_samples, n_tokens); `UNKNOWN` where they name none."""
+        raise UsageError(
+            f"the outputs of a {self.spec.family} are not classes: its answers are generated text."
+        )
+
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:

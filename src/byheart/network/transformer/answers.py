@@ -31,18 +31,18 @@ def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evalu
     elif how.backend == "equations":
         from byheart.network.transformer.equations import first_outputs
 
-        answers = _classes(first_outputs(network, encoded, last_only=how.last_only), n_classes)
+        answers = classes_of_floats(first_outputs(network, encoded, last_only=how.last_only), n_classes)
     else:
         from byheart.network.transformer.module import run_module
 
         outputs = run_module(
             network, encoded, last_only=how.last_only, device=how.device, progress=how.progress
         )
-        answers = _classes(outputs, n_classes)
+        answers = classes_of_floats(outputs, n_classes)
     return np.ascontiguousarray(answers.reshape(len(encoded), -1))
 
 
-def _classes(outputs: np.ndarray, n_classes: int) -> np.ndarray:
+def classes_of_floats(outputs: np.ndarray, n_classes: int) -> np.ndarray:
     """The classes that float outputs stand for: a whole number, not one that is nearly whole."""
     numbers = np.where(np.isfinite(outputs), outputs, 0.0)
     is_class = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= n_classes)

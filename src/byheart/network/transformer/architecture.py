@@ -261,6 +261,12 @@ class Transformer(Network):
 
         return answer(self, encoded, len(label_names), how)
 
+    def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
+        """Of outputs (n_samples, n_tokens, n_outputs) the first counts; see `answer`."""
+        from byheart.network.transformer.answers import classes_of_floats
+
+        return classes_of_floats(outputs[:, :, 0], n_classes)
+
 
 def _is_zero(weights: Weights | None) -> bool:
     if isinstance(weights, SparseMatrix):
