@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from byheart.data.tokenizers import Tokenizer
     from byheart.network.balls import Ball
 
+COMPUTED_IN: Mapping[Precision, Precision] = {
+    "exact": "exact",
+    "float64": "float64",
+    "float32": "float32",
+    "bfloat16": "float32",
+    "int8": "float32",
+}
+"""What a network computes in, by what its weights are stored in."""
+
+FLOAT_BITS: Mapping[Precision, int] = {"float64": 64, "float32": 32, "bfloat16": 16}
+"""Bits of one weight, where all have as many."""
+
 Backend = Literal["exact", "interpreter", "equations", "module", "transformers"]
 """exact: all samples together, without rounding. interpreter: fractions, one sample at a time. equations: NumPy, one sample
 at a time, written from the paper's equations. module: PyTorch in the network's own float type.
@@ -180,6 +192,11 @@ class Network(ABC):
     @abstractmethod
     def parameters(self) -> Iterator[tuple[str, Weights]]:
         """Every weight array the architecture has, with a name that is unique."""
+
+    @property
+    def stored_bits(self) -> int:
+        """Bits that store all weights of a float network."""
+        return FLOAT_BITS[self.precision] * self.spec.parameters_dense
 
     @abstractmethod
     def traits(self) -> list[str]:

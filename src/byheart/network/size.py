@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from byheart.network.exact.dyadic import nonzero_values
-from byheart.network.protocol import Network, NetworkSpec
+from byheart.network.protocol import FLOAT_BITS, Network, NetworkSpec, Precision
 from byheart.theorems import realises
 
 
@@ -19,8 +19,9 @@ class Size:
     parameters_nonzero  those that are not zero
     depth               layers: feed-forward blocks and attention layers (KS25's number of blocks)
     width               max(m, s·H, q) over all layers (KS25 section 3.2)
-    weight_bits         bit complexity of the largest weight (KS25 section 3.3); 64 or 32 for floats
-    total_bits          bits that store the model: over the non-zero weights if exact, over all of them if floats
+    weight_bits         bit complexity of the largest weight (KS25 section 3.3); bits of the widest stored type for others
+    total_bits          bits that store the model: over the non-zero weights if exact, over all of them otherwise, each at its
+                        own width with its scales
     """
 
     parameters_dense: int
@@ -55,7 +56,8 @@ class Size:
 
 
 NOTHING = Size(0, 0, 0, 0, 0, 0)
-FLOAT_BITS = {"float64": 64, "float32": 32}
+WIDEST_BITS: dict[Precision, int] = {**FLOAT_BITS, "int8": 32}
+"""Bits of the widest stored weight; int8 keeps embeddings and some biases in 32."""
 
 
 @realises("KS25-bits", "KS25-eq4")
@@ -66,7 +68,7 @@ def size_of_network(network: Network) -> Size:
         bits = [value.bits for _, weights in network.parameters() for value in nonzero_values(weights)]
         return size_of_spec(spec, len(bits), max(bits, default=0), sum(bits))
     n_nonzero = sum(int(np.count_nonzero(np.asarray(weights))) for _, weights in network.parameters())
-    return size_of_spec(spec, n_nonzero)
+    return size_of_spec(spec, n_nonzero, total_bits=network.stored_bits)
 
 
 def size_of_spec(
@@ -76,7 +78,7 @@ def size_of_spec(
     total_bits: int | None = None,
 ) -> Size:
     """The size of a network of this shape: of floats, none of them zero, unless counts and bits are given."""
-    dense, word = spec.parameters_dense, FLOAT_BITS.get(spec.precision, 0)
+    dense, word = spec.parameters_dense, WIDEST_BITS.get(spec.precision, 0)
     return Size(
         dense,
         dense if n_nonzero is None else n_nonzero,

@@ -41,11 +41,15 @@ def clear(*registers: str) -> tuple[Unit, ...]:
 
 @dataclass(frozen=True)
 class Block:
-    """One feed-forward layer: units side by side, and constants added to registers. `part` says what it is for."""
+    """One feed-forward layer: units side by side, and constants added to registers. `part` says what it is for.
+
+    wide  arrays that a network of precision int8 stores as float32: those with numbers that only the data settle
+    """
 
     units: Sequence[Unit]
     adds: Form = field(default_factory=dict)
     part: str = ""
+    wide: tuple[str, ...] = ("b1",)
 
     @property
     def n_units(self) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from byheart.network.exact.dyadic import Dyadic, Number
-from byheart.network.size import FLOAT_BITS, NOTHING, Size
+from byheart.network.protocol import FLOAT_BITS
+from byheart.network.size import NOTHING, WIDEST_BITS, Size
 from byheart.network.transformer.architecture import Precision, SumPool
 from byheart.program import blocks
+from byheart.program.emit import emit_layers
+from byheart.program.storage import one_unit, step_bits
 
 
 def count(program: blocks.Program, precision: Precision = "exact") -> Size:
@@ -23,8 +26,24 @@ def count(program: blocks.Program, precision: Precision = "exact") -> Size:
     total += Size(_entries_outside(program), 1, 0, program.model_width, 1, 1)  # E_out copies one register
     if precision == "exact":
         return total
-    word = FLOAT_BITS[precision]
-    return replace(total, weight_bits=word, total_bits=word * total.parameters_dense)
+    return replace(total, weight_bits=WIDEST_BITS[precision], total_bits=stored_bits(program, precision))
+
+
+def stored_bits(program: blocks.Program, precision: Precision) -> int:
+    """Bits that store the network of a program: of floats, or of whole numbers with their scales."""
+    if precision != "int8":
+        return FLOAT_BITS[precision] * count_dense(program)
+    steps = sum(_bits_of_step(step, program.registers) for step in program.steps)
+    return FLOAT_BITS["float32"] * _entries_outside(program) + steps
+
+
+def _bits_of_step(step: blocks.Step, registers: Sequence[str]) -> int:
+    if isinstance(step, blocks.Repeat):
+        return step.times * sum(_bits_of_step(each, registers) for each in step.steps)
+    if isinstance(step, SumPool):
+        return 0
+    (layer,) = emit_layers((one_unit(step),), registers, "float64")
+    return step_bits(step, layer, 0 if isinstance(step, blocks.RegisterAttention) else step.n_units)
 
 
 def count_dense(program: blocks.Program) -> int:

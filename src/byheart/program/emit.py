@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isfinite
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from byheart.errors import InexactWeights
 from byheart.network.exact.dyadic import Dyadic, Number, SparseMatrix, Weights
+from byheart.network.protocol import COMPUTED_IN
 from byheart.network.transformer.architecture import (
     Attention,
     Embedding,
@@ -22,6 +23,7 @@ from byheart.network.transformer.architecture import (
     Transformer,
 )
 from byheart.network.transformer.floats import DTYPES
+from byheart.network.weight_format import BFLOAT16, Storage
 from byheart.program.blocks import (
     Block,
     Column,
@@ -36,6 +38,7 @@ from byheart.program.blocks import (
     TokenTable,
     flat_steps,
 )
+from byheart.program.storage import storage_of
 
 Cells = Mapping[tuple[int, int], Number]
 Lines = Mapping[int, "Column | Sequence[Number]"]
@@ -48,16 +51,23 @@ def emit(program: Program, precision: Precision = "exact") -> Transformer:
     """
     registers, extra = program.registers, program.extra
     inputs = {registers.index(name): require_numbers(numbers) for name, numbers in program.inputs.items()}
-    writer = _Writer(precision)
-    return Transformer(
+    writer = _Writer(COMPUTED_IN[precision])
+    network = Transformer(
         w_in=writer.rows("w_in", (len(registers), program.dim), inputs),
-        layers=emit_layers(program.steps, registers, precision),
+        layers=emit_layers(program.steps, registers, COMPUTED_IN[precision]),
         w_out=writer.cells("w_out", (1, len(registers)), {(0, registers.index(program.answer)): 1}),
         seq_len=program.seq_len,
         embedding=None if program.table is None else _embedding(program.table, writer),
         pad=program.pad,
         extra=None if extra is None else writer.rows("extra", (1, program.dim), {0: require_numbers(extra)}),
     )
+    n_arrays = network.spec.n_arrays
+    if precision == "bfloat16":
+        return replace(network, storage=Storage("bfloat16", (BFLOAT16,) * n_arrays))
+    if precision == "int8":
+        n_before = n_arrays - 1 - sum(1 for layer in network.layers for _ in layer.parameters())
+        return replace(network, storage=storage_of(list(flat_steps(program.steps)), network.layers, n_before))
+    return network
 
 
 def emit_layers(

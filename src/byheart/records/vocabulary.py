@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Literal
 
 Task = Literal["next-token", "seq-to-seq", "set", "distribution"]
-Precision = Literal["exact", "float64", "float32"]
+Precision = Literal["exact", "float64", "float32", "bfloat16", "int8"]
 Rule = Literal["first", "last", "majority", "drop"]
 OnConflict = Literal["error", Rule, "keep"]
 Compilable = Literal["error", Rule]

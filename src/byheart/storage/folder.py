@@ -1,6 +1,7 @@
 """A saved model: a folder of three files, written whole or not at all, and read as if it were hostile.
 
-model.safetensors   the weights: exact ones as `sparse_weights` lays them out, floats under their names
+model.safetensors   the weights: exact ones as `sparse_weights` lays them out, floats under their names, those of precision int8 as
+                    whole numbers with their exponents beside them
 model.json          schema, architecture, task, tokenizer, label names and how the model came about
 certificate.json    what was checked of these weights, if anything was
 """
@@ -23,17 +24,20 @@ from byheart.network.families import FAMILIES, NetworkFamily, read_spec
 from byheart.network.logits import AnswersWithLogits
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Network, NetworkSpec
-from byheart.network.transformer.architecture import ShapeMismatch
+from byheart.network.transformer.architecture import ShapeMismatch, Transformer
+from byheart.network.transformer.spec import TransformerSpec
 from byheart.records.fields import Fields, read_bytes, read_json
 from byheart.records.refusals import corrupt
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
 from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, check_target
-from byheart.storage.tensor_file import StoredTensor, read_header, read_tensor, write_tensors
+from byheart.storage.tensor_file import BFLOAT16, StoredTensor, read_header, read_tensor, write_tensors
 from byheart.verify.certificate import Certificate, origin_of
 
 SCHEMA = 1
 FLOATS = {"float64": "F64", "float32": "F32"}
+STORED = {"int8": "I8", "int16": "I16", "float32": "F32", "bfloat16": "BF16"}
+EXPONENTS = ".exponents"
 FEW_COLUMNS = 4096
 OF_OTHERS = (".json", ".safetensors")
 
@@ -97,6 +101,13 @@ def _tensors(network: Network) -> dict[str, np.ndarray]:
     parameters = dict(network.parameters())
     if network.precision == "exact":
         return encode_sparse(matrix for matrix in parameters.values() if isinstance(matrix, SparseMatrix))
+    if isinstance(network, Transformer) and network.storage is not None:
+        found = {}
+        for name, (numbers, exponents) in network.encoded().items():
+            found[name] = numbers.view(BFLOAT16) if network.precision == "bfloat16" else numbers
+            if exponents is not None:
+                found[name + EXPONENTS] = exponents
+        return found
     return {name: array for name, array in parameters.items() if isinstance(array, np.ndarray)}
 
 
@@ -181,9 +192,13 @@ def _tokenizer(fields: Fields) -> Tokenizer:
 def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
     path = folder / WEIGHTS
     header = read_header(path)
-    weights: Iterator[Weights] = (
-        _sparse(spec, header, path) if spec.precision == "exact" else _floats(spec, header, path)
-    )
+    weights: Iterator[Weights]
+    if spec.precision == "exact":
+        weights = _sparse(spec, header, path)
+    elif isinstance(spec, TransformerSpec) and spec.precision in ("int8", "bfloat16"):
+        weights = _stored(spec, header, path)
+    else:
+        weights = _floats(spec, header, path)
     files = {name: read_bytes(folder / name) for name in family.files if (folder / name).exists()}
     if files:
         _refuse_other_files(folder, family)
@@ -236,24 +251,52 @@ def _sparse(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -
 
 
 def _floats(spec: NetworkSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
-    if len(header) != spec.n_arrays:
-        raise corrupt(
-            path, f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {spec.n_arrays:,}"
-        )
+    _require_count(header, spec.n_arrays, path)
     dtype = FLOATS[spec.precision]
-    tensors = []
-    for name, shape in spec.shapes():
-        stored = header.get(name)
-        if stored is None:
-            raise corrupt(path, f"the file lacks the tensor {name}")
-        if stored.shape != shape or stored.dtype != dtype:
-            raise corrupt(
-                path,
-                f"tensor {name} must have shape {list(shape)} and dtype {dtype}, not {list(stored.shape)} "
-                f"and {stored.dtype}",
-            )
-        tensors.append((name, stored))
+    tensors = [(name, _expected(header, name, shape, dtype, path)) for name, shape in spec.shapes()]
     return (_finite(read_tensor(path, stored), name, path) for name, stored in tensors)
+
+
+def _stored(spec: TransformerSpec, header: Mapping[str, StoredTensor], path: Path) -> Iterator[np.ndarray]:
+    """Arrays of an int8 or bfloat16 network as float32: whole numbers with their exponents, or floats."""
+    _require_count(header, spec.n_stored, path)
+    assert spec.storage is not None
+    tensors = []
+    for (name, shape), form in zip(spec.shapes(), spec.storage.formats, strict=True):
+        numbers = _expected(header, name, shape, STORED[form.numbers], path)
+        scales = form.exponents_shape(shape)
+        exponents = None if scales is None else _expected(header, name + EXPONENTS, scales, "I8", path)
+        tensors.append((name, form, numbers, exponents))
+    return (
+        _finite(
+            form.decode(read_tensor(path, numbers), None if scale is None else read_tensor(path, scale)),
+            name,
+            path,
+        )
+        for name, form, numbers, scale in tensors
+    )
+
+
+def _require_count(header: Mapping[str, StoredTensor], n_wanted: int, path: Path) -> None:
+    if len(header) != n_wanted:
+        raise corrupt(
+            path, f"the file holds {len(header):,} tensors; the architecture in {MODEL} has {n_wanted:,}"
+        )
+
+
+def _expected(
+    header: Mapping[str, StoredTensor], name: str, shape: tuple[int, ...], dtype: str, path: Path
+) -> StoredTensor:
+    stored = header.get(name)
+    if stored is None:
+        raise corrupt(path, f"the file lacks the tensor {name}")
+    if stored.shape != shape or stored.dtype != dtype:
+        raise corrupt(
+            path,
+            f"tensor {name} must have shape {list(shape)} and dtype {dtype}, not {list(stored.shape)} "
+            f"and {stored.dtype}",
+        )
+    return stored
 
 
 def _finite(array: np.ndarray, name: str, path: Path) -> np.ndarray:

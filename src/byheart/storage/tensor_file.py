@@ -33,7 +33,12 @@ DTYPES = {
     "U32": "<u4",
     "U16": "<u2",
     "U8": "u1",
+    "BF16": "<u2",  # the upper half of a float32, as it is
 }
+
+
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""The 16 bits of a bfloat16 number, for which NumPy has no type."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,29 @@ class StoredTensor:
 def write_tensors(
     path: Path, tensors: Mapping[str, np.ndarray], note: Mapping[str, str] | None = None
 ) -> None:
-    """Write `tensors` to `path`, and `note` into the header. The same arguments give the same bytes."""
+    """Write `tensors` to `path`, and `note` into the header. The same arguments give the same bytes.
+
+    Arrays of the type `BFLOAT16` become bfloat16 tensors.
+    """
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    path.write_bytes(save(whole, None if note is None else dict(note)))
+    metadata = None if note is None else dict(note)
+    if any(tensor.dtype == BFLOAT16 for tensor in whole.values()):
+        path.write_bytes(_save_with_bfloat16(whole, metadata))
+    else:
+        path.write_bytes(save(whole, metadata))
+
+
+def _save_with_bfloat16(tensors: Mapping[str, np.ndarray], metadata: dict[str, str] | None) -> bytes:
+    import torch
+    from safetensors.torch import save as save_torch
+
+    found = {}
+    for name, tensor in tensors.items():
+        if tensor.dtype == BFLOAT16:
+            found[name] = torch.from_numpy(tensor.view(np.int16)).view(torch.bfloat16)
+        else:
+            found[name] = torch.from_numpy(tensor)
+    return bytes(save_torch(found, metadata))
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:

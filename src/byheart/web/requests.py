@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=100_000)]
-Precision = Literal["exact", "float64", "float32"]
+Precision = Literal["exact", "float64", "float32", "bfloat16", "int8"]
 
 
 class Strict(BaseModel):

@@ -166,7 +166,14 @@ class Chain(RetrievalLayout):
         mask = WORD_SCALE << (self.word_bits + (self.n_segments - 1).bit_length())
         place = self.n_rows if self.shares_row else 1
         yield from pattern_blocks(
-            self.groups, self.choices, self.pattern_fields, registers, place, self.word_registers, -mask, mask
+            self.groups,
+            self.choices,
+            self.pattern_fields,
+            registers,
+            place,
+            self.word_registers,
+            [-mask] * self.n_parts,
+            mask,
         )
         table = None if words is None else words.reshape(self.n_rows, self.n_segments, -1)
         weight = self.hashed_fields[-1].base

@@ -13,6 +13,10 @@ entering fields at first. A pattern too long to share a field with window and pl
 In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so wrong rows are
 at most -Γ + Γ = 0. The digits J_i are centred: |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
 one of 2^(word_bits - 1) or more stands there less 2^word_bits, which no bit that is read can tell, and Γ need be half as large.
+
+Short weights: stored as int8 or bfloat16, a weight holds 8 bits and a power of two that its channel shares. A word of up to 8 bits
+is one weight of W1 or W2; a longer one is several limbs, in channels whose powers of two lie 8 apart and whose pattern is the
+same. All other weights are powers of two or short: digits and choices count in powers of two.
 """
 
 from __future__ import annotations
@@ -23,16 +27,17 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import count
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int, Shaped
 
 from byheart.construct.retrieval import layout as common
 from byheart.construct.retrieval.addresses import Addresses, ChannelPatterns, pack_bits, step_rows
-from byheart.construct.retrieval.gadgets import LazyUnits, pattern_blocks, window_blocks, within_shards
+from byheart.construct.retrieval.gadgets import pattern_blocks, window_blocks, within_shards
 from byheart.construct.retrieval.label_code import planes_of
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout, T, X, Z
+from byheart.construct.retrieval.layout import LABEL, LIMB_BITS, ONE, HashedField, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import (
     Block,
@@ -47,6 +52,8 @@ from byheart.program.blocks import (
     typical_fraction,
 )
 from byheart.program.gadgets import threshold
+from byheart.program.lazy_units import LazyUnits
+from byheart.program.short_numbers import SHORT_BITS, short_parts
 
 SQUARE, Y = T, LABEL
 ROLE, PATTERN = T, "pattern"
@@ -73,8 +80,9 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """x, role or square, y, z, the other digits of the row, and the pattern if it has a register."""
-        return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)))
+        """x, role or square, y, z, the other digits of the row, the pattern if it has a register, and 1 if it is needed."""
+        constant = (ONE,) if self.stored == "bfloat16" else ()
+        return (X, SQUARE, Y, Z, *self.digits[:-1], *(() if self.shares_window else (PATTERN,)), *constant)
 
     @property
     def n_tokens(self) -> int:
@@ -122,15 +130,18 @@ class DualTable(RetrievalLayout):
     @property
     def entry_registers(self) -> tuple[str, ...]:
         """Before pooling the fields live where table words will."""
-        return self.channels[: len(self.hashed_fields)]
+        return self.word_registers[: len(self.hashed_fields)]
 
     @cached_property
     def radices(self) -> tuple[int, ...]:
         """Values of each digit of a row number, the highest first."""
         near = max(1, int(self.n_rows ** (1 / self.n_digits)) - 1)  # a float may be one too large
         low = next(b for b in count(near) if b**self.n_digits >= self.n_rows)
-        rest = low ** (self.n_digits - 1)
-        return (-(-self.n_rows // rest), *(low,) * (self.n_digits - 1))
+        n_low = self.n_digits - 1
+        if self.stored:  # short weights hold powers of two: the nearest below or above, whichever has fewer digits to tell apart
+            below = 1 << (low.bit_length() - 1)
+            low = min(below, 2 * below, key=lambda b: -(-self.n_rows // b**n_low) + n_low * b)
+        return (-(-self.n_rows // low**n_low), *(low,) * n_low)
 
     @property
     def half_window(self) -> int:
@@ -139,13 +150,25 @@ class DualTable(RetrievalLayout):
 
     @property
     def gate(self) -> int:
-        """Γ, at least every |V[a]·φ|."""
-        return 1 << (self.word_bits - 1 + (self.n_groups - 1).bit_length())
+        """Γ, at least every |V[a]·φ|. Limbs that use all their bits may hold a word of a little more than half of 2^word_bits."""
+        largest = self.n_groups << (self.word_bits - 1)
+        if self.n_limbs > 1 and self.word_bits == self.n_limbs * LIMB_BITS:
+            largest += self.n_groups << (self.word_bits - LIMB_BITS)
+        return 1 << (largest - 1).bit_length()
 
     @property
     def largest_gate_sum(self) -> int:
         """No partial sum before a unit of the table exceeds this."""
-        return (8 * sum((radix // 2) ** 2 for radix in self.radices) + 2) * self.gate
+        return (8 * sum(half**2 for half in self.halves) + 2) * self.gate
+
+    @cached_property
+    def halves(self) -> tuple[int, ...]:
+        """What is taken off each digit to centre it, not below half of its values; of 4 bits where weights are bfloat16."""
+        found = [radix // 2 for radix in self.radices]
+        if self.stored == "bfloat16":  # so that their squares have 8
+            spare = [max(0, half.bit_length() - SHORT_BITS // 2) for half in found]
+            found = [-(-half >> bits) << bits for half, bits in zip(found, spare, strict=True)]
+        return tuple(found)
 
     @cached_property
     def digit_fields(self) -> tuple[tuple[int, ...], ...]:
@@ -157,7 +180,7 @@ class DualTable(RetrievalLayout):
     def is_exact(self) -> bool:
         """Digits, the gate, pooling, and the bits that are read."""
         return (
-            self.n_channels >= len(self.hashed_fields)
+            len(self.word_registers) >= len(self.hashed_fields) * self.n_entering_parts
             and self.entrance.n_folds > 0
             and all(self.has_exact_digits(choices) for choices in self.digit_fields)
             and self.fits(self.largest_gate_sum)
@@ -165,6 +188,7 @@ class DualTable(RetrievalLayout):
             and all(self.has_exact_pooling(field) for field in self.hashed_fields)
             and self.fits(2 * self.n_groups << self.word_bits)
             and self.word_bits + 2 + self.headroom_bits <= self.mantissa_bits
+            and (self.stored is None or self.word_bits <= self.n_limbs * LIMB_BITS)
         )
 
     @property
@@ -201,8 +225,11 @@ class DualTable(RetrievalLayout):
     def pooling_steps(self) -> Iterator[Step]:
         """Sum the fields into their registers and clear where they came from."""
         values = [{register: 1} for register in self.entry_registers]
-        outputs = [{field.register: self.n_tokens} for field in self.hashed_fields]
-        yield RegisterAttention((RegisterHead(values, outputs),))
+        factors: list[Number] = [self.n_tokens]
+        if self.stored == "bfloat16":
+            factors = [part for part in short_parts(self.n_tokens, 2) if part]
+        outputs = [{field.register: each} for each in factors for field in self.hashed_fields]
+        yield RegisterAttention((RegisterHead(values * len(factors), outputs),))
         units = []
         for number, register in enumerate(self.entry_registers):
             writes: dict[str, Number] = {register: -1}
@@ -226,10 +253,17 @@ class DualTable(RetrievalLayout):
             self._all_groups,
             [self.pattern_register],
             place,
-            self.channels,
-            -mask,
+            self.word_registers,
+            [offset - mask for offset in self._limb_offsets],
             mask,
         )
+
+    @property
+    def _limb_offsets(self) -> list[int]:
+        """What each limb of a word of Z is short of in its register: stored weights have a sign, and these words have none."""
+        return [
+            WORD_SCALE << (LIMB_BITS * (limb + 1) - 1) if self.stored else 0 for limb in range(self.n_limbs)
+        ]
 
     @property
     def _all_groups(self) -> tuple[tuple[int, ...]]:
@@ -239,9 +273,12 @@ class DualTable(RetrievalLayout):
         held = self.hashed_fields[1].base
         # only the extra token keeps its pattern field; it starts with the first channel chosen, and takes no step
         clear = Unit({Y: 1, ROLE: -held}, 0, {Y: -1})
-        choose = Unit({ROLE: 1}, 0, {self.channels[0]: 1, X: self.half_window})
+        firsts = self.word_registers[:: self.n_channels]
+        choose = Unit({ROLE: 1}, 0, {**dict.fromkeys(firsts, 1), X: self.half_window})
         yield Block((clear, choose), {}, "roles")
-        yield from pattern_blocks(self.groups, self.choices, self._all_groups, [Y], 1, self.channels, 0, 1)
+        yield from pattern_blocks(
+            self.groups, self.choices, self._all_groups, [Y], 1, self.word_registers, [0] * self.n_limbs, 1
+        )
         base = self.hashed_fields[-1].base
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})
 
@@ -251,11 +288,10 @@ class DualTable(RetrievalLayout):
         The last digit d is what is left in x, and (d - h)² = h² + (1 - 2h)·d + 2·Σ_i ReLU(d - i) over i from 1.
         """
         weight = prod(self.radices)
-        for register, radix in zip(self.digits, self.radices, strict=True):
+        for register, radix, half in zip(self.digits, self.radices, self.halves, strict=True):
             weight //= radix
-            half = radix // 2
             adds = {register: -half, SQUARE: half**2}
-            units: Sequence[Unit] = LazyUnits(2 * (radix - 1), partial(_digit_unit, register, radix, weight))
+            units: Sequence[Unit] = LazyUnits(2 * (radix - 1), partial(_digit_unit, register, half, weight))
             if register == X:
                 units = [Unit({X: 1}, -i, {SQUARE: 2 if i else 1 - 2 * half}) for i in range(radix - 1)]
             elif register == self.digits[0]:
@@ -266,51 +302,94 @@ class DualTable(RetrievalLayout):
         """Unit a: Γ·(1 - 2·Σ (J_i - a_i)²) + V[a]·φ in; words of Z[a] and the unit itself out.
 
         In the labelled token the unit that fires is Γ, so it clears square and digits too; the extra token needs its own no more.
+        Squares are too long for short weights; there the square is cleared when the words are summed.
         """
-        gate, shift = self.gate, self.gate.bit_length() - 1
-        digits: dict[str, Column]
-        cleared: dict[str, Column]
-        read: dict[str, Column]
-        written: dict[str, Column]
-        biases: Column
-        norms: Column
-        if words is None:
-            bits = max(radix // 2 for radix in self.radices).bit_length()
-            digits = dict.fromkeys(self.digits, typical(bits + 2 + shift))
-            cleared = dict.fromkeys(self.digits, typical_fraction(shift))
-            norms, biases = typical_fraction(shift), typical(2 * bits + 1 + shift)
-            read = dict.fromkeys(self.channels, typical(self.word_bits))
-            written = dict.fromkeys(self.channels, typical_fraction(shift - 2))
-        else:
-            centred = self._centred_digits()
-            sums = (centred * centred).sum(axis=1)
-            digits = dict(zip(self.digits, 4 * gate * centred.T, strict=True))
-            cleared = dict(zip(self.digits, _scale(-centred.T, shift), strict=True))
-            norms, biases = _scale(-sums, shift), gate * (1 - 2 * sums)
-            read = dict(zip(self.channels, words[:, 0].T, strict=True))
-            written = dict(zip(self.channels, _scale(WORD_SCALE * words[:, 1].T, shift), strict=True))
+        gate = self.gate
+        numbers = self._typical_numbers() if words is None else self._numbers(words)
+        digits, cleared, norms, biases, read, written = numbers
         return TableBlock(
             self.n_rows,
             {**digits, SQUARE: -2 * gate, **read},
             biases,
-            {SQUARE: norms, Y: 1, **cleared, **written},
+            {Y: 1, **({} if self.stored else {SQUARE: norms}), **cleared, **written},
             {X: 1, Y: -gate},
             "table",
         )
 
+    def _typical_numbers(self) -> _TableNumbers:
+        """Numbers that stand for those of any words: of as many bits, and stored in the same way."""
+        shift = self.gate.bit_length() - 1
+        bits = max(self.halves).bit_length()
+        digits: Column = typical(bits + 2 + shift)
+        cleared: Column = typical_fraction(shift)
+        biases: Column = typical(2 * bits + 1 + shift)
+        if self.stored:
+            biases = self.gate * (1 - 2 * sum(half**2 for half in self.halves))
+        return _TableNumbers(
+            dict.fromkeys(self.digits, digits),
+            dict.fromkeys(self.digits, cleared),
+            typical_fraction(shift),
+            biases,
+            dict.fromkeys(self.word_registers, typical(self.word_bits)),
+            dict.fromkeys(self.word_registers, typical_fraction(shift - 2)),
+        )
+
+    def _numbers(self, words: Shaped[np.ndarray, "n_rows 2 n_channels"]) -> _TableNumbers:
+        gate, shift = self.gate, self.gate.bit_length() - 1
+        centred = self._centred_digits()
+        sums = (centred * centred).sum(axis=1)
+        read, written = words[:, 0], words[:, 1]
+        if self.stored:
+            read, written = split_limbs(read, self.n_limbs), split_limbs(written, self.n_limbs, unsigned=True)
+        return _TableNumbers(
+            dict(zip(self.digits, 4 * gate * centred.T, strict=True)),
+            dict(zip(self.digits, _scale(-centred.T, shift), strict=True)),
+            _scale(-sums, shift),
+            gate * (1 - 2 * sums),
+            dict(zip(self.word_registers, read.T, strict=True)),
+            dict(zip(self.word_registers, _scale(WORD_SCALE * written.T, shift), strict=True)),
+        )
+
     def _centred_digits(self) -> np.ndarray:
         rest, weight, columns = np.arange(self.n_rows), prod(self.radices), []
-        for radix in self.radices:
+        for radix, half in zip(self.radices, self.halves, strict=True):
             weight //= radix
-            columns.append(rest // weight - radix // 2)
+            columns.append(rest // weight - half)
             rest = rest % weight
         return self.widen(np.stack(columns, axis=1))
 
 
-def _digit_unit(register: str, radix: int, weight: int, at: int) -> Unit:
+class _TableNumbers(NamedTuple):
+    """The numbers of a table's units: what digits are read and cleared by, norms of rows, biases, and words by register."""
+
+    digits: dict[str, Column]
+    cleared: dict[str, Column]
+    norms: Column
+    biases: Column
+    read: dict[str, Column]
+    written: dict[str, Column]
+
+
+def split_limbs(
+    words: Int[np.ndarray, "n_rows n_channels"], n_limbs: int, unsigned: bool = False
+) -> Int[np.ndarray, "n_rows n_registers"]:
+    """Each word as limbs n · 2^(8·limb) with -128 <= n < 128, side by side; all lowest limbs first.
+
+    Words with a sign are their sum, less 2^(8·n_limbs) where the highest limb would be 128. Of words without a sign each limb is
+    128 · 2^(8·limb) less than what it stands for.
+    """
+    half, found, rest = 1 << (LIMB_BITS - 1), [], words
+    for limb in range(n_limbs):
+        low = (rest if unsigned else rest + half) & (2 * half - 1)
+        rest = (rest - low + (0 if unsigned else half)) >> LIMB_BITS
+        found.append((low - half) << (LIMB_BITS * limb))
+    return np.concatenate(found, axis=1)
+
+
+def _digit_unit(register: str, half: int, weight: int, at: int) -> Unit:
     """Two units for each digit but 0."""
     digit = at // 2 + 1
-    writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - radix // 2) - 1}
+    writes: dict[str, Number] = {X: -weight, register: 1, SQUARE: 2 * (digit - half) - 1}
     return threshold(X, digit * weight, writes)[at % 2]
 
 

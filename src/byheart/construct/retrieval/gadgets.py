@@ -6,12 +6,10 @@ Wide blocks say how many units they have before the units are made, so that a la
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from math import prod
-from typing import overload
 
 import numpy as np
 
@@ -19,54 +17,9 @@ from byheart.construct.retrieval.layout import X, Z
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import Block, Unit
 from byheart.program.gadgets import threshold
+from byheart.program.lazy_units import LazyUnits
 
 HALF = Fraction(1, 2)
-
-
-class Units(Sequence[Unit]):
-    """Units that are made when they are looked at."""
-
-    @abstractmethod
-    def unit(self, at: int) -> Unit:
-        """The unit of this number, which is not negative."""
-
-    @overload
-    def __getitem__(self, at: int) -> Unit: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Unit]: ...
-    def __getitem__(self, at: int | slice) -> Unit | Sequence[Unit]:
-        chosen = range(len(self))[at]
-        return self.unit(chosen) if isinstance(chosen, int) else [self.unit(number) for number in chosen]
-
-
-class LazyUnits(Units):
-    """So many units of one kind."""
-
-    def __init__(self, n_units: int, make: Callable[[int], Unit]) -> None:
-        self._n_units, self._make = n_units, make
-
-    def __len__(self) -> int:
-        return self._n_units
-
-    def unit(self, at: int) -> Unit:
-        return self._make(at)
-
-
-class Joined(Units):
-    """Several sequences of units, one after the other."""
-
-    def __init__(self, *parts: Sequence[Unit]) -> None:
-        self._parts = parts
-
-    def __len__(self) -> int:
-        return sum(map(len, self._parts))
-
-    def unit(self, at: int) -> Unit:
-        for part in self._parts:
-            if at < len(part):
-                return part[at]
-            at -= len(part)
-        raise IndexError(at)
 
 
 def reflect_above(register: str, first: int) -> Unit:
@@ -81,12 +34,12 @@ def pattern_blocks(
     registers: Sequence[str],
     place: int,
     channels: Sequence[str],
-    rest: int,
+    rests: Sequence[int],
     step: int,
 ) -> Iterator[Block]:
-    """Take one digit after the other off the pattern fields: every channel gets `rest`, a chosen one `step` more.
+    """Take one digit after the other off the pattern fields: every channel gets the rest of its part, a chosen one `step` more.
 
-    There may be several parts of Σ groups channels each; they are treated alike.
+    There may be several parts of Σ groups channels each; they are treated alike but for what they get.
     The digits of a pattern field count from `place` up; what lies below stays in its register.
     Digit 0 of the first group names its first channel; digit 0 of a later group names none. With rest = 0 nothing is
     added to any channel at the start, and the first group's first channel must have been given its `step` already.
@@ -95,14 +48,18 @@ def pattern_blocks(
     parts = [channels[start : start + sum(groups)] for start in range(0, len(channels), sum(groups))]
     weights = [place * prod(choices[g] for g in field) for field in pattern_fields]
     for turn in range(max(len(field) for field in pattern_fields)):
-        adds: dict[str, Number] = dict.fromkeys(channels, rest) if turn == 0 and rest else {}
+        adds: dict[str, Number] = {}
+        if turn == 0:
+            adds = {name: rest for part, rest in zip(parts, rests, strict=True) if rest for name in part}
         digits: list[tuple[int, str, int]] = []
         for number, field in enumerate(pattern_fields):
             if turn < len(field):
                 weights[number] //= choices[field[turn]]
                 digits.append((field[turn], registers[number], weights[number]))
-                if field[turn] == 0 and rest:
-                    adds.update({part[0]: rest + step for part in parts})
+                if field[turn] == 0:
+                    adds.update(
+                        {part[0]: rest + step for part, rest in zip(parts, rests, strict=True) if rest}
+                    )
 
         n_units = sum(2 * (choices[group] - 1) for group, _, _ in digits)
         make = partial(_pattern_unit, digits, choices, first_channel, parts, step)

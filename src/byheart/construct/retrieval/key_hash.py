@@ -13,7 +13,8 @@ from math import log2
 import numpy as np
 from jaxtyping import Int
 
-from byheart.construct.retrieval.layout import Entrance, HashedField, RetrievalLayout
+from byheart.construct.retrieval.layout import HashedField, RetrievalLayout
+from byheart.program.short_numbers import SHORT_BITS, short_at_least, short_at_most
 
 _CHUNK_TOKENS = 1 << 21
 
@@ -50,22 +51,32 @@ def draw(
     entrance = layout.entrance
     if entrance.is_narrow:
         return _draw_narrow(layout, rng)
-    parts = [
-        _draw_field(field, entrance, layout.mantissa_bits, rng, lowest, highest)
-        for field in layout.hashed_fields
-    ]
+    parts = [_draw_field(field, layout, rng, lowest, highest) for field in layout.hashed_fields]
     tokens, positions, weights, offsets, centres = (
         np.stack([part[i] for part in parts], axis=-1) for i in range(5)
     )
     if entrance.kind != "table":
-        extra = highest.copy()
-        extra[:1] += 1
+        extra = _extra_coordinates(highest, layout)
         role_from = int(weights[:, 0] @ highest) + int(offsets[0]) + 1
+        if layout.stored == "bfloat16":  # the one between this and the extra token that has the fewest bits
+            span = int(weights[:, 0] @ extra) + int(offsets[0]) - role_from
+            spare = max(0, (span + 1).bit_length() - 1)
+            role_from = -(-role_from >> spare) << spare
     else:
         role_from = int(tokens[:, 0].max(initial=0)) + int(positions[:, 0].max(initial=0)) + 1
+        role_from = layout.round_up(role_from)
         extra = np.zeros(len(parts), dtype=np.int64)
         extra[0] = role_from
     return KeyHash(tokens, positions, weights, offsets, centres, extra, role_from)
+
+
+def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout) -> Int[np.ndarray, " dim"]:
+    """Where the extra token lies: beyond the highest first coordinate, at the highest others, or where a weight can be."""
+    wanted = highest.copy()
+    wanted[:1] += 1
+    if layout.stored != "bfloat16":
+        return wanted
+    return np.array([short_at_least(each) if each > 0 else -short_at_most(-each) for each in wanted.tolist()])
 
 
 def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
@@ -76,7 +87,11 @@ def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
     field has 0.8 to 1 times n_values. No two tokens have the same number.
     """
     entrance, n_fields = layout.entrance, len(layout.hashed_fields)
-    entering = layout.n_entering_values - 1  # one is left for the extra token
+    is_short = layout.stored == "bfloat16"
+    # one is left for the extra token; among longer numbers, one that a weight can hold
+    entering = (
+        layout.n_entering_values - 1 - (layout.n_entering_values >> (SHORT_BITS - 1) if is_short else 0)
+    )
     share = (entering + 1) // 2
     tokens = rng.choice(share, size=entrance.n_rows, replace=False)
     positions = rng.integers(0, entering - share + 1, size=entrance.seq_len)
@@ -85,12 +100,13 @@ def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
     wanted = np.log(rng.uniform(0.8, 1.0, size=n_fields) * n_values / (entering + 1))
     shrinking += (wanted - shrinking.sum(axis=0)) / entrance.n_folds
     centres = np.zeros((entrance.n_folds, n_fields), dtype=np.int64)
-    left = np.full(n_fields, entering + 1)
+    left = np.full(n_fields, layout.n_entering_values)
     for level in range(entrance.n_folds):
         least, most = (left + 1) // 2, n_values << (entrance.n_folds - 1 - level)
         left = np.clip((left * np.exp(shrinking[level])).astype(np.int64), least, most)
+        left = np.array([layout.round_up(int(each)) for each in left])
         centres[level] = left
-    role_from = int(tokens.max()) + int(positions.max()) + 1
+    role_from = layout.round_up(int(tokens.max()) + int(positions.max()) + 1)
     same = np.ones(n_fields, dtype=np.int64)
     none = np.zeros((0, n_fields), dtype=np.int64)
     return KeyHash(
@@ -106,8 +122,7 @@ def _draw_narrow(layout: RetrievalLayout, rng: np.random.Generator) -> KeyHash:
 
 def _draw_field(
     field: HashedField,
-    entrance: Entrance,
-    mantissa_bits: int,
+    layout: RetrievalLayout,
     rng: np.random.Generator,
     lowest: Int[np.ndarray, " dim"],
     highest: Int[np.ndarray, " dim"],
@@ -117,28 +132,30 @@ def _draw_field(
     A reflection at c maps [0, R) into [0, c) if R <= 2c. Going back from c = n_values, R is drawn from (1.6 c, 2 c]; where so many
     reflections would leave the mantissa, from (0.8 s c, s c] with a smaller s.
     """
+    entrance, is_short = layout.entrance, layout.stored == "bfloat16"
     centres = np.zeros(entrance.n_folds, dtype=np.int64)
     n_values = field.n_values
-    most = 2.0 ** min(1.0, (mantissa_bits - 1 - log2(n_values)) / max(1, entrance.n_folds))
+    most = 2.0 ** min(1.0, (layout.mantissa_bits - 1 - log2(n_values)) / max(1, entrance.n_folds))
     for level in reversed(range(entrance.n_folds)):
         centres[level] = n_values
         low, high = n_values * 8 // 5, 2 * n_values
         if most < 2:
             low, high = max(n_values, int(0.8 * most * n_values)), max(n_values + 1, int(most * n_values))
         n_values = int(rng.integers(low, high)) + 1
+        n_values = short_at_most(n_values) if is_short else n_values
     tokens = np.zeros(entrance.n_rows, dtype=np.int64)
     positions = np.zeros(entrance.seq_len, dtype=np.int64)
     weights = np.zeros(len(lowest), dtype=np.int64)
     offset = 0
     if entrance.kind == "table":
-        n_values = max(2, n_values - 1)  # one value is left for the extra token
+        # one value is left for the extra token; among longer numbers, one that a weight can hold
+        n_values = max(2, n_values - 1 - (n_values >> (SHORT_BITS - 1) if is_short else 0))
         share = (n_values + 1) // 2 if entrance.ordered else n_values
         tokens[:] = rng.integers(0, share, size=entrance.n_rows)
         if entrance.ordered:
             positions[:] = rng.integers(0, n_values - share + 1, size=entrance.seq_len)
     else:
-        spread = highest - lowest
-        spread[:1] += 1  # where the extra token lies
+        spread = _extra_coordinates(highest, layout) - lowest
         scale = (n_values - 1) / max(1, int(spread.sum()))
         weights[:] = np.maximum(1, rng.uniform(0.3, 1.7, size=len(lowest)) * scale).astype(np.int64)
         weights[spread == 0] = 0

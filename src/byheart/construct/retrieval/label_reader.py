@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 
-from byheart.construct.retrieval.gadgets import Joined, LazyUnits
 from byheart.construct.retrieval.label_code import LabelField, RareField
 from byheart.construct.retrieval.layout import LABEL, RetrievalLayout, T, X, Z
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import Block, Repeat, Step, Unit, typical
 from byheart.program.gadgets import threshold
+from byheart.program.lazy_units import Joined, LazyUnits
 
 WORD_SCALE = 4
 """Words enter the tables times 4: two bits below them are needed to read y_0."""
@@ -44,18 +44,21 @@ def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Itera
 def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Iterator[Step]:
     """One part: add up its words, remove what lies above its fields, and add their bits to the label."""
     is_first = part == layout.n_parts - 1
+    is_typical = (
+        centre is None and layout.stored is None
+    )  # how short weights are stored, typical ones cannot tell
     if not is_first:
         yield Block((Unit({X: 1}, 0, {X: -1}),), {X: 1}, "clear")  # what is left of the last part is positive
     yield _sum_block(layout, part, centre, is_first)
     yield Block((Unit({X: -1}, 0, {X: 2}),), {}, "absolute")
     rare = _rare_registers(layout)
     for kind in reversed(range(1, len(layout.label_fields))):
-        yield from _silent_steps(layout, kind, centre is None)
+        yield from _silent_steps(layout, kind, is_typical)
         for i in reversed(range(layout.label_fields[kind].n_bits)):
             yield Block(_bit_units(i, rare[kind - 1], Fraction(2**i, 2)), {}, "rare label")
         clear = Unit({T: 1}, 0, {T: -1})
         yield Block([clear, *_place_units(layout, kind - 1)], {T: _lowest_place(layout, kind - 1)}, "place")
-    yield from _silent_steps(layout, 0, centre is None)
+    yield from _silent_steps(layout, 0, is_typical)
     for i in reversed(range(layout.field_bits)):
         bit = part * layout.field_bits + i
         half = Fraction(2**bit if layout.n_parts == 1 else 2 ** min(bit, layout.label_bits), 2)
@@ -110,12 +113,16 @@ def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first:
     else:
         constant = -WORD_SCALE * centre * 2**layout.word_bits
     rare, highest = _rare_registers(layout), len(layout.rare_fields)
-    words = LazyUnits(layout.n_channels, partial(_word_unit, layout.part_registers(part), rare))
+    registers = layout.part_registers(part)
+    words = LazyUnits(len(registers), partial(_word_unit, registers, rare))
+    wide = ("b1", "b2")  # the centre is known when the words are
     if not is_first:
-        return Block(words, {X: constant}, "sum")
-    negative = [Unit({register: -1}, 0, {register: 1}) for register in rare]
-    units = Joined(words, negative, _place_units(layout, highest))
-    return Block(units, {X: constant, T: _lowest_place(layout, highest)}, "sum")
+        return Block(words, {X: constant}, "sum", wide)
+    others = [Unit({register: -1}, 0, {register: 1}) for register in rare]
+    if layout.stored:  # the square that the table left
+        others.append(Unit({T: 1}, 0, {T: -1}))
+    units = Joined(words, others, _place_units(layout, highest))
+    return Block(units, {X: constant, T: _lowest_place(layout, highest)}, "sum", wide)
 
 
 def _word_unit(channels: Sequence[str], rare: Sequence[str], at: int) -> Unit:

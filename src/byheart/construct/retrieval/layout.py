@@ -7,6 +7,7 @@ Notation:
     J  parts: where a field is too long for a word, its bits are dealt out to J words read alike; `field_bits` counts one part
     Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a key may be from its last
     S  shards: ranges of Q/S rows that no key leaves, so that each can be solved without the others
+    L  limbs: stored weights of 8 bits that make up one word, where weights are stored so short; see `dual_table`
 
 Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In
 `dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first, the labelled token
@@ -28,11 +29,16 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.label_code import LabelField, RareFields, label_fields
 from byheart.program.blocks import Step
+from byheart.program.short_numbers import SHORT_BITS, short_at_least
 
 EntranceKind = Literal["table", "grid", "real"]
+ShortWeights = Literal["int8", "bfloat16"]
 TokenFields = Int[np.ndarray, "n_samples seq_len n_fields"]
 ExtraFields = Int[np.ndarray, " n_fields"]
 LabelledFields = Int[np.ndarray, "n_samples n_labelled n_fields"]
+
+ONE = "one"
+"""A register that always holds 1, where biases are too long for one weight."""
 
 SLOTS = X, T, LABEL, Z = "x", "t", "label", "z"
 """The first registers of every layout: the row and later the sum of words; the place of the field; the label; and the number that
@@ -41,6 +47,9 @@ keeps window and plane."""
 NARROWING = 0.56
 NARROW_FOLDS = 3
 """Where fields begin as one number, each reflection leaves about so much of its range, and there are so many reflections more."""
+
+LIMB_BITS = 8
+"""Bits of a word that one stored weight holds, where weights are stored as int8 or bfloat16."""
 
 _LEAST_WEIGHT = 6
 """Coordinates of vectors are weighted by whole numbers of about this size at least, so that the weights can differ."""
@@ -121,6 +130,9 @@ class RetrievalLayout:
     n_parts: int = 1
     n_shards: int = 1
     rare_fields: RareFields = ()
+    stored: ShortWeights | None = None
+    n_limbs: int = 1
+    group_bits: tuple[int, ...] = ()
 
     name: ClassVar[str]
     has_extra_token: ClassVar[bool]
@@ -199,11 +211,12 @@ class RetrievalLayout:
     @cached_property
     def word_registers(self) -> tuple[str, ...]:
         """The registers that words are read into, part after part."""
-        return tuple(f"word {number}" for number in range(self.n_parts * self.n_channels))
+        return tuple(f"word {number}" for number in range(self.n_parts * self.n_limbs * self.n_channels))
 
     def part_registers(self, part: int) -> tuple[str, ...]:
-        """The registers that words of one part are read into."""
-        return self.word_registers[part * self.n_channels :][: self.n_channels]
+        """The registers that words of one part are read into, limb after limb."""
+        n_registers = self.n_limbs * self.n_channels
+        return self.word_registers[part * n_registers :][:n_registers]
 
     @property
     def label_bits(self) -> int:
@@ -228,7 +241,7 @@ class RetrievalLayout:
     @property
     def model_width(self) -> int:
         """m, the width of the residual stream."""
-        return self.n_slots + self.n_parts * self.n_channels
+        return self.n_slots + self.n_parts * self.n_limbs * self.n_channels
 
     @property
     def shard_rows(self) -> int:
@@ -247,7 +260,9 @@ class RetrievalLayout:
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """Channels of each group, as even as can be."""
+        """Channels of each group, as even as can be; where weights are short, so many that all choices are powers of two."""
+        if self.group_bits:
+            return tuple((1 << bits) - (g > 0) for g, bits in enumerate(self.group_bits))
         return split_evenly(self.n_channels, self.n_groups)
 
     @cached_property
@@ -287,6 +302,7 @@ class RetrievalLayout:
         n = self.entrance.n_varied
         n_values = 6 * base if n == 1 else max(int(4.95 * base / (self.sum_factor * n**0.5)), base // 2) + 1
         n_values = max(n_values, int(_LEAST_WEIGHT * self.entrance.spread / 1.6**self.entrance.n_folds) + 1)
+        n_values = self.round_up(n_values)  # where the last reflection before pooling is
         return self._fold_field(register, base, n_values)
 
     def _fold_field(self, register: str, base: int, n_values: int) -> HashedField:
@@ -300,8 +316,25 @@ class RetrievalLayout:
         """The fields; with as many values before pooling as the largest has where they all begin as one number."""
         if not self.entrance.is_narrow:
             return fields
-        n_values = max(field.n_values for field in fields) * 5 // 4  # of which each field keeps 0.8 at least
+        n_values = self.round_up(
+            max(field.n_values for field in fields) * 5 // 4
+        )  # each field keeps 0.8 at least
         return tuple(self._fold_field(field.register, field.base, n_values) for field in fields)
+
+    def round_up(self, number: int) -> int:
+        """A number that a weight can hold, not below this one."""
+        return short_at_least(number) if self.stored == "bfloat16" else number
+
+    @cached_property
+    def n_entering_parts(self) -> int:
+        """Weights that make up one number of the entrance: a value of a token, or a coefficient of a coordinate."""
+        if self.stored != "bfloat16":
+            return 1
+        if self.entrance.is_narrow:
+            largest = self.n_entering_values
+        else:
+            largest = max(field.n_values for field in self.hashed_fields) << self.entrance.n_folds
+        return -(-largest.bit_length() // SHORT_BITS)
 
     @property
     def n_entering_values(self) -> int:

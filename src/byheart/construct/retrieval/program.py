@@ -13,11 +13,12 @@ from byheart.construct.retrieval.dual_table import ROLE
 from byheart.construct.retrieval.gadgets import HALF, reflect_above
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.label_reader import label_steps
-from byheart.construct.retrieval.layout import LABEL, HashedField, RetrievalLayout
+from byheart.construct.retrieval.layout import LABEL, ONE, HashedField, RetrievalLayout
 from byheart.construct.retrieval.quantiser import Quantiser, quantising_blocks
 from byheart.network.exact.dyadic import Number
 from byheart.program.blocks import Block, Numbers, Program, Repeated, Step, TokenTable, Unit, typical
 from byheart.program.gadgets import threshold
+from byheart.program.short_numbers import short_parts, split_column, with_short_biases
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Contents:
 
 def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Program:
     """The program of a network. Without contents it stands for any network of the layout, and is only counted."""
-    entrance, registers = layout.entrance, layout.entry_registers
+    entrance, registers, n_parts = layout.entrance, layout.entry_registers, layout.n_entering_parts
     table: TokenTable | None = None
     extra: Numbers
     if entrance.kind == "table":
@@ -48,9 +49,11 @@ def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Progr
         columns = (
             np.ones((len(registers), 1), dtype=int) if entrance.is_narrow else np.eye(n_columns, dtype=int)
         )
-        inputs: dict[str, Numbers] = dict(zip(registers, columns, strict=True))
+        inputs: dict[str, Numbers] = dict(zip(registers, np.tile(columns, n_parts), strict=True))
         table = _typical_tokens(layout) if contents is None else _tokens(layout, contents.hashed)
-        extra = [1] * n_columns if contents is None else contents.hashed.extra[:n_columns]
+        extra = [1] * n_columns * n_parts
+        if contents is not None:
+            extra = np.concatenate(split_column(contents.hashed.extra[:n_columns], n_parts))
     elif contents is None:
         number = typical(max(field.n_values for field in layout.hashed_fields).bit_length())
         entered = layout.channels[: entrance.n_projections] if entrance.kind == "real" else registers
@@ -58,16 +61,19 @@ def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Progr
         extra = [1] * entrance.dim
     elif contents.quantiser is None:
         scale = Fraction(2) ** contents.grid_bits
-        rows = contents.hashed.weights.T.astype(object) * scale
-        inputs = dict(zip(registers, rows, strict=True))
+        rows = np.concatenate(split_column(contents.hashed.weights.T.astype(object) * scale, n_parts))
+        inputs = dict(zip(_parts_of_fields(layout), rows, strict=True))
         extra = contents.hashed.extra.astype(object) / scale
     else:
         inputs = dict(zip(layout.channels, contents.quantiser.directions, strict=False))
         extra = contents.hashed.extra
+    steps = tuple(_steps(layout, contents))
+    if contents is not None and layout.stored == "bfloat16":
+        steps = tuple(with_short_biases(steps, ONE))
     return Program(
         (*layout.slots, *layout.word_registers),
         inputs,
-        tuple(_steps(layout, contents)),
+        steps,
         LABEL,
         entrance.seq_len,
         table,
@@ -84,6 +90,8 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
         yield from quantising_blocks(
             quantiser, weights, layout.entrance, layout.entry_registers, layout.channels
         )
+    if layout.stored == "bfloat16":
+        yield _constant_block(layout, hashed)
     yield from _entrance_blocks(layout, hashed)
     yield from layout.pooling_steps()
     yield from _fold_blocks(layout)
@@ -91,15 +99,42 @@ def _steps(layout: RetrievalLayout, contents: Contents | None) -> Iterator[Step]
     yield from label_steps(layout, None if contents is None else contents.centres)
 
 
+def _parts_of_fields(layout: RetrievalLayout) -> tuple[str, ...]:
+    """The registers that coordinates enter: those of the fields, then one for each further part of a coefficient."""
+    n_fields = len(layout.hashed_fields)
+    return (*layout.entry_registers, *layout.word_registers[n_fields : n_fields * layout.n_entering_parts])
+
+
+def _constant_block(layout: RetrievalLayout, hashed: KeyHash | None) -> Block:
+    """Set the register that holds 1; make whole the fields of vectors, which entered in parts, and make them non-negative."""
+    units, adds = [Unit({}, 1, {ONE: 1})], dict[str, Number]()
+    if layout.entrance.kind != "table":
+        fields, n_parts = layout.entry_registers, layout.n_entering_parts
+        for at, part in enumerate(_parts_of_fields(layout)[len(fields) :]):
+            whole = fields[at % len(fields)]
+            units += [Unit({part: 1}, 0, {whole: 1, part: -1}), Unit({part: -1}, 0, {whole: -1, part: 1})]
+        offsets = np.zeros(len(fields), dtype=int) if hashed is None else hashed.offsets
+        shares = [short_parts(int(offset), n_parts) for offset in offsets]
+        adds = {register: parts[0] for register, parts in zip(fields, shares, strict=True) if parts[0]}
+        for number in range(1, n_parts):
+            units.append(
+                Unit({}, 1, {name: parts[number] for name, parts in zip(fields, shares, strict=True)})
+            )
+    return Block(units, adds, "constant")
+
+
 def _tokens(layout: RetrievalLayout, hashed: KeyHash) -> TokenTable:
     taken = slice(1 if layout.entrance.is_narrow else None)
-    positions = tuple(hashed.positions.T[taken]) if layout.entrance.ordered else None
-    return TokenTable(tuple(hashed.tokens.T[taken]), positions)
+
+    def columns(values: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(np.concatenate(split_column(values.T[taken], layout.n_entering_parts)))
+
+    return TokenTable(columns(hashed.tokens), columns(hashed.positions) if layout.entrance.ordered else None)
 
 
 def _typical_tokens(layout: RetrievalLayout) -> TokenTable:
     entrance = layout.entrance
-    fields = layout.hashed_fields[: 1 if entrance.is_narrow else None]
+    fields = layout.hashed_fields[: 1 if entrance.is_narrow else None] * layout.n_entering_parts
     return TokenTable(
         _typical_columns(fields, entrance.n_rows),
         _typical_columns(fields, entrance.seq_len) if entrance.ordered else None,
@@ -113,7 +148,9 @@ def _typical_columns(fields: Sequence[HashedField], n_rows: int) -> list[Numbers
 def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterator[Block]:
     """The reflections before pooling. The first also makes every field non-negative and tells the extra token from others."""
     n_fields = len(layout.hashed_fields)
-    offsets = [0] * n_fields if hashed is None else hashed.offsets.tolist()
+    offsets = [0] * n_fields
+    if hashed is not None and layout.stored != "bfloat16":  # which has added them already
+        offsets = hashed.offsets.tolist()
     for level in range(layout.entrance.n_folds):
         shifts = offsets if level == 0 else [0] * n_fields
         largest = [field.n_values for field in layout.hashed_fields]
@@ -126,7 +163,8 @@ def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterato
             least = centres[0] if hashed is None else hashed.role_from - offsets[0]
             units += threshold(layout.entry_registers[0], least, {ROLE: 1})
         adds: dict[str, Number] = {register: shift for register, _, shift in entering if shift}
-        yield Block(units, adds, "entrance")
+        has_offsets = level == 0 and layout.entrance.kind != "table"
+        yield Block(units, adds, "entrance", ("b1", "b2") if has_offsets else ("b1",))
 
 
 def _fold_blocks(layout: RetrievalLayout) -> Iterator[Block]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from byheart.construct.registry import Example, Method, deferred_plan
-from byheart.construct.retrieval.layout import Entrance, RetrievalLayout
+from byheart.construct.retrieval.layout import Entrance, RetrievalLayout, ShortWeights
 from byheart.construct.retrieval.program import describe
 from byheart.construct.retrieval.search import find_layout
+from byheart.construct.retrieval.short_search import find_short_layout
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError
@@ -18,8 +19,14 @@ from byheart.program.count import count
 from byheart.records.reader import within
 
 NAME = "retrieval"
-MANTISSA_BITS: dict[Precision, int] = {"float64": 53, "float32": 24, "exact": 1 << 30}
-"""Bits of the longest number; those of exact networks are as many as make the network smallest."""
+MANTISSA_BITS: dict[Precision, int] = {
+    "float64": 53,
+    "float32": 24,
+    "bfloat16": 24,
+    "int8": 24,
+    "exact": 1 << 30,
+}
+"""Bits of the longest number computed; those of exact networks are as many as make the network smallest."""
 
 STIRRED_FOLDS, ROBUST_FOLDS = 2, 6
 """Reflections more, for inputs that are alike, and for those that are much alike."""
@@ -96,6 +103,8 @@ def layout_of(
         n_bits=bits if n_projections else 0,
         n_projections=n_projections,
     )
+    if options.precision == "int8" or options.precision == "bfloat16":
+        return _short_layout(entrance, shape, options, options.precision, found, n_keys)
     refused: AssumptionViolated | None = None
     for n_parts, least_fields in _SPREADS if options.reject_bits else _SPREADS[:1]:
         n_folds = _n_folds(has_ids, shape.ordered, n_projections > 0, options.reject_bits, least_fields)
@@ -115,6 +124,33 @@ def layout_of(
             refused = refused or error
     assert refused is not None
     raise refused
+
+
+def _short_layout(
+    entrance: Entrance,
+    shape: DataShape,
+    options: RetrievalOptions,
+    stored: ShortWeights,
+    found: Tokens,
+    n_keys: int | None,
+) -> RetrievalLayout:
+    """The smallest layout whose weights are stored in 8 bits, or as bfloat16: a dual table."""
+    if shape.task == "seq-to-seq" or found.n_projections:
+        what = "a label for each token" if shape.task == "seq-to-seq" else "vectors that lie on no grid"
+        raise AssumptionViolated(
+            f"weights of precision {stored} hold no data with {what}.\n  Take precision float32 or float64."
+        )
+    has_ids = shape.vocab is not None
+    n_folds = _n_folds(has_ids, shape.ordered, False, options.reject_bits, entrance.least_fields)
+    return find_short_layout(
+        replace(entrance, n_folds=n_folds + found.more_folds),
+        shape.context_count if n_keys is None else n_keys,
+        label_bits(shape.n_classes) + options.reject_bits,
+        stored,
+        reject_bits=options.reject_bits,
+        n_shards=options.shards or 1,
+        label_counts=() if options.shards or options.reject_bits else shape.label_counts,
+    )
 
 
 def label_bits(n_classes: int) -> int:
@@ -142,7 +178,7 @@ METHOD = Method(
     name=NAME,
     source="byheart: retrieval structures in the weights",
     tasks=("next-token", "seq-to-seq", "set"),
-    precisions=("float64", "float32", "exact"),
+    precisions=("float64", "float32", "bfloat16", "int8", "exact"),
     size_of=size_of,
     plan=deferred_plan("byheart.construct.retrieval.method"),
     options=RetrievalOptions,

@@ -5,7 +5,8 @@ it. The paper's deep feed-forward parts are runs of `FeedForward` layers, blocks
 attention is not stored, counted or computed. The width of the residual stream is written m, hidden width q,
 head size s, as in the paper.
 
-Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never mixed within one network.
+Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never mixed within one network. Those of float32 may have a
+`Storage`: each array is then a few bits a number in a file, without rounding.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from byheart.errors import ByheartError
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.protocol import Backend, Evaluation, Network
 from byheart.network.protocol import Precision as Precision
+from byheart.network.weight_format import Storage
 from byheart.theorems import realises
 
 if TYPE_CHECKING:
@@ -183,9 +185,10 @@ class Transformer(Network):
     embedding: Embedding | None = None
     pad: int | None = None
     extra: Weights | None = None  # (1, d)
+    storage: Storage | None = None
 
     def __post_init__(self) -> None:
-        """Check that every layer fits the residual stream and that exact and float weights are not mixed."""
+        """Check that every layer fits the residual stream, that exact and float weights are not mixed, and the storage."""
         model, dim = self.w_in.shape
         if self.w_out.shape[1] != model:
             raise ShapeMismatch(
@@ -208,6 +211,26 @@ class Transformer(Network):
         }
         if len(kinds) != 1 or not kinds <= {"exact", "float64", "float32"}:
             raise ShapeMismatch(f"the weights of one network must be of one kind, not {sorted(kinds)}.")
+        if self.storage is not None:
+            if kinds != {"float32"}:
+                raise ShapeMismatch(f"weights stored as {self.storage.precision} are float32, not {kinds}.")
+            self.encoded()
+
+    def encoded(self) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
+        """Every array as it is stored: numbers, and exponents where they are whole. Only for a network with a storage."""
+        assert self.storage is not None
+        return {
+            name: each.encode(name, np.asarray(weights))
+            for (name, weights), each in zip(self.parameters(), self.storage.formats, strict=True)
+        }
+
+    @property
+    def stored_bits(self) -> int:
+        """Bits that store all arrays, each at its own width, exponents included."""
+        if self.storage is None:
+            return super().stored_bits
+        shapes = (tuple(weights.shape) for _, weights in self.parameters())
+        return sum(each.n_bits(shape) for each, shape in zip(self.storage.formats, shapes, strict=True))
 
     @cached_property
     def spec(self) -> TransformerSpec:

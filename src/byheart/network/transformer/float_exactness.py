@@ -15,10 +15,11 @@ import numpy as np
 
 from byheart.errors import UsageError
 from byheart.network.exact.dyadic import SparseMatrix
+from byheart.network.protocol import COMPUTED_IN
 from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
+from byheart.network.weight_format import granularity
 
 MANTISSA_BITS = {"float64": 53, "float32": 24}
-_NONE = 1 << 20  # the granularity of zero: a multiple of everything
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def float_exactness(network: Transformer, encoded: np.ndarray, batch_size: int =
     """Check every sum that the float network `network` computes on `encoded`. Softmax of scores is refused: it rounds."""
     if network.precision == "exact":
         raise UsageError("this network has exact weights; convert it with as_floats first.")
-    worst = FloatExactness(0.0, MANTISSA_BITS[network.precision], "nowhere")
+    worst = FloatExactness(0.0, MANTISSA_BITS[COMPUTED_IN[network.precision]], "nowhere")
     for start in range(0, len(encoded), batch_size):
         for bits, where in _sums(network, encoded[start : start + batch_size]):
             if bits > worst.bits_needed:
@@ -137,12 +138,12 @@ def _linear(
     """(bits of mantissa the widest sum needs, inputs · weightsᵀ + bias)."""
     magnitude = np.abs(inputs) @ np.abs(weights).T
     grain = np.min(
-        _granularity(weights) + _granularity(inputs.reshape(-1, inputs.shape[-1])).min(axis=0), axis=1
+        granularity(weights) + granularity(inputs.reshape(-1, inputs.shape[-1])).min(axis=0), axis=1
     )
     outputs = inputs @ weights.T
     if bias is not None:
         magnitude = magnitude + np.abs(bias)
-        grain = np.minimum(grain, _granularity(bias))
+        grain = np.minimum(grain, granularity(bias))
         outputs = outputs + bias
     return _widest(magnitude.reshape(-1, magnitude.shape[-1]).max(axis=0), grain), outputs
 
@@ -151,7 +152,7 @@ def _bits_of_sum(terms: list[np.ndarray]) -> float:
     """Bits of mantissa that the elementwise sum of the terms needs, channel by channel."""
     n_channels = terms[0].shape[-1]
     magnitude = sum((np.abs(term) for term in terms[1:]), np.abs(terms[0])).reshape(-1, n_channels)
-    grains = [_granularity(term.reshape(-1, n_channels)).min(axis=0) for term in terms]
+    grains = [granularity(term.reshape(-1, n_channels)).min(axis=0) for term in terms]
     return _widest(magnitude.max(axis=0), np.min(grains, axis=0))
 
 
@@ -165,15 +166,6 @@ def _widest(magnitude: np.ndarray, grain: np.ndarray) -> float:
     if not is_used.any():
         return 0.0
     return float((np.log2(magnitude[is_used]) - grain[is_used]).max() + 2.0**-40)
-
-
-def _granularity(values: np.ndarray) -> np.ndarray:
-    """The largest g for each float such that it is a multiple of 2^g."""
-    fractions, exponents = np.frexp(values.astype(np.float64))
-    integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
-    lowest = np.where(integers == 0, 1, integers & -integers)
-    trailing = np.log2(lowest.astype(np.float64)).astype(np.int64)
-    return np.where(integers == 0, _NONE, exponents.astype(np.int64) - 53 + trailing)
 
 
 def _array(weights: object) -> np.ndarray:

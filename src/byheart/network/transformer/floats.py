@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ DTYPES: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": n
 def as_floats(network: Transformer, precision: Precision = "float64") -> Transformer:
     """`network` with every weight as a float of the same value; `InexactWeights` if one has none."""
     arrays = (_dense(name, weights, precision) for name, weights in network.parameters())
-    return replace(network.spec, precision=precision).build(arrays, {})
+    return network.spec.with_floats(precision).build(arrays, {})
 
 
 def _dense(name: str, weights: Weights, precision: Precision) -> np.ndarray:

@@ -14,6 +14,7 @@ from torch import nn
 
 from byheart.errors import UsageError
 from byheart.network.batches import run_in_batches
+from byheart.network.protocol import COMPUTED_IN
 from byheart.network.transformer.architecture import Attention, FeedForward, Precision, Transformer
 from byheart.network.transformer.floats import as_floats
 from byheart.process.progress import Progress
@@ -169,7 +170,7 @@ def to_module(network: Transformer, dtype: Precision | None = None) -> Transform
 
     Raises `InexactWeights` if a weight has no exact value in that type: a rounded weight is another network.
     """
-    precision = dtype or ("float64" if network.precision == "exact" else network.precision)
+    precision = dtype or ("float64" if network.precision == "exact" else COMPUTED_IN[network.precision])
     return TransformerModule(as_floats(network, precision))
 
 

@@ -27,6 +27,7 @@ from byheart.network.transformer.architecture import (
     Transformer,
     precision_of,
 )
+from byheart.network.weight_format import BFLOAT16, FLOAT32, FORMATS, Storage, WeightFormat
 from byheart.records.fields import Fields
 
 RunKind = Literal["feed-forward", "attention", "sum-pool"]
@@ -36,7 +37,8 @@ RunKind = Literal["feed-forward", "attention", "sum-pool"]
 class LayerRun:
     """`n_layers` consecutive layers of one kind and shape.
 
-    `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, () for pooling.
+    `sizes` is (hidden width,) for feed-forward layers, the size of each head for attention, () for pooling. `formats` says how each
+    array of a layer is stored, in a network of precision int8.
     """
 
     kind: RunKind
@@ -44,6 +46,7 @@ class LayerRun:
     sizes: tuple[int, ...] = ()
     attention: AttentionKind | None = None
     pattern: Pattern = "full"
+    formats: tuple[WeightFormat, ...] = ()
 
     def shapes(self, model_width: int) -> list[tuple[str, tuple[int, int]]]:
         """Name and shape of every parameter of one such layer; a bias has one column."""
@@ -72,15 +75,28 @@ class LayerRun:
     def to_json(self) -> dict[str, Any]:
         if self.kind == "sum-pool":
             return {"kind": self.kind}
-        shown = {"kind": self.kind, "n_layers": self.n_layers}
+        shown: dict[str, Any] = {"kind": self.kind, "n_layers": self.n_layers}
+        if self.formats:
+            shown["stored"] = [str(each) for each in self.formats]
         if self.kind == "feed-forward":
             return {**shown, "hidden_width": self.sizes[0]}
         pattern = {} if self.pattern == "full" else {"pattern": self.pattern}
         return {**shown, "attention": self.attention, "head_sizes": list(self.sizes), **pattern}
 
     @staticmethod
-    def from_json(fields: Fields) -> LayerRun:
+    def from_json(fields: Fields, has_formats: bool) -> LayerRun:
         """From model.json. Pooling has no weights, hence no count: each one is written out."""
+        found = LayerRun._shape_from_json(fields)
+        if not has_formats:
+            return found
+        n_arrays = len(found.shapes(1))
+        stored = fields.texts("stored") if n_arrays else ()
+        if len(stored) != n_arrays or not set(stored) <= set(FORMATS):
+            raise fields.refuse("stored", f"a list of {n_arrays} of {', '.join(FORMATS)}")
+        return replace(found, formats=tuple(FORMATS[each] for each in stored))
+
+    @staticmethod
+    def _shape_from_json(fields: Fields) -> LayerRun:
         kind = fields.text("kind", get_args(RunKind))
         if kind == "sum-pool":
             return LayerRun("sum-pool", 1)
@@ -181,7 +197,28 @@ class TransformerSpec:
         extra = take() if self.has_extra else None
         w_in = take()
         layers = tuple(_layer(run, take) for run in self.runs for _ in range(run.n_layers))
-        return Transformer(w_in, layers, take(), self.seq_len, embedding, self.pad, extra)
+        return Transformer(w_in, layers, take(), self.seq_len, embedding, self.pad, extra, self.storage)
+
+    @property
+    def storage(self) -> Storage | None:
+        """How each array is stored; before and after the layers of an int8 network as float32."""
+        if self.precision == "bfloat16":
+            return Storage("bfloat16", (BFLOAT16,) * self.n_arrays)
+        if self.precision == "int8":
+            layers = (each for run in self.runs for each in run.formats * run.n_layers)
+            return Storage("int8", (*(FLOAT32,) * len(self._before()), *layers, FLOAT32))
+        return None
+
+    @property
+    def n_stored(self) -> int:
+        """Arrays of a file: those of the weights, and one of exponents for each that is whole numbers. By arithmetic."""
+        return self.n_arrays + sum(
+            run.n_layers * sum(each.scale is not None for each in run.formats) for run in self.runs
+        )
+
+    def with_floats(self, precision: Precision) -> TransformerSpec:
+        """The same shape with weights of another precision than int8."""
+        return replace(self, precision=precision, runs=tuple(replace(run, formats=()) for run in self.runs))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -234,7 +271,7 @@ class TransformerSpec:
             n_vocab,
             has_positions,
             pad,
-            tuple(LayerRun.from_json(run) for run in fields.children("layers")),
+            tuple(LayerRun.from_json(run, precision == "int8") for run in fields.children("layers")),
             fields.boolean("extra_token") if fields.has("extra_token") else False,
         )
 
@@ -254,12 +291,13 @@ def _layer(run: LayerRun, take: Callable[[], Weights]) -> Layer:
 
 def spec_of(network: Transformer) -> TransformerSpec:
     runs = []
-    for shape, group in groupby(network.layers, key=_shape_of):
+    storage = network.storage
+    for shape, group in groupby(_layer_shapes(network)):
         n_layers = sum(1 for _ in group)
         runs += [shape] * n_layers if shape.kind == "sum-pool" else [replace(shape, n_layers=n_layers)]
     embedding = network.embedding
     return TransformerSpec(
-        precision_of(network.w_in),
+        precision_of(network.w_in) if storage is None else storage.precision,
         network.seq_len,
         int(network.w_in.shape[1]),
         network.model_width,
@@ -270,6 +308,17 @@ def spec_of(network: Transformer) -> TransformerSpec:
         tuple(runs),
         network.extra is not None,
     )
+
+
+def _layer_shapes(network: Transformer) -> Iterator[LayerRun]:
+    """Each layer as a run of one, with the formats of its arrays where they may differ."""
+    stored = {}
+    if network.storage is not None and network.storage.precision == "int8":
+        names = (name for name, _ in network.parameters())
+        stored = dict(zip(names, network.storage.formats, strict=True))
+    for number, layer in enumerate(network.layers):
+        formats = (stored[f"layers.{number}.{name}"] for name, _ in layer.parameters() if stored)
+        yield replace(_shape_of(layer), formats=tuple(formats))
 
 
 def _shape_of(layer: Layer) -> LayerRun:

@@ -1,0 +1,141 @@
+"""Weights stored in 8, 16, 32 and 64 bits: label bits for each stored bit, bytes of the file, and answers per second.
+
+    python benchmarks/short_weights.py [--facts 100000 1000000] [--precision int8 bfloat16 float32 float64] [--asked 20000]
+                                       [--threads 1 2] [--check N] [--json FILE]
+
+Data are n = 8 vectors of dimension 4 on a grid of 16 levels with 16 labels, seed 0. Every sample is answered by plain PyTorch (or
+the first N with --check). For the speed the first samples are answered by all precisions in turns, so that they meet the same
+machine, and the best of three turns counts; int8 and bfloat16 also by the module that keeps its matrices as they are stored.
+The floor is BuRR's: 1.005 times the label bits, outside any network. Exit status 1 if an answer was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from math import log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from byheart.construct.registry import get
+from byheart.data.generators import grid_vectors
+from byheart.data.shape import DataShape
+from byheart.network.size import size_of_network
+from byheart.network.transformer.architecture import Transformer
+from byheart.network.transformer.module import run_module
+from byheart.network.transformer.stored_module import to_stored_module
+from byheart.storage.folder import save_folder
+
+TURNS = 3
+BURR = 1.005
+CLASSES = 16
+
+
+def build(n_facts: int, precision: str, check: int | None) -> tuple[dict[str, Any], Transformer, np.ndarray]:
+    data, method = grid_vectors(n_facts, n_classes=CLASSES, seed=0), get("retrieval")
+    told = method.estimate(DataShape.of(data), precision=precision)  # type: ignore[arg-type]  # one of the choices below
+    start = time.perf_counter()
+    options = method.read_options({}, precision)  # type: ignore[arg-type]  # the same
+    built = method.plan(data, options, np.random.default_rng(0), None).emit()
+    seconds = time.perf_counter() - start
+    network, encoded = built.memoriser.network, built.memoriser.encode(data.inputs)
+    assert isinstance(network, Transformer)
+    n_checked = min(n_facts, check or n_facts)
+    wrong = run_module(network, encoded[:n_checked], last_only=True) != data.labels[:n_checked] + 1
+    size = size_of_network(network)
+    with tempfile.TemporaryDirectory() as folder:
+        save_folder(Path(folder) / "model", built.memoriser, {}, None)
+        n_bytes = (Path(folder) / "model" / "model.safetensors").stat().st_size
+    label_bits = n_facts * log2(CLASSES)
+    row = {
+        "n_facts": n_facts,
+        "precision": precision,
+        "parameters": size.parameters_dense,
+        "stored_bits": size.total_bits,
+        "as_told": (told.parameters_dense, told.total_bits) == (size.parameters_dense, size.total_bits),
+        "bits_per_parameter": round(label_bits / size.parameters_dense, 3),
+        "bits_per_stored_bit": round(label_bits / size.total_bits, 4),
+        "file_bytes": n_bytes,
+        "payload_bytes": int(label_bits / 8),
+        "burr_bytes": round(BURR * label_bits / 8),
+        "draws": built.notes["draws"],
+        "why": built.notes["why"],
+        "compile_s": round(seconds, 2),
+        "checked": n_checked,
+        "wrong": int(wrong.sum()),
+    }
+    return row, network, encoded
+
+
+def measure_speed(
+    networks: dict[str, tuple[Transformer, np.ndarray]], n_asked: int, threads: list[int]
+) -> list[dict[str, Any]]:
+    """Answers per second of each precision, in turns; the best of three."""
+    answers: dict[str, Callable[[], object]] = {}
+    for precision, (network, encoded) in networks.items():
+        asked = encoded[:n_asked]
+        answers[precision] = lambda network=network, asked=asked: run_module(network, asked, last_only=True)
+        if network.storage is not None:
+            answers[f"{precision}, made float on use"] = _on_use(network, asked)
+    rows = []
+    for n_threads in threads:
+        torch.set_num_threads(n_threads)
+        best = dict.fromkeys(answers, 0.0)
+        for _ in range(TURNS + 1):  # the first turn prepares
+            for name, answer in answers.items():
+                start = time.perf_counter()
+                answer()
+                best[name] = max(best[name], n_asked / (time.perf_counter() - start))
+        rows.append({"threads": n_threads, "answers_per_second": {k: round(v) for k, v in best.items()}})
+    return rows
+
+
+def _on_use(network: Transformer, asked: np.ndarray) -> Callable[[], object]:
+    module = to_stored_module(network).eval()
+    few = torch.from_numpy(np.array(asked)).to(torch.float32).split(256)
+
+    def answer() -> None:
+        with torch.no_grad():
+            for batch in few:
+                module(batch, last_only=True)
+
+    return answer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--facts", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--precision", nargs="+", default=["int8", "bfloat16", "float32", "float64"])
+    parser.add_argument("--asked", type=int, default=20_000)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--check", type=int)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows, speeds = [], []
+    for n_facts in arguments.facts:
+        networks = {}
+        for precision in arguments.precision:
+            row, *networks[precision] = build(n_facts, precision, arguments.check)
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+        for speed in measure_speed(networks, min(arguments.asked, n_facts), arguments.threads):
+            speeds.append({"n_facts": n_facts, **speed})
+            print(json.dumps(speeds[-1]), flush=True)
+    if arguments.json is not None:
+        found = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
+        arguments.json.write_text(json.dumps({**found, "rows": rows, "speeds": speeds}, indent=1) + "\n")
+    return int(any(row["wrong"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""The layout search where weights are stored as int8 or bfloat16: the dual table that takes the fewest stored bits.
+
+A weight holds 8 bits of a word whatever the network computes in, so rows may have many channels, and few choices are left: how many
+channels each group has (choices are powers of two), how many digits name a row, and how many weights make up a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from math import isqrt
+
+from byheart.construct.retrieval.dual_table import DualTable
+from byheart.construct.retrieval.label_code import RareFields, codes_worth_trying
+from byheart.construct.retrieval.layout import LIMB_BITS, NARROW_FOLDS, Entrance, ShortWeights
+from byheart.construct.retrieval.program import describe
+from byheart.construct.retrieval.search import fill
+from byheart.errors import AssumptionViolated
+from byheart.network.protocol import COMPUTED_IN
+from byheart.network.transformer.float_exactness import MANTISSA_BITS
+from byheart.program.count import count_dense, stored_bits
+
+_MOST_LIMBS = 2
+_MOST_GROUPS = 5
+_GROUP_BITS = range(1, 8)
+_DIGITS = range(2, 9)
+_FEW_CHANNELS = 12  # words of a row that the fewest keys may have
+_LOOKED_AT = 8  # layouts with the fewest weights whose bits are counted
+_CLOSE = 0.98  # a layout is counted while what it has at least is not above this share of the smallest so far
+
+
+@lru_cache(maxsize=64)
+def find_short_layout(
+    entrance: Entrance,
+    n_keys: int,
+    field_bits: int,
+    stored: ShortWeights,
+    *,
+    reject_bits: int = 0,
+    n_shards: int = 1,
+    label_counts: tuple[int, ...] = (),
+) -> DualTable:
+    """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero."""
+    mantissa_bits = MANTISSA_BITS[COMPUTED_IN[stored]]
+    candidates = []
+    for entering in _entrances(entrance, reject_bits):
+        start = DualTable(
+            entering,
+            n_keys,
+            field_bits,
+            *(1, 1, 1, 2, 1, 0, 0),
+            mantissa_bits,
+            reject_bits,
+            n_shards=n_shards,
+            stored=stored,
+        )
+        for shaped in _shapes(start, label_counts):
+            candidates += [(_least_size(sized), sized) for sized in _with_digits(shaped)]
+    if not candidates:
+        raise AssumptionViolated(
+            f"no layout fits {n_keys} labels of {field_bits} bits into weights stored as {stored}, for sequences of "
+            f"{entrance.seq_len} tokens.\n  Take precision float32 or float64, or fewer reject bits.",
+            n_keys=n_keys,
+            field_bits=field_bits,
+        )
+    candidates.sort(key=lambda each: each[0])
+    best, found = float("inf"), []
+    for least, layout in candidates:
+        if least > _CLOSE * best:
+            break
+        found.append((count_dense(describe(layout)), layout))
+        best = min(best, found[-1][0])
+    found.sort(key=lambda each: each[0])
+    return min(
+        (layout for _, layout in found[:_LOOKED_AT]),
+        key=lambda layout: stored_bits(describe(layout), stored),
+    )
+
+
+def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
+    """The layout with its rows, and each number of digits that can name them. How many rows it needs does not depend on these."""
+    sized = None
+    for n_digits in _DIGITS:
+        if sized is None:
+            sized = fill(
+                replace(shaped, n_digits=n_digits), shaped.n_planes, shaped.n_channels, shaped.n_groups
+            )
+            named = sized
+        else:
+            named = replace(sized, n_digits=n_digits)
+        if named is not None and named.is_exact:
+            yield named
+            if max(named.radices) <= 2:  # more digits would have one value
+                return
+
+
+def _least_size(layout: DualTable) -> int:
+    """Weights that the table, both patterns and the sum of the words have, whatever else there is."""
+    n_registers = len(layout.word_registers)
+    n_units = layout.n_rows + 2 * sum(layout.radices) + 4 * layout.n_channels + n_registers
+    return (2 * layout.model_width + 1) * n_units
+
+
+def _entrances(entrance: Entrance, reject_bits: int) -> Iterator[Entrance]:
+    folded = replace(entrance, n_folds=max(1, entrance.n_folds))
+    yield folded
+    if entrance.kind == "table" and entrance.ordered and entrance.n_folds > 1 and not reject_bits:
+        yield replace(folded, is_narrow=True, n_folds=entrance.n_folds + NARROW_FOLDS)
+
+
+def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTable]:
+    """Layouts like `start` with limbs, planes and groups, but no rows yet."""
+    for n_limbs in range(1, _MOST_LIMBS + 1):
+        most_bits = n_limbs * LIMB_BITS
+        for field_bits, n_planes, rare in _words(start, most_bits, label_counts):
+            words = replace(
+                start, n_limbs=n_limbs, field_bits=field_bits, n_planes=n_planes, rare_fields=rare
+            )
+            for group_bits in _groups(start.n_keys):
+                yield replace(
+                    words,
+                    group_bits=group_bits,
+                    n_groups=len(group_bits),
+                    n_channels=sum(1 << bits for bits in group_bits) - len(group_bits) + 1,
+                )
+
+
+def _words(
+    start: DualTable, most_bits: int, label_counts: tuple[int, ...]
+) -> Iterator[tuple[int, int, RareFields]]:
+    """Bits of a field, planes, and fields of rare labels: words of at most so many bits, the fullest first."""
+    most_planes = 2 + isqrt(start.n_keys) // 4
+    fullest = min(most_bits // start.field_bits, most_planes)
+    for n_planes in range(fullest, max(0, fullest - 2), -1):
+        yield start.field_bits, n_planes, ()
+    if label_counts:
+        for n_planes in range(1, min(most_bits, most_planes) + 1):
+            for first_bits, rare in codes_worth_trying(label_counts, n_planes):
+                n_bits = (first_bits + start.reject_bits) * n_planes + sum(
+                    each.n_bits * each.n_planes for each in rare
+                )
+                if n_bits <= most_bits:
+                    yield first_bits + start.reject_bits, n_planes, rare
+
+
+def _groups(n_keys: int) -> Iterator[tuple[int, ...]]:
+    """Bits that choose a channel of each group, as even as can be; few keys have no use for many channels."""
+    for n_groups in range(1, _MOST_GROUPS + 1):
+        for bits in _GROUP_BITS:
+            for n_larger in range(1, n_groups + 1):
+                found = (bits,) * n_larger + (bits - 1,) * (n_groups - n_larger)
+                if found[-1] > 0 and sum(1 << each for each in found) <= max(_FEW_CHANNELS, isqrt(n_keys)):
+                    yield found

@@ -1,0 +1,57 @@
+"""The PyTorch module of an int8 or bfloat16 network with its wide weights as they are stored.
+
+`to_module` turns every weight into float32 once, when it is made. Here the matrices of feed-forward layers stay as they are in the
+file and are turned into float32 whenever a layer runs: a quarter or half of the memory, and more time for each batch.
+The outputs are the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+from byheart.errors import UsageError
+from byheart.network.transformer.architecture import Transformer
+from byheart.network.transformer.module import FeedForwardModule, TransformerModule, to_module
+from byheart.network.weight_format import WeightFormat
+
+
+class _Dequantise(nn.Module):
+    """Stored numbers to float32: times the powers of two of their rows or columns, or as they are."""
+
+    def __init__(self, form: WeightFormat, exponents: np.ndarray | None) -> None:
+        super().__init__()
+        self.scales: torch.Tensor | None
+        scales = None
+        if exponents is not None:
+            scales = torch.from_numpy(np.ldexp(np.float32(1), exponents.astype(np.int32)))
+            scales = scales[:, None] if form.scale == "rows" else scales
+        self.register_buffer("scales", scales)
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        floats = numbers.to(torch.float32)
+        return floats if self.scales is None else floats * self.scales
+
+
+def to_stored_module(network: Transformer) -> TransformerModule:
+    """`network` as a module whose feed-forward matrices are kept as int8, int16 or bfloat16 and made float32 on use."""
+    if network.storage is None:
+        raise UsageError(
+            f"a network of precision {network.precision} has no shorter weights; take model.module."
+        )
+    module = to_module(network)
+    stored = network.encoded()
+    names = (name for name, _ in network.parameters())
+    formats = dict(zip(names, network.storage.formats, strict=True))
+    for number, layer in enumerate(module.layers):
+        if isinstance(layer, FeedForwardModule):
+            for name in ("w1", "w2"):
+                numbers, exponents = stored[f"layers.{number}.{name}"]
+                tensor = torch.from_numpy(numbers.view(np.int16) if numbers.dtype == np.uint16 else numbers)
+                tensor = tensor.view(torch.bfloat16) if numbers.dtype == np.uint16 else tensor
+                setattr(layer, name, nn.Parameter(tensor, requires_grad=False))
+                dequantise = _Dequantise(formats[f"layers.{number}.{name}"], exponents)
+                parametrize.register_parametrization(layer, name, dequantise, unsafe=True)
+    return module

@@ -1,0 +1,138 @@
+"""How a weight array is stored in fewer bits than it is computed in: whole numbers with power-of-two scales, or bfloat16.
+
+Arithmetic is float32's. A stored number is n · 2^e with n of 8 or 16 bits and an exponent e that a whole array, each of its rows or
+each of its columns has in common; exponents take 8 bits each. Every array is stored without rounding, or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Int
+
+from byheart.errors import InexactWeights
+
+StoredNumbers = Literal["int8", "int16", "float32", "bfloat16"]
+Scale = Literal["one", "rows", "columns"]
+Shape: TypeAlias = tuple[int, ...]
+
+BITS: dict[StoredNumbers, int] = {"int8": 8, "int16": 16, "float32": 32, "bfloat16": 16}
+EXPONENT_BITS = 8
+_NONE = 1 << 20  # the granularity of zero: a multiple of everything
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """The numbers of one array, and what shares an exponent where they are whole; floats bring their own."""
+
+    numbers: StoredNumbers
+    scale: Scale | None = None
+
+    def __str__(self) -> str:
+        return self.numbers if self.scale is None else f"{self.numbers} by {self.scale}"
+
+    def exponents_shape(self, shape: Shape) -> Shape | None:
+        """The shape of the array of exponents; None for floats."""
+        if self.scale is None:
+            return None
+        return (1,) if self.scale == "one" else (shape[0] if self.scale == "rows" else shape[-1],)
+
+    def n_bits(self, shape: Shape) -> int:
+        """Bits that store an array of this shape, its exponents included."""
+        exponents = self.exponents_shape(shape)
+        return BITS[self.numbers] * prod(shape) + (0 if exponents is None else EXPONENT_BITS * exponents[0])
+
+    def encode(
+        self, name: str, weights: np.ndarray
+    ) -> tuple[np.ndarray, Int[np.ndarray, " n_exponents"] | None]:
+        """Numbers (bfloat16 as the 16 bits it has) and exponents; `InexactWeights` if one had to be rounded."""
+        if self.scale is None:
+            floats = np.ascontiguousarray(weights, dtype=np.float32)
+            bits = floats.view(np.uint32)
+            is_short = self.numbers == "float32" or not (bits & 0xFFFF).any()
+            if not is_short or not (floats == weights).all():
+                raise InexactWeights(f"a weight of {name} is not a {self.numbers} number.", name=name)
+            return (floats if self.numbers == "float32" else (bits >> 16).astype(np.uint16)), None
+        exponents = _shared(granularity(weights), self.scale)
+        wholes = np.ldexp(weights.astype(np.float64), -_spread(exponents, self.scale, weights.ndim))
+        if not _fits(wholes, self.numbers) or np.abs(exponents).max(initial=0) > 127:
+            raise InexactWeights(f"a weight of {name} does not fit {self}.", name=name)
+        return wholes.astype(self.numbers), exponents.astype(np.int8)
+
+    def decode(self, numbers: np.ndarray, exponents: Int[np.ndarray, " n_exponents"] | None) -> np.ndarray:
+        """The weights as float32."""
+        if self.numbers == "bfloat16":
+            return (numbers.astype(np.uint32) << 16).view(np.float32)
+        if self.scale is None:
+            return numbers
+        assert exponents is not None
+        spread = _spread(exponents.astype(np.int32), self.scale, numbers.ndim)
+        return np.asarray(np.ldexp(numbers.astype(np.float32), spread))
+
+
+FLOAT32 = WeightFormat("float32")
+BFLOAT16 = WeightFormat("bfloat16")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How the arrays of a network are stored, in the order of its parameters; what it computes in is float32."""
+
+    precision: Literal["bfloat16", "int8"]
+    formats: tuple[WeightFormat, ...]
+
+
+def matrix_formats() -> Iterator[WeightFormat]:
+    """What a matrix may be stored as in a network of precision int8, those with the fewest exponents first."""
+    for numbers in ("int8", "int16"):
+        for scale in ("one", "rows", "columns"):
+            yield WeightFormat(numbers, scale)
+    yield FLOAT32
+
+
+FORMATS = {str(each): each for each in (*matrix_formats(), BFLOAT16)}
+
+
+def smallest_format(weights: np.ndarray) -> WeightFormat:
+    """The format that stores `weights` exactly in the fewest bits; a vector has one exponent."""
+    grains = granularity(weights)
+
+    def fits(each: WeightFormat) -> bool:
+        if each.scale is None:
+            return True
+        exponents = _shared(grains, each.scale)
+        wholes = np.ldexp(weights.astype(np.float64), -_spread(exponents, each.scale, weights.ndim))
+        return _fits(wholes, each.numbers)
+
+    tried = [each for each in matrix_formats() if weights.ndim == 2 or each.scale in (None, "one")]
+    return next(each for each in sorted(tried, key=lambda each: each.n_bits(weights.shape)) if fits(each))
+
+
+def _shared(grains: np.ndarray, scale: Scale) -> np.ndarray:
+    """The exponent of the whole array, of each row or of each column: the least granularity of its entries, 0 for zeros."""
+    axis = {"one": None, "rows": 1, "columns": 0}[scale]
+    least = grains.min(axis=axis, keepdims=False, initial=_NONE).reshape(-1)
+    return np.where(least == _NONE, 0, least)
+
+
+def _spread(exponents: np.ndarray, scale: Scale, n_axes: int) -> np.ndarray:
+    """Exponents beside the entries they belong to."""
+    return exponents[:, None] if scale == "rows" and n_axes == 2 else exponents
+
+
+def _fits(wholes: np.ndarray, numbers: StoredNumbers) -> bool:
+    bounds = np.iinfo(np.dtype(numbers))
+    return bool((wholes >= bounds.min).all() and (wholes <= bounds.max).all())
+
+
+def granularity(values: np.ndarray) -> np.ndarray:
+    """The largest g for each float such that it is a multiple of 2^g."""
+    fractions, exponents = np.frexp(values.astype(np.float64))
+    integers = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
+    lowest = np.where(integers == 0, 1, integers & -integers)
+    trailing = np.log2(lowest.astype(np.float64)).astype(np.int64)
+    return np.where(integers == 0, _NONE, exponents.astype(np.int64) - 53 + trailing)

@@ -1,0 +1,177 @@
+"""Weights stored as int8 or bfloat16: every label right in float32, sizes told to the last bit, files that come back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+from byheart import compile as compile_data
+from byheart import load
+from byheart.construct.registry import get
+from byheart.construct.retrieval.dual_table import split_limbs
+from byheart.data.dataset import Dataset
+from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
+from byheart.data.shape import DataShape
+from byheart.errors import AssumptionViolated, CorruptModel
+from byheart.network.exact.dyadic import Dyadic
+from byheart.network.size import size_of_network
+from byheart.network.transformer.architecture import Transformer
+from byheart.network.transformer.interpreter import interpret
+from byheart.network.transformer.module import run_module, to_module
+from byheart.network.transformer.stored_module import to_stored_module
+from byheart.program.construction import Construction
+from byheart.program.short_numbers import short_at_least, short_at_most, short_parts, split_column
+from tests.construct.retrieval.layouts import memorise
+
+SHORT = ("int8", "bfloat16")
+DATA = {
+    "few tokens": random_tokens(30, 3, 12, seed=0),
+    "tokens": random_tokens(1000, 8, 300, seed=1),
+    "ragged tokens": random_tokens(400, 5, 40, seed=2, min_len=2),
+    "grid": grid_vectors(1500, seed=3),
+    "negative grid": Dataset.from_arrays(
+        grid_vectors(300, 3, 2, 5, levels=9, seed=4).inputs.values - 500.0, np.arange(300) % 5
+    ),
+    "set": random_tokens(300, 4, 30, seed=5, task="set"),
+    "many classes": grid_vectors(600, n_classes=500, seed=6),
+}
+BOTH = ("tokens", "grid", "negative grid")
+
+
+def _build(data: Dataset, precision: str, **options: object) -> Construction:
+    return memorise(data, {"precision": precision, **options}, 0)
+
+
+def _outputs(built: Construction, data: Dataset) -> np.ndarray:
+    return run_module(built.memoriser.network, built.memoriser.encode(data.inputs), last_only=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        pytest.param(
+            name,
+            precision,
+            marks=[pytest.mark.slow] if precision == "bfloat16" and name not in BOTH else [],
+        )
+        for name in DATA
+        for precision in SHORT
+    ],
+)
+def test_every_label_is_right_and_every_size_was_told(name: str, precision: str) -> None:
+    data = DATA[name]
+    built = _build(data, precision)
+    network = built.memoriser.network
+    assert network.precision == precision
+    assert (_outputs(built, data) == data.labels + 1).all()
+    size = size_of_network(network)
+    if built.notes["hash"] == "usual hash" and "negative" not in name:
+        told = get("retrieval").estimate(DataShape.of(data), {"precision": precision})
+        assert (told.parameters_dense, told.total_bits, told.depth, told.width) == (
+            size.parameters_dense,
+            size.total_bits,
+            size.depth,
+            size.width,
+        )
+
+
+@pytest.mark.parametrize("precision", SHORT)
+def test_floats_round_nowhere(precision: str) -> None:
+    """Fractions, by code that shares nothing with PyTorch, give the same numbers."""
+    data = DATA["grid"]
+    built = _build(data, precision)
+    encoded = built.memoriser.encode(data.inputs)[:5]
+    exact = [interpret(built.memoriser.network, sequence)[-1][0] for sequence in encoded]
+    assert exact == [int(label) + 1 for label in data.labels[:5]]
+
+
+@pytest.mark.parametrize("precision", SHORT)
+def test_unknown_inputs_are_turned_away(precision: str) -> None:
+    data = random_tokens(1000, 6, 100, 16, seed=7)
+    built = _build(data, precision, reject_bits=8)
+    assert (_outputs(built, data) == data.labels + 1).all()
+    unknown = random_tokens(4000, 6, 100, 16, seed=8)
+    answers = built.memoriser.answer(built.memoriser.encode(unknown.inputs), backend="module").ravel()
+    assert (answers >= 0).sum() < 4000 * 2.0**-8 * 4
+
+
+def test_shards_share_one_network() -> None:
+    data = random_tokens(1500, 8, 200, seed=9)
+    built = _build(data, "int8", shards=3)
+    assert (_outputs(built, data) == data.labels + 1).all()
+
+
+@pytest.mark.parametrize("precision", SHORT)
+def test_what_short_weights_cannot_hold_is_refused(precision: str) -> None:
+    for data in (random_tokens(20, 3, 9, seed=0, task="seq-to-seq"), uniform_vectors(20, 3, 2, seed=0)):
+        with pytest.raises(AssumptionViolated):
+            _build(data, precision)
+
+
+@pytest.mark.parametrize(("precision", "table"), [("int8", "I8"), ("bfloat16", "BF16")])
+def test_a_folder_holds_short_tensors_and_comes_back(precision: str, table: str, tmp_path: Path) -> None:
+    data = DATA["tokens"]
+    model = compile_data(data, method="retrieval", precision=precision)
+    model.save(tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    with safe_open(weights, "np") as file:
+        kinds = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 - not a mapping
+    widths = [getattr(layer, "hidden_width", 0) for layer in model.network.layers]
+    largest = int(np.argmax(widths))
+    assert kinds[f"layers.{largest}.w1"] == kinds[f"layers.{largest}.w2"] == table
+    size = size_of_network(model.network)
+    n_header = 8 + int.from_bytes(weights.read_bytes()[:8], "little")
+    assert 8 * (weights.stat().st_size - n_header) == size.total_bits
+    again = load(tmp_path / "model")
+    assert again.precision == precision
+    pairs = zip(model.network.parameters(), again.network.parameters(), strict=True)
+    assert all((mine[1] == other[1]).all() for mine, other in pairs)
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights.read_bytes()
+
+
+def test_a_file_with_a_tensor_of_another_type_is_refused(tmp_path: Path) -> None:
+    model = compile_data(DATA["few tokens"], method="retrieval", precision="int8")
+    model.save(tmp_path / "model")
+    text = (tmp_path / "model" / "model.json").read_text()
+    (tmp_path / "model" / "model.json").write_text(text.replace("int8 by one", "int16 by one", 1))
+    with pytest.raises(CorruptModel):
+        load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("precision", SHORT)
+def test_weights_made_float_on_use_give_the_same_bits(precision: str) -> None:
+    data = DATA["tokens"]
+    built = _build(data, precision)
+    network = built.memoriser.network
+    assert isinstance(network, Transformer)
+    inputs = torch.from_numpy(np.array(built.memoriser.encode(data.inputs)[:100]))
+    with torch.no_grad():
+        on_load, on_use = to_module(network)(inputs), to_stored_module(network)(inputs)
+    assert on_load.numpy().tobytes() == on_use.numpy().tobytes()
+    kept = sum(each.nbytes for each in to_stored_module(network).state_dict().values())
+    assert kept < 0.7 * sum(each.nbytes for each in to_module(network).state_dict().values())
+
+
+def test_limbs_add_up_to_their_words() -> None:
+    words = np.array([[-(1 << 15), (1 << 15) - 1, 0, 127, 128, -129]])
+    limbs = split_limbs(words, 2).reshape(2, 6)
+    assert (np.abs(limbs[0]) <= 128).all()
+    assert ((limbs.sum(axis=0) - words) % (1 << 16) == 0).all()
+    plain = np.array([[0, 65535, 256]])
+    offsets = 128 * (1 + 256)
+    assert (split_limbs(plain, 2, unsigned=True).reshape(2, 3).sum(axis=0) + offsets == plain).all()
+
+
+def test_short_numbers_add_up() -> None:
+    for number in (0, 1, 255, 257, 65535, -123457, 2**23 - 1):
+        parts = short_parts(number, 3)
+        assert sum(parts) == number
+        assert all(abs(Dyadic.of(part).mantissa).bit_length() <= 8 for part in parts)
+        assert sum(column[0] for column in split_column(np.array([number]), 3)) == number
+    assert short_at_least(257) == 258
+    assert short_at_most(257) == 256
