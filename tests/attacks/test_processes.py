@@ -39,7 +39,7 @@ if __name__ == "__main__":
 TASKS = """
 import os, signal, sys, time
 from pathlib import Path
-from byheart.cli.interrupt import interruptible
+from byheart.process.interrupt import interruptible
 from byheart.process.task_runner import Workers
 def task(path):
     Path(path).touch()

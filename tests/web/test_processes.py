@@ -28,42 +28,42 @@ def worker() -> Iterator[WorkerProcess]:
 
 def test_a_worker_answers_again_and_again(worker: WorkerProcess) -> None:
     for text in ("one", "zwei", "\u4e09"):
-        assert worker.ask("echo", {"text": text}, seconds=10)["echo"] == {"text": text}
+        assert worker.work("echo", {"text": text}, seconds=10)["echo"] == {"text": text}
 
 
 def test_progress_is_told_as_it_comes(worker: WorkerProcess) -> None:
     heard: list[tuple[str, int, int]] = []
-    worker.ask("sleep", {"seconds": 0, "steps": 3}, seconds=10, progress=lambda *news: heard.append(news))
+    worker.work("sleep", {"seconds": 0, "steps": 3}, seconds=10, progress=lambda *news: heard.append(news))
     assert heard == [("sleep", 0, 3), ("sleep", 1, 3), ("sleep", 2, 3)]
 
 
 def test_a_refusal_keeps_the_words_and_the_worker(worker: WorkerProcess) -> None:
     with pytest.raises(Refused, match="Ask for something else") as caught:
-        worker.ask("refuse", {}, seconds=10)
+        worker.work("refuse", {}, seconds=10)
     assert caught.value.document["status"] == 2
     assert worker.is_alive
 
 
 def test_a_worker_that_is_killed_says_by_what(worker: WorkerProcess) -> None:
     with pytest.raises(WorkerFailed, match="SIGKILL"):
-        worker.ask("die", {}, seconds=10)
+        worker.work("die", {}, seconds=10)
     assert not worker.is_alive
 
 
 def test_a_worker_that_takes_too_long_is_ended(worker: WorkerProcess) -> None:
     start = time.monotonic()
     with pytest.raises(WorkerFailed, match=r"more than the 0 seconds allowed"):
-        worker.ask("sleep", {"seconds": 60, "steps": 1}, seconds=0.3)
+        worker.work("sleep", {"seconds": 60, "steps": 1}, seconds=0.3)
     assert time.monotonic() - start < 30
 
 
 def test_another_thread_can_end_it(worker: WorkerProcess) -> None:
     threading.Timer(0.2, worker.kill, ["somebody asked"]).start()
     with pytest.raises(WorkerFailed, match="somebody asked"):
-        worker.ask("sleep", {"seconds": 60, "steps": 1}, seconds=30)
+        worker.work("sleep", {"seconds": 60, "steps": 1}, seconds=30)
 
 
 def test_a_dead_worker_refuses_the_next_question(worker: WorkerProcess) -> None:
     os.kill(worker.pid, signal.SIGTERM)
     with pytest.raises(WorkerFailed):
-        worker.ask("echo", {}, seconds=10)
+        worker.work("echo", {}, seconds=10)

@@ -13,10 +13,10 @@ from typing import TextIO
 
 import click
 
-from byheart.cli.interrupt import interruptible
 from byheart.cli.options import set_variable
 from byheart.cli.output import echo_error, printable
 from byheart.errors import ByheartError, ExitStatus, UsageError, did_you_mean
+from byheart.process.interrupt import interruptible
 from byheart.process.memory_limit import VARIABLE, memory_limit
 
 INTERRUPTED = 130  # what shells call a program that ended by Ctrl-C

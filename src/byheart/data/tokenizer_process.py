@@ -1,22 +1,17 @@
 """The Rust code that reads a `tokenizer.json`, in a process of its own: a file may make it abort, hang or eat memory.
 
-The process imports the package `tokenizers` and nothing of ours. It is started at the first question, is asked over pipes, ends
-with this process, and is started again after a fork. A question and its answer are JSON, one line each.
+The process imports the package `tokenizers` and nothing of ours. It is started at the first question, and again after a fork.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import signal
-import subprocess
 import sys
 import threading
-import weakref
 from typing import Any
 
 from byheart.errors import MalformedFile, require_extra
+from byheart.process.child import ChildEnded, JsonChild
 from byheart.process.memory_limit import memory_limit
 
 SECONDS = 60.0
@@ -69,8 +64,7 @@ class TokenizerProcess:
         """Nothing is started yet."""
         self.document = document
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        self._owner = 0
+        self._child: JsonChild | None = None
 
     def __reduce__(self) -> tuple[type[TokenizerProcess], tuple[str]]:
         return TokenizerProcess, (self.document,)
@@ -78,8 +72,6 @@ class TokenizerProcess:
     def vocabulary(self) -> dict[str, int]:
         """Every token with its id."""
         with self._lock:
-            if self._process is not None:
-                self._end()
             return dict(self._start())
 
     def encode(self, texts: list[str]) -> list[list[int]]:
@@ -92,78 +84,37 @@ class TokenizerProcess:
 
     def _ask(self, question: dict[str, Any]) -> Any:
         with self._lock:
-            if self._process is None or self._owner != os.getpid():
+            if self._child is None or not self._child.is_alive:
                 self._start()
             return self._exchange(question)
 
     def _start(self) -> Any:
         """Start the process and hand it the document; the vocabulary is its first answer."""
         require_extra("tokenizers", "tokenizers", "a tokenizer.json")
-        self._process = subprocess.Popen(
+        if self._child is not None:
+            self._child.close()
+        self._child = JsonChild(
             [sys.executable, "-P", "-c", _PROGRAM, str(memory_limit() + _ROOM)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
+            env={"TOKENIZERS_PARALLELISM": "false"},
             errors="surrogatepass",
-            env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+            hides_errors=True,
         )
-        self._owner = os.getpid()
-        weakref.finalize(self, _close, self._process, self._owner)
         return self._exchange({"document": self.document})
 
     def _exchange(self, question: dict[str, Any]) -> Any:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        timer = threading.Timer(SECONDS, process.kill)
-        timer.daemon = True
-        timer.start()
-        answer = ""
-        with contextlib.suppress(OSError):
-            process.stdin.write(json.dumps(question) + "\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        timer.cancel()
-        if not answer.endswith("\n"):
-            raise self._lost_process()
-        found = json.loads(answer)
+        assert self._child is not None
+        try:
+            found = self._child.ask(question, seconds=SECONDS)
+        except ChildEnded as error:
+            how = f"exit status {error.status}"
+            if error.status < 0:
+                how = signal.Signals(-error.status).name
+                how += f", after {SECONDS:g} s or for lack of memory" if how == "SIGKILL" else ""
+            raise MalformedFile(
+                f"the package tokenizers ended ({how}) while it worked with this tokenizer.json.\n"
+                "  The file asks for something impossible, such as a text that grows without end; use another.",
+                exit_status=error.status,
+            ) from error
         if "refused" in found:
             raise RefusedText(found["refused"], found["row"])
         return found["found"]
-
-    def _lost_process(self) -> MalformedFile:
-        status = self._end()
-        how = f"exit status {status}"
-        if status is not None and status < 0:
-            how = signal.Signals(-status).name
-            how += f", after {SECONDS:g} s or for lack of memory" if how == "SIGKILL" else ""
-        return MalformedFile(
-            f"the package tokenizers ended ({how}) while it worked with this tokenizer.json.\n"
-            "  The file asks for something impossible, such as a text that grows without end; use another.",
-            exit_status=status,
-        )
-
-    def _end(self) -> int | None:
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        _close(process, self._owner)
-        return process.returncode
-
-
-def _close(process: subprocess.Popen[str], owner: int) -> None:
-    """End the process, if it is a child of this one."""
-    if os.getpid() != owner:
-        return
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
-    try:
-        process.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

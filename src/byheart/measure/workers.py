@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from byheart.measure.specification import Specification
 from byheart.measure.steppers import Engine
 from byheart.measure.store import Store
 from byheart.measure.sweep import Sweep, SweepState
-from byheart.process.liveness import children_ignore_interrupts, end_with_parent
+from byheart.process.task_runner import helpers
 
 
 class BudgetSpent(ByheartError):
@@ -82,29 +80,12 @@ def train_here(
     """
     settings: dict[str, Any] = {"device": device, "engine": engine, "most": most, "max_seconds": max_seconds}
     lacking = {run.key for run in runs} - store.stored_keys(run.key for run in runs)
-    helpers = []
-    if lacking:
-        context = multiprocessing.get_context("spawn")
-        configs = [run.config for run in runs if run.key in lacking]
-        for _ in range(n_workers - 1):
-            helper = context.Process(
-                target=_help, args=(os.getpid(), configs, store.path, settings), daemon=True
-            )
-            with children_ignore_interrupts():
-                helper.start()
-            helpers.append(helper)
-    try:
+    configs = [run.config for run in runs if run.key in lacking]
+    with helpers(n_workers - 1 if lacking else 0, _help, configs, store.path, settings):
         Sweep(runs, store, on_progress=on_progress, **settings).run()
-    finally:
-        for helper in helpers:
-            helper.join(timeout=5)
-            if helper.is_alive():  # only after an error or an interruption here
-                helper.terminate()
-                helper.join()
     return store.records_of([run.key for run in runs])
 
 
-def _help(parent: int, configs: list[Mapping[str, Any]], path: Path, settings: dict[str, Any]) -> None:
-    end_with_parent(parent)
+def _help(configs: list[Mapping[str, Any]], path: Path, settings: dict[str, Any]) -> None:
     with Store(path) as store:
         Sweep([Run.of(config) for config in configs], store, wait=False, **settings).run()

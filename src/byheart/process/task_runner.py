@@ -7,7 +7,8 @@ whose worker is lost is simply done again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,7 +21,8 @@ from byheart.process.liveness import children_ignore_interrupts, end_with_parent
 from byheart.process.progress import Progress
 
 PURPOSE = "compiling on a cluster"
-MOST_LOSSES = 5  # times workers may be lost before nothing more is tried
+MOST_LOSSES = 5  # times the worker of one task may be lost before nothing more is tried
+FINISH_SECONDS = 5.0  # that helpers have when the work is over
 
 
 class WorkersLost(ByheartError):
@@ -89,23 +91,73 @@ def _run_in_processes(
 
 
 def _run_on_cluster(ray: Any, task: Callable[[Any], None], arguments: Sequence[Any], tell: Progress) -> None:
-    remote = ray.remote(num_cpus=1, max_retries=0)(task)  # a lost task is counted and done again here
-    at_work = {remote.remote(argument): argument for argument in arguments}
-    n_lost = 0
-    while at_work:
+    for number, _ in enumerate(results_on_cluster(ray, task, arguments), start=1):
+        tell(number, len(arguments))
+
+
+def results_on_cluster(
+    ray: Any,
+    task: Callable[[Any], Any],
+    arguments: Sequence[Any],
+    *,
+    needs: Mapping[str, float] | None = None,
+    at_once: int | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """The number of each argument and what `task` makes of it, as they come from the workers of the cluster.
+
+    needs: what one task takes of a machine, one core unless given. at_once: tasks handed over at a time.
+
+    Ray's own retries are off: a task whose worker is lost is counted and queued again here. What a task raises ends it all.
+    """
+    remote = ray.remote(**(needs or {"num_cpus": 1}), max_retries=0)(task)
+    waiting = list(range(len(arguments)))[::-1]
+    at_work: dict[Any, int] = {}
+    losses: Counter[int] = Counter()
+    while waiting or at_work:
+        while waiting and (at_once is None or len(at_work) < at_once):
+            number = waiting.pop()
+            at_work[remote.remote(arguments[number])] = number
         ended, _ = ray.wait(list(at_work), num_returns=1)
-        argument = at_work.pop(ended[0])
+        number = at_work.pop(ended[0])
         try:
-            ray.get(ended[0])
+            result = ray.get(ended[0])
         except ray.exceptions.RayTaskError as error:
             raise (error.cause if isinstance(error.cause, ByheartError) else error) from None
         except ray.exceptions.RayError:
-            n_lost += 1
-            if n_lost > MOST_LOSSES:
-                raise _lost(len(at_work) + 1) from None
-            at_work[remote.remote(argument)] = argument
+            losses[number] += 1
+            if losses[number] >= MOST_LOSSES:
+                raise _lost(len(at_work) + len(waiting) + 1) from None
+            waiting.insert(0, number)
         else:
-            tell(len(arguments) - len(at_work), len(arguments))
+            yield number, result
+
+
+@contextmanager
+def helpers(n_processes: int, target: Callable[..., None], *arguments: Any) -> Iterator[None]:
+    """That many processes of this machine do `target` beside the block. They end with this process, however it ends.
+
+    After the block they have a moment to finish.
+    """
+    context = get_context("spawn")
+    started = []
+    for _ in range(n_processes):
+        helper = context.Process(target=_help, args=(os.getpid(), target, arguments), daemon=True)
+        with children_ignore_interrupts():
+            helper.start()
+        started.append(helper)
+    try:
+        yield
+    finally:
+        for helper in started:
+            helper.join(timeout=FINISH_SECONDS)
+            if helper.is_alive():  # only after an error or an interruption here
+                helper.terminate()
+                helper.join()
+
+
+def _help(parent: int, target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    end_with_parent(parent)
+    target(*arguments)
 
 
 @contextmanager
@@ -132,6 +184,6 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
 def _lost(n_left: int) -> WorkersLost:
     return WorkersLost(
         f"workers were lost {MOST_LOSSES} times; {n_left} tasks are left.\n"
-        "  What was finished is kept: run the same command again, with fewer workers or more shards if memory ran out.",
+        "  What was finished is kept: run the same command again, with fewer workers or smaller tasks if memory ran out.",
         n_left=n_left,
     )

@@ -145,7 +145,7 @@ class JobQueue:
     def _warm_up(self, worker: WorkerProcess) -> None:
         """Let a worker import what it needs before anyone waits for it."""
         with contextlib.suppress(Refused, WorkerFailed):
-            worker.ask("warm_up", {}, seconds=self._limits.job_seconds)
+            worker.work("warm_up", {}, seconds=self._limits.job_seconds)
 
     def _new_worker(self) -> WorkerProcess:
         worker = WorkerProcess(self._command)
@@ -175,7 +175,7 @@ class JobQueue:
             job.stage, job.done, job.total = stage, done, total
 
         try:
-            result = worker.ask(job.task, job.arguments, seconds=self._limits.job_seconds, progress=progress)
+            result = worker.work(job.task, job.arguments, seconds=self._limits.job_seconds, progress=progress)
         except Refused as refusal:
             self._end(job, "failed", error=refusal.document)
         except WorkerFailed as failure:

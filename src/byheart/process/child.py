@@ -1,0 +1,140 @@
+"""A child process that answers questions, both JSON documents, one a line.
+
+The child ends with this process, however that ends, because its standard input closes. It runs in a session of its own: Ctrl-C does
+not reach it, and its own children end with it. A question has a time-out. Before its answer a child may say how far it is, in lines
+{"progress": [stage, done, total]}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from byheart.errors import ByheartError
+from byheart.process.progress import StageProgress
+
+LEAVE_SECONDS = 1.0  # that a child has to end by itself when it is no longer needed
+
+
+class ChildEnded(ByheartError):
+    """A child ended before it answered: it was killed, ran out of time or out of memory."""
+
+    def __init__(self, why: str, status: int) -> None:
+        """Say why, and keep the exit status; below 0 it is that of a signal."""
+        super().__init__(f"a child process ended before it answered: {why}.", why=why, exit_status=status)
+        self.why, self.status = why, status
+
+
+class JsonChild:
+    """One process that answers one question at a time. `kill` may be called from another thread."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        errors: str = "strict",
+        hides_errors: bool = False,
+    ) -> None:
+        """Start it with this command line; it is ready when it answers.
+
+        errors: how texts that are not Unicode are written, as in `str.encode`. hides_errors: drop its standard error.
+        """
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if hides_errors else None,
+            text=True,
+            encoding="utf-8",
+            errors=errors,
+            env=None if env is None else {**os.environ, **env},
+            start_new_session=True,
+        )
+        self._owner = os.getpid()
+        self._why: str | None = None
+        self._finalizer = weakref.finalize(self, _close, self._process, self._owner, LEAVE_SECONDS)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked: it runs, and is a child of this process, not of one that this was forked from."""
+        return self._owner == os.getpid() and self._process.poll() is None
+
+    def ask(
+        self, question: Mapping[str, Any], *, seconds: float, progress: StageProgress | None = None
+    ) -> dict[str, Any]:
+        """The answer to one question; `ChildEnded` if the child dies or takes longer than this."""
+        timer = threading.Timer(seconds, self.kill, [f"it took more than the {seconds:,.0f} seconds allowed"])
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._conversation(question, progress)
+        except (OSError, ValueError) as error:  # a broken pipe, or an answer that was cut
+            self.kill("its pipe broke")
+            raise self._failure() from error
+        finally:
+            timer.cancel()
+
+    def _conversation(self, question: Mapping[str, Any], progress: StageProgress | None) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            answer: dict[str, Any] = json.loads(line)
+            if "progress" not in answer:
+                return answer
+            if progress is not None:
+                progress(*answer["progress"])
+        raise self._failure()
+
+    def _failure(self) -> ChildEnded:
+        status = self._process.wait()
+        why = self._why
+        if why is None and status < 0:
+            why = f"something ended it with the signal {signal.Signals(-status).name}"
+            if -status == signal.SIGKILL:
+                why += ", as the system does when memory runs out"
+        return ChildEnded(why or f"exit status {status}", status)
+
+    def kill(self, why: str) -> None:
+        """End the process and its children at once; whoever waits for its answer learns `why`."""
+        if self.is_alive:
+            self._why = self._why or why
+            _kill(self._process)
+
+    def close(self) -> None:
+        """End the process at once, and let go of its pipes."""
+        self.kill("it was closed")
+        self._finalizer()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _close(process: subprocess.Popen[str], owner: int, seconds: float) -> None:
+    """Close the pipes and wait for the process to end, if it is a child of this one."""
+    if os.getpid() != owner:
+        return
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    try:
+        process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        process.wait()
