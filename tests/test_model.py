@@ -29,6 +29,7 @@ from byheart.network import SparseMatrix, Transformer
 from byheart.network.memoriser import Memoriser
 from byheart.pipeline import compile, load, read_like
 from tests.adversarial import ADVERSARIAL
+from tests.refusal import refused
 
 from .verify.lookup import CAPITALS, capitals, lookup
 
@@ -79,7 +80,7 @@ def test_vectors_are_compiled_and_asked() -> None:
     model = compile(Dataset.from_arrays(values, labels), method=METHOD)
     assert model.predict(values) == [str(label) for label in labels]
     assert model.predict(values.tolist()) == [str(label) for label in labels]
-    with pytest.raises(UsageError, match="has no tokenizer"):
+    with pytest.raises(UsageError):
         model.predict(["words"])
 
 
@@ -102,7 +103,7 @@ def test_a_model_that_does_not_verify_is_never_returned(
         return (replace(method, plan=plan),)
 
     monkeypatch.setattr(choice, "candidates", choose_badly)
-    with pytest.raises(DoesNotHold, match="3 of 3 rows are answered wrongly") as caught:
+    with refused(DoesNotHold, "certificate") as caught:
         compile(data, method=METHOD)
     certificate = caught.value.facts["certificate"]
     assert isinstance(certificate, bh.Certificate)
@@ -146,13 +147,13 @@ def test_data_that_no_network_can_hold_are_refused() -> None:
 
 
 def test_wrong_requests_are_usage_errors(data: Dataset) -> None:
-    with pytest.raises(UsageError, match="no method `magic`"):
+    with refused(UsageError, method="magic"):
         compile(data, method="magic")
-    with pytest.raises(UsageError, match="the data set is for the task next-token, not set"):
+    with refused(UsageError, task="set"):
         compile(data, task="set")
-    with pytest.raises(UsageError, match="precision"):
+    with refused(UsageError, task="next-token", precision="float32"):
         compile(data, method=METHOD, precision="float32")
-    with pytest.raises(UsageError, match="cleverness"):
+    with refused(UsageError, "problem"):
         compile(data, method=METHOD, cleverness=3)
 
 
@@ -180,9 +181,9 @@ def test_ids_are_answered_too() -> None:
     model = Model(lookup(data), {}, None)
     assert model.predict([[0, 1], [2], [9], [0, 0, 0], []]) == ["5", "6", None, None, None]
     assert model.predict(np.array([[0, 1], [1, 2]])) == ["5", "6"]
-    with pytest.raises(UsageError, match="up to 2 token ids for each sample"):
+    with pytest.raises(UsageError):
         model.predict([[0.5, 1.5]])
-    with pytest.raises(UsageError, match="no tokenizer"):
+    with pytest.raises(UsageError):
         model.predict(["zero"])
 
 
@@ -196,9 +197,9 @@ def test_one_text_is_answered_alone() -> None:
     assert by_hand().predict("France") == "Paris"
     assert by_hand().predict("Atlantis") is None
     for wrong in (7, None, b"France", {"France": 1}):
-        with pytest.raises(UsageError, match="takes a text or a list of inputs"):
+        with pytest.raises(UsageError):
             by_hand().predict(wrong)
-    with pytest.raises(UsageError, match="not a mixture"):
+    with pytest.raises(UsageError):
         by_hand().predict(["France", 7])
 
 
@@ -251,7 +252,7 @@ def test_a_model_comes_back_and_verifies(model: Model, data: Dataset, tmp_path: 
 def test_weights_that_are_not_the_certified_ones_are_not_loaded(model: Model, tmp_path: Path) -> None:
     silent = replace(model.network, w_out=SparseMatrix.of(model.network.w_out.shape, {}))
     replace(model, memoriser=replace(model.memoriser, network=silent)).save(tmp_path / "model")
-    with pytest.raises(CorruptModel, match="not those its certificate was issued for"):
+    with refused(CorruptModel, "path", "certified"):
         load(tmp_path / "model")
     assert load(tmp_path / "model", check=False).predict([PAIRS[0][0]]) == [None]
 
@@ -272,7 +273,7 @@ def test_data_are_read_as_the_model_was(tmp_path: Path) -> None:
 
 def test_a_record_that_lies_about_reading_is_refused(tmp_path: Path) -> None:
     model = Model(lookup(capitals()), {"reading": {"on_conflict": "perhaps"}}, None)
-    with pytest.raises(CorruptModel, match='on_conflict is "perhaps"; it must be one of error, first'):
+    with refused(CorruptModel, "file", "problem"):
         read_like(model, tmp_path / "table.csv")
 
 
@@ -299,7 +300,7 @@ def test_the_public_names_are_there_and_nothing_else_is_listed() -> None:
     assert set(bh.__all__) <= set(dir(bh))
     for name in bh.__all__:
         assert getattr(bh, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    with pytest.raises(AttributeError, match="nonsense"):
         bh.nonsense  # noqa: B018 - asking is what raises
 
 
@@ -371,9 +372,7 @@ def test_auto_in_exact_arithmetic_is_the_smallest(data: Dataset) -> None:
 
 
 def test_auto_names_every_refusal_where_nothing_takes_the_data() -> None:
-    with pytest.raises(
-        AssumptionViolated, match=r"(?s)no construction takes.*retrieval:.*kajitsuka-sato-2023:"
-    ):
+    with refused(AssumptionViolated, "refused"):
         compile(ADVERSARIAL["neighbouring-floats"](0), precision="float64")
 
 
@@ -406,26 +405,26 @@ def test_pairs_dictionaries_frames_arrays_and_paths_are_compiled(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "words"),
+    ("given", "options"),
     [
-        (7, {}, "data of type int cannot be compiled"),
-        (["ab"], {}, "item 1 is 'ab', not an .input, label. pair"),
-        ("nowhere.csv", {}, "there is no file nowhere.csv"),
+        (7, {}),
+        (["ab"], {}),
+        ("nowhere.csv", {}),
     ],
 )
-def test_what_is_not_data_is_refused(given: object, options: dict[str, object], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_what_is_not_data_is_refused(given: object, options: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
         compile(given, **options)
 
 
 def test_a_frame_with_holes_or_other_columns_is_refused(data: Dataset) -> None:
     pandas = pytest.importorskip("pandas", reason="the package pandas is not installed")
     frame = pandas.DataFrame({"key": ["a", "b"], "value": ["1", None], "more": [1, 2]})
-    with pytest.raises(UsageError, match="row 2: `value` is missing"):
+    with refused(UsageError, row=2):
         compile(frame)
-    with pytest.raises(UsageError, match=r"no column `keys`.*Did you mean `key`"):
+    with refused(UsageError, column="keys"):
         compile(frame, input="keys")
-    with pytest.raises(UsageError, match="has been read already"):
+    with pytest.raises(UsageError):
         compile(data, input="key")
 
 
@@ -433,7 +432,7 @@ def test_a_frame_with_holes_or_other_columns_is_refused(data: Dataset) -> None:
 def test_a_record_whose_bits_are_not_a_number_is_refused(number: object) -> None:
     model = bh.compile({"a": "1", "b": "2"}, check=False)
     record = {**model.record, "dataset": {**model.record["dataset"], "label_bits": number}}
-    with pytest.raises(CorruptModel, match="label_bits"):
+    with pytest.raises(CorruptModel):
         _ = replace(model, record=record).bits_per_parameter
     assert replace(model, record={**record, "dataset": []}).label_bits is None
 
@@ -458,5 +457,5 @@ for ask in (bh.verify, lambda _, given: bh.bounds.table(given)):
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
 def test_a_seed_is_a_whole_number(seed: Any) -> None:
-    with pytest.raises(UsageError, match="seed must be a whole number"):
+    with refused(UsageError, "seed"):
         compile(PAIRS, seed=seed)

@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
 import word_length
 from word_length import Point, draw_words, growth, planned_parameters, read_points, write_points
 
+from tests.refusal import refused
+
 POINT = Point(1000, 53, 4000, 4000.0, 52, 1000, 0)
 
 
@@ -55,8 +57,8 @@ def test_points_are_stored_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert POINT.bits_per_parameter == 1.0
     draw_words(read_points(path), tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").read_text().count("<svg") == 1
-    with pytest.raises(UsageError, match="figure is written"):
+    with refused(UsageError, "path"):
         draw_words((), tmp_path / "figure.gif")
     path.write_text('{"schema": "other"}')
-    with pytest.raises(UsageError, match="schema"):
+    with refused(UsageError, "path"):
         read_points(path)

@@ -19,6 +19,7 @@ from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Transformer
 from byheart.verify.digest import model_digest
 from byheart.verify.verifier import verify_model
+from tests.refusal import refused
 
 FIXTURES = Path(__file__).resolve().parents[1] / "storage" / "fixtures"
 
@@ -50,7 +51,7 @@ def test_a_changed_document_is_refused_under_its_certificate(folder: Path, chang
     document = json.loads((folder / "model.json").read_text())
     change(document)
     (folder / "model.json").write_text(json.dumps(document))
-    with pytest.raises(CorruptModel, match="labels, tokenizer, task, order or architecture"):
+    with refused(CorruptModel, "path", "certified"):
         bh.load(folder)
     (folder / "certificate.json").unlink()
     assert bh.load(folder).certificate is None  # without one, nothing is claimed
@@ -60,7 +61,7 @@ def test_changed_weights_are_refused(folder: Path) -> None:
     weights = bytearray((folder / "model.safetensors").read_bytes())
     weights[-4] ^= 1
     (folder / "model.safetensors").write_bytes(bytes(weights))
-    with pytest.raises(CorruptModel, match="weights are not those"):
+    with refused(CorruptModel, "path", "certified"):
         bh.load(folder)
 
 
@@ -70,7 +71,7 @@ def test_another_digest_is_another_model_whichever_is_larger(folder: Path, diges
         document = json.loads((folder / "certificate.json").read_text())
         document[field] = digest
         (folder / "certificate.json").write_text(json.dumps(document))
-        with pytest.raises(CorruptModel, match="something changed them"):
+        with refused(CorruptModel, "path", "certified"):
             bh.load(folder)
 
 

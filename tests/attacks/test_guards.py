@@ -29,6 +29,7 @@ from byheart.storage.sparse_weights import FEW_BITS, decode_sparse, encode_spars
 from byheart.storage.tensor_file import read_header
 from byheart.verify.digest import weights_digest
 from tests.measure.test_sweep import runs_of
+from tests.refusal import refused
 
 FIXTURES = Path(__file__).resolve().parents[1] / "storage" / "fixtures"
 
@@ -174,7 +175,7 @@ def test_logits_that_are_off_by_more_than_rounding_are_a_problem(
 def test_a_header_that_ends_within_its_own_length_is_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes((20).to_bytes(8, "little") + b"{}" + b" " * 14)
-    with pytest.raises(CorruptModel, match="announces a header of 20 bytes and has 24"):
+    with refused(CorruptModel, "file", "problem"):
         read_header(path)
 
 
@@ -199,7 +200,7 @@ def test_an_exponent_just_beyond_the_limit_is_refused(tmp_path: Path) -> None:
         if is_allowed:
             assert len(read()) == 1
         else:
-            with pytest.raises(CorruptModel, match="has an exponent beyond"):
+            with refused(CorruptModel, "file", "problem"):
                 read()
 
 

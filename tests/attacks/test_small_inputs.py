@@ -26,6 +26,7 @@ from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, ExitS
 from byheart.measure.store import Store
 from byheart.storage.tensor_file import read_header, read_tensor, write_tensors
 from tests.measure.test_store import record
+from tests.refusal import refused
 
 FIXTURES = Path(__file__).resolve().parents[1] / "storage" / "fixtures"
 MOST_SECONDS = 5.0  # of the processor; each took many times that, or gigabytes
@@ -77,13 +78,13 @@ def test_many_exponents(exact: Path) -> None:
     n_entries = len(tensors["exponents"])
     tensors["exponents"] = np.random.default_rng(0).integers(-(2**20), 2**20, n_entries).astype(np.int32)
     write_tensors(path, tensors)
-    with pytest.raises(CorruptModel, match=r"has an exponent beyond ±4,096"):
+    with refused(CorruptModel, "file", "problem"):
         bh.load(exact)
 
 
 def test_a_document_of_nothing_but_brackets(exact: Path) -> None:
     (exact / "model.json").write_bytes(b"[" + b"[]," * (5 << 20) + b"0]")
-    with pytest.raises(CorruptModel, match="lists and objects"):
+    with refused(CorruptModel, "file", "problem"):
         bh.load(exact)
 
 
@@ -93,7 +94,7 @@ def test_fewer_labels_than_logits(tmp_path: Path) -> None:
     document["labels"] = document["labels"][:1]
     (tmp_path / "model" / "model.json").write_text(json.dumps(document))
     (tmp_path / "model" / "certificate.json").unlink()
-    with pytest.raises(CorruptModel, match="there are 1 labels; the network has 9 logits"):
+    with refused(CorruptModel, "file", "problem"):
         bh.load(tmp_path / "model").predict(["the", "the cat", "a dog"])
 
 
@@ -173,5 +174,5 @@ def test_sizes_without_end_are_not_estimated(
 
 
 def test_a_weight_of_a_gigabyte_is_not_estimated() -> None:
-    with pytest.raises(AssumptionViolated, match=r"weights of .* bits"):
+    with pytest.raises(AssumptionViolated):
         get("park-2021").estimate(DataShape(10**16, 1, 4, dim=4))

@@ -12,17 +12,18 @@ from byheart.construct.registry import get
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, DoesNotHold, UsageError
 from byheart.process.memory_limit import OverMemoryLimit
+from tests.refusal import refused
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_options_are_finite(value: float) -> None:
-    with pytest.raises(UsageError, match=r"madden-2024: margin is -?(nan|inf); it must be a finite number"):
+    with refused(UsageError, option="margin"):
         get("madden-2024").read_options({"margin": value})
 
 
 @pytest.mark.parametrize("options", [{"margin": -1.0}, {"margin": 1e308}, {"gap": 0.0}])
 def test_margins_lie_in_a_range(options: dict[str, float]) -> None:
-    with pytest.raises(UsageError, match="must be above 0 and at most 1,000,000"):
+    with pytest.raises(UsageError):
         get("madden-2024").read_options(options)
 
 
@@ -39,7 +40,7 @@ def test_margins_lie_in_a_range(options: dict[str, float]) -> None:
 def test_sizes_without_memory_for_them_are_not_drawn(method: str, options: dict[str, object]) -> None:
     example = get(method).example
     assert example is not None
-    with pytest.raises(OverMemoryLimit, match=f"{method} of these sizes would take about"):
+    with refused(OverMemoryLimit, "n_bytes", limit=4294967296):
         bh.compile(example().data, method=method, **options)
 
 
@@ -51,20 +52,20 @@ def test_more_shards_than_keys_are_solved() -> None:
 def test_fewer_neurons_than_contexts_are_refused() -> None:
     example = get("madden-2024").example
     assert example is not None
-    with pytest.raises(AssumptionViolated, match="3 neurons are fewer than the"):
+    with refused(AssumptionViolated, n_neurons=3, n_contexts=15):
         bh.compile(example().data, method="madden-2024", hidden_width=3)
 
 
 def test_texts_longer_than_any_llama_are_not_sized() -> None:
     shape = DataShape(1000, 40_000, 4, vocab=1000, ordered=True)
-    with pytest.raises(AssumptionViolated, match="longer than the 32,768 positions"):
+    with pytest.raises(AssumptionViolated):
         get("llama").estimate(shape)
 
 
 def test_a_wrong_network_is_laid_to_the_options_first() -> None:
     example = get("madden-2024").example
     assert example is not None
-    with pytest.raises(DoesNotHold, match=r"Leave out the options \(margin=0.001\), or change them"):
+    with refused(DoesNotHold, "certificate"):
         bh.compile(example().data, method="madden-2024", margin=1e-3)
 
 

@@ -14,6 +14,7 @@ from byheart.network.transformer.architecture import Attention
 from byheart.storage.folder import load_folder, save_folder
 from byheart.theorems import checks
 from tests.examples import examples
+from tests.refusal import refused
 
 from .rival_data import planned
 from .test_theorem import answers, token_data, vector_data
@@ -55,5 +56,5 @@ def test_larger_data_and_saving(tmp_path) -> None:
 
 
 def test_no_options() -> None:
-    with pytest.raises(UsageError, match="colour"):
+    with refused(UsageError, "problem"):
         planned(METHOD, random_tokens(5, seed=0, task="seq-to-seq"), colour=1)

@@ -143,13 +143,13 @@ def test_an_example_by_hand() -> None:
 
 
 def test_documents_without_a_context_are_refused() -> None:
-    with pytest.raises(DataError, match="no document has two tokens"):
+    with pytest.raises(DataError):
         contexts_of(ragged([[0], [], [1]], 2))
 
 
 def test_log_probabilities_of_another_shape_are_refused() -> None:
     contexts = contexts_of(ragged([[0, 1]], 2))
-    with pytest.raises(UsageError, match=r"expected log-probabilities of shape \(1, 2\)"):
+    with pytest.raises(UsageError):
         contexts.cross_entropy_nats(np.zeros((2, 2)))
     with pytest.raises(IndexError):
         contexts[1]

@@ -16,6 +16,7 @@ from byheart.data import CharTokenizer, Dataset, TokenSequences, VectorSequences
 from byheart.errors import DataError, UsageError
 from tests.data.strategies import datasets
 from tests.examples import examples
+from tests.refusal import refused
 
 LABELS = np.array([0, 1, 0])
 VALUES = np.arange(12.0).reshape(3, 2, 2)
@@ -62,37 +63,37 @@ def test_arrays_of_ids_lists_and_label_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "labels", "message"),
+    ("inputs", "labels"),
     [
-        (np.zeros(2), [0, 1], r"got float64 of shape \(2,\)"),
-        (np.zeros((2, 2), dtype=bool), [0, 1], "got bool"),
-        (np.zeros((2, 2, 2, 2), dtype=int), [0, 1], r"got int64 of shape \(2, 2, 2, 2\)"),
-        (np.zeros((2, 2, 2), dtype=np.longdouble), [0, 1], "do not fit float64"),
-        (VALUES, [0, 1], "needs 3 labels for 3 sequences with 6 tokens; got 2"),
-        (VALUES, [0.5, 1.0, 2.0], "labels must be whole numbers"),
-        (VALUES, np.zeros((3, 3), dtype=int), r"labels of shape \(3, 3\) do not fit"),
-        (VALUES, np.zeros((3, 2, 1), dtype=int), "labels have shape"),
+        (np.zeros(2), [0, 1]),
+        (np.zeros((2, 2), dtype=bool), [0, 1]),
+        (np.zeros((2, 2, 2, 2), dtype=int), [0, 1]),
+        (np.zeros((2, 2, 2), dtype=np.longdouble), [0, 1]),
+        (VALUES, [0, 1]),
+        (VALUES, [0.5, 1.0, 2.0]),
+        (VALUES, np.zeros((3, 3), dtype=int)),
+        (VALUES, np.zeros((3, 2, 1), dtype=int)),
     ],
 )
-def test_wrong_arrays_are_refused(inputs: np.ndarray, labels: np.ndarray, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_wrong_arrays_are_refused(inputs: np.ndarray, labels: np.ndarray) -> None:
+    with pytest.raises(UsageError):
         Dataset.from_arrays(inputs, labels)
 
 
 def test_other_wrong_requests_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"class numbers must lie in 0 to 1, .* got 0 to 2"):
+    with refused(UsageError, n_classes=2):
         Dataset.from_arrays(VALUES, [0, 1, 2], label_names=["a", "b"])
-    with pytest.raises(UsageError, match="label names must be distinct"):
+    with pytest.raises(UsageError):
         Dataset.from_arrays(VALUES, [0, 1, 1], label_names=["a", "a"])
-    with pytest.raises(UsageError, match="task `set` ignores order"):
+    with pytest.raises(UsageError):
         Dataset.from_arrays(VALUES, LABELS, task="set", ordered=True)
-    with pytest.raises(UsageError, match="distribution"):
+    with pytest.raises(UsageError):
         Dataset.from_pairs([("a", "b")], task="distribution")
-    with pytest.raises(UsageError, match="not for vectors"):
+    with pytest.raises(UsageError):
         Dataset(VectorSequences(VALUES), LABELS, "distribution", ("0", "1"), None, True)
-    with pytest.raises(UsageError, match="row numbers for 3 samples"):
+    with pytest.raises(UsageError):
         Dataset(VectorSequences(VALUES), LABELS, "set", ("0", "1"), None, False, rows=np.array([1]))
-    with pytest.raises(UsageError, match="this task is next-token"):
+    with pytest.raises(UsageError):
         Dataset.from_pairs([("a", "b")]).contexts()
 
 
@@ -124,26 +125,26 @@ for call in (
 
 
 def test_data_without_content_is_refused() -> None:
-    with pytest.raises(DataError, match="no samples"):
+    with pytest.raises(DataError):
         Dataset.from_pairs([])
-    with pytest.raises(DataError, match="no samples"):
+    with pytest.raises(DataError):
         Dataset.from_arrays(np.zeros((0, 2, 2)), np.zeros(0, dtype=int))
-    with pytest.raises(DataError, match=r"row 2 has an input without tokens \(1 such row\)"):
+    with refused(DataError, row=2):
         Dataset.from_pairs([("a", "x"), ("", "y")])
-    with pytest.raises(DataError, match="row 2 has an input without tokens"):
+    with refused(DataError, row=2):
         Dataset.from_pairs([("a", "x"), ("  ", "y")], tokenizer="word")
-    with pytest.raises(DataError, match="no document has a token"):
+    with pytest.raises(DataError):
         Dataset.from_documents([" "])
 
 
 def test_texts_must_be_texts() -> None:
-    with pytest.raises(DataError, match="row 2: the input is 5, not a text"):
+    with refused(DataError, row=2, value=5):
         Dataset.from_pairs([("a", "x"), (5, "y")])
-    with pytest.raises(DataError, match="half of a surrogate pair"):
+    with refused(DataError, text="a\ud800"):
         Dataset.from_pairs([("a\ud800", "x")])
-    with pytest.raises(DataError, match=r"the label '.udfff' holds half of a surrogate pair"):
+    with refused(DataError, text="\udfff"):
         Dataset.from_pairs([("a", "\udfff")])
-    with pytest.raises(DataError, match=r"row 2: \[0.5\] is not a list of token ids"):
+    with refused(DataError, row=2):
         Dataset.from_arrays([[1, 2], [0.5]], [0, 1])
 
 
@@ -151,9 +152,9 @@ def test_one_label_a_token() -> None:
     data = Dataset.from_pairs([("ab", ["x", "y"]), ("c", "z")])
     assert data.task == "seq-to-seq"
     assert [data.label_names[c] for c in data.labels] == ["x", "y", "z"]
-    with pytest.raises(DataError, match="row 2: 2 labels for 1 tokens"):
+    with refused(DataError, row=2, n_labels=2, n_tokens=1):
         Dataset.from_pairs([("ab", "x y"), ("c", "z z")], task="seq-to-seq")
-    with pytest.raises(DataError, match=r"row 2: the label \['z'\] is a list"):
+    with refused(DataError, row=2):
         Dataset.from_pairs([("ab", "x y"), ("c", ["z"])])
 
 
@@ -186,9 +187,9 @@ def test_a_subset_is_the_chosen_samples(data: Dataset, choose: st.DataObject) ->
 def test_a_subset_of_what_is_not_there_is_refused() -> None:
     data = Dataset.from_arrays(VALUES, LABELS)
     for indices in ([3], [-1]):
-        with pytest.raises(UsageError, match="numbered 0 to 2"):
+        with pytest.raises(UsageError):
             data.subset(indices)
-    with pytest.raises(DataError, match="no samples"):
+    with pytest.raises(DataError):
         data.subset([])
 
 

@@ -13,6 +13,7 @@ from byheart.data.dataset_pieces import spool
 from byheart.data.distinct_contexts import context_fingerprints
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import DataError, MalformedFile, UsageError
+from tests.refusal import refused
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_a_file_cut_short_is_refused_and_what_was_read_is_kept(tmp_path: Path) -
     path = write_table(tmp_path / "data.csv")
     text = path.read_text("utf-8")
     path.write_text(text[: len(text) * 2 // 3] + '\n"', "utf-8")
-    with pytest.raises(MalformedFile, match="line"):
+    with refused(MalformedFile, "path", line=35):
         spool(path, tmp_path / "pieces")
     assert (tmp_path / "pieces" / "000000.json").exists()
     assert not (tmp_path / "pieces" / "merged.json").exists()
@@ -71,14 +72,14 @@ def test_a_file_cut_short_is_refused_and_what_was_read_is_kept(tmp_path: Path) -
 def test_a_bad_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("key,value\n" + "".join(f"k{n},{'' if n == 9 else n}\n" for n in range(20)), "utf-8")
-    with pytest.raises(DataError, match=r"row 3: the label is empty(.|\n)*from row 8 of the file"):
+    with refused(DataError, "path", row=3):
         spool(path, tmp_path / "pieces")
 
 
 def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes(b"key,value\n" + b"a,1\n" * 3 + b"\xff,2\n")
-    with pytest.raises(MalformedFile, match="byte 0xff"):
+    with refused(MalformedFile, "path", line=1):
         spool(path, tmp_path / "pieces")
 
 
@@ -96,10 +97,10 @@ def test_what_is_not_read_in_pieces_is_refused(name: str, options: dict[str, str
 def test_ids_with_large_gaps_and_columns_first_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "data.npz"
     np.savez(path, inputs=np.array([[1, 2**40], [3, 4]]), labels=np.array([0, 1]))
-    with pytest.raises(UsageError, match="gaps"):
+    with pytest.raises(UsageError):
         spool(path, tmp_path / "a")
     np.savez(path, inputs=np.asfortranarray(np.arange(12).reshape(6, 2)), labels=np.arange(6))
-    with pytest.raises(MalformedFile, match="column by column"):
+    with refused(MalformedFile, "path"):
         spool(path, tmp_path / "b")
 
 

@@ -23,6 +23,7 @@ from byheart.data import (
 from byheart.errors import ConflictingLabels, NonFiniteInput
 from tests.adversarial import ADVERSARIAL
 from tests.examples import examples
+from tests.refusal import refused
 
 SMALL: dict[str, Callable[[int], Dataset]] = {
     "uniform": lambda seed: uniform_vectors(20, 3, 2, 5, seed=seed),
@@ -115,11 +116,11 @@ def test_what_cannot_be_memorised_is_refused() -> None:
         "not-a-number",
         "infinite",
     }
-    with pytest.raises(ConflictingLabels, match="rows 3 and 8 are equal"):
+    with refused(ConflictingLabels, "rows", "samples", "labels", n_conflicts=1):
         ADVERSARIAL["conflicting-labels"](0).require_consistent()
     for name in ("not-a-number", "infinite"):
         ADVERSARIAL[name](0).require_consistent()
-        with pytest.raises(NonFiniteInput, match="row 7, position 4, coordinate 2"):
+        with refused(NonFiniteInput, "value", sample=6, position=3, coordinate=1, n_non_finite=1):
             ADVERSARIAL[name](0).require_finite()
 
 

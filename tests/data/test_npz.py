@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import re
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from byheart.data import Dataset
 from byheart.data.npz import read_npz
 from byheart.errors import ConflictingLabels, MalformedFile
 from byheart.process.memory_limit import OverMemoryLimit
+from tests.refusal import refused
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -72,7 +72,7 @@ def test_absurd_claims_are_refused_before_memory_is_taken(path: Path) -> None:
     tracemalloc.start()
     for shape in ((2**60,), (2**31, 2**31), (2**20, 2**20, 2**20), (10**9, 1, 1)):
         write(path, inputs=claiming(shape), labels=LABELS)
-        with pytest.raises(MalformedFile, match=r"array `inputs` claims shape") as raised:
+        with refused(MalformedFile, "path", "claimed_bytes", array="inputs", stored_bytes=0) as raised:
             Dataset.read(path)
         assert raised.value.facts["claimed_bytes"] == np.prod(shape, dtype=object) * 8
     _, peak = tracemalloc.get_traced_memory()
@@ -83,7 +83,7 @@ def test_absurd_claims_are_refused_before_memory_is_taken(path: Path) -> None:
 def test_the_limit_is_stated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(path, inputs=np.zeros((10, 10, 10)))
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "23K")
-    with pytest.raises(OverMemoryLimit, match="about 24,000 bytes of memory, more than the limit of 23,552"):
+    with refused(OverMemoryLimit, n_bytes=24000, limit=23552):
         read_npz(path, ["inputs"])
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "24000")
     assert read_npz(path, ["inputs"])["inputs"].size == 1_000
@@ -99,35 +99,35 @@ def test_a_bomb_in_the_directory_is_refused(path: Path) -> None:
     content = path.read_bytes()
     true_size = (len(claim) + 100).to_bytes(4, "little")
     path.write_bytes(content.replace(true_size, size.to_bytes(4, "little")))
-    with pytest.raises(MalformedFile, match="array `inputs` claims shape"):
+    with refused(MalformedFile, "path", array="inputs", claimed_bytes=1073741824, stored_bytes=1073741824):
         Dataset.read(path)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (claiming((-2, -3, 1)), "claims shape"),
-        (claiming((2, 1, 1), payload=b"\0" * 15), "16 bytes, but the file holds 15"),
-        (claiming((2, 1, 1), payload=b"\0" * 17), "16 bytes, but the file holds 17"),
-        (claiming((2, 1, 1), "|O", b"\x80\x04N."), "pickled Python objects, which are never loaded"),
-        (b"\x93NUMPY\x09\x00", "is not a whole .npz file"),
-        (b"not an array", "is not a whole .npz file"),
-        (b"", "is not a whole .npz file"),
-        (npy(np.array([["a"], ["b"]])), "got <U1"),
-        (npy(np.zeros((2, 1), dtype=[("x", "f8")])), "got \\[\\('x', '<f8'\\)\\]"),
-        (npy(np.zeros((2, 1), dtype=complex)), "got complex128"),
-        (npy(np.zeros((2, 1, 1), dtype="M8[s]")), "got datetime64"),
-        (npy(np.zeros(2)), r"got float64 of shape \(2,\)"),
-        (npy(np.array(3.0)), r"got float64 of shape \(\)"),
-        (npy(np.zeros((2, 0), dtype=int)), "row 1 has an input without tokens"),
-        (npy(np.zeros((0, 1, 1))), "needs 0 labels|no samples"),
-        (npy(np.full((2, 1), -1)), "row 1: token id -1 at position 1 is negative"),
-        (npy(np.full((2, 1), 2**64 - 1, dtype=np.uint64)), "token id 18446744073709551615 is too large"),
+        claiming((-2, -3, 1)),
+        claiming((2, 1, 1), payload=b"\0" * 15),
+        claiming((2, 1, 1), payload=b"\0" * 17),
+        claiming((2, 1, 1), "|O", b"\x80\x04N."),
+        b"\x93NUMPY\x09\x00",
+        b"not an array",
+        b"",
+        npy(np.array([["a"], ["b"]])),
+        npy(np.zeros((2, 1), dtype=[("x", "f8")])),
+        npy(np.zeros((2, 1), dtype=complex)),
+        npy(np.zeros((2, 1, 1), dtype="M8[s]")),
+        npy(np.zeros(2)),
+        npy(np.array(3.0)),
+        npy(np.zeros((2, 0), dtype=int)),
+        npy(np.zeros((0, 1, 1))),
+        npy(np.full((2, 1), -1)),
+        npy(np.full((2, 1), 2**64 - 1, dtype=np.uint64)),
     ],
 )
-def test_wrong_inputs_are_refused(path: Path, content: bytes, message: str) -> None:
+def test_wrong_inputs_are_refused(path: Path, content: bytes) -> None:
     write(path, inputs=content, labels=LABELS)
-    with pytest.raises(Exception, match=message) as raised:
+    with refused(Exception, "path") as raised:
         Dataset.read(path)
     assert raised.value.exit_status == 4
     assert str(path) in str(raised.value)
@@ -135,29 +135,29 @@ def test_wrong_inputs_are_refused(path: Path, content: bytes, message: str) -> N
 
 def test_objects_made_by_numpy_are_refused(path: Path) -> None:
     np.savez(path, inputs=np.array([[1], [1, 2]], dtype=object), labels=np.array([0, 1]))
-    with pytest.raises(MalformedFile, match="pickled Python objects"):
+    with refused(MalformedFile, "path", array="inputs"):
         Dataset.read(path)
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"),
+    "labels",
     [
-        (np.array([0.0, 1.0]), "labels must be whole numbers or texts; got float64"),
-        (np.array([0, 1, 2]), "needs 2 labels"),
-        (np.zeros((2, 5), dtype=int), r"labels of shape \(2, 5\) do not fit"),
-        (np.zeros((2, 1, 1), dtype=int), "labels have shape"),
-        (np.array(["a", "b"], dtype="S1"), "labels must be whole numbers or texts"),
+        np.array([0.0, 1.0]),
+        np.array([0, 1, 2]),
+        np.zeros((2, 5), dtype=int),
+        np.zeros((2, 1, 1), dtype=int),
+        np.array(["a", "b"], dtype="S1"),
     ],
 )
-def test_wrong_labels_are_refused(path: Path, labels: np.ndarray, message: str) -> None:
+def test_wrong_labels_are_refused(path: Path, labels: np.ndarray) -> None:
     np.savez(path, inputs=np.arange(2.0).reshape(2, 1, 1), labels=labels)
-    with pytest.raises(MalformedFile, match=message):
+    with refused(MalformedFile, "path"):
         Dataset.read(path)
 
 
 def test_missing_arrays_are_named(path: Path) -> None:
     np.savez(path, x=np.zeros(1), y=np.zeros(1))
-    with pytest.raises(MalformedFile, match="holds no array `inputs`; it holds x, y"):
+    with refused(MalformedFile, "path", "found", array="inputs"):
         Dataset.read(path)
 
 
@@ -167,12 +167,12 @@ def test_a_cut_or_damaged_archive_is_refused(path: Path, compress: bool) -> None
     whole = path.read_bytes()
     for size in (1, 50, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(MalformedFile, match=re.escape(f"{path} is not a whole .npz file")):
+        with refused(MalformedFile, "path"):
             Dataset.read(path)
     damaged = bytearray(whole)
     damaged[400] ^= 1
     path.write_bytes(damaged)
-    with pytest.raises(MalformedFile, match=r"is not a whole \.npz file|claims shape"):
+    with refused(MalformedFile, "path"):
         Dataset.read(path)
 
 
@@ -185,6 +185,6 @@ def test_non_finite_values_are_read_and_reported(path: Path) -> None:
 
 def test_conflicts_in_arrays_name_the_file(path: Path) -> None:
     np.savez(path, inputs=np.zeros((2, 1, 1)), labels=np.array([0, 1]))
-    with pytest.raises(ConflictingLabels, match=r"data\.npz: rows 1 and 2 are equal \(\[\[0\.\]\]\)"):
+    with refused(ConflictingLabels, "rows", "samples", "labels", "path", n_conflicts=1):
         Dataset.read(path)
     assert Dataset.read(path, on_conflict="first").n_samples == 1

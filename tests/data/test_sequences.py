@@ -10,6 +10,7 @@ from byheart.data.sequences import as_vectors
 from byheart.errors import DataError, NonFiniteInput, UsageError
 from tests.data.strategies import ragged, token_rows
 from tests.examples import examples
+from tests.refusal import refused
 
 
 @examples(200)
@@ -53,16 +54,16 @@ def test_arrays_cannot_be_written_to_and_are_not_the_callers() -> None:
 
 
 def test_bad_ids_and_offsets_are_refused() -> None:
-    with pytest.raises(DataError, match="row 2: token id 2 at position 2 is outside the vocabulary of 2"):
+    with refused(DataError, sample=1, position=1, token=2, n_vocab=2):
         ragged([[0], [1, 2]], 2)
-    with pytest.raises(DataError, match="token id -1"):
+    with refused(DataError, sample=0, position=0, token=-1, n_vocab=2):
         ragged([[-1]], 2)
     for offsets in ([0, 1], [1, 2], [0, 2, 1, 2], []):
-        with pytest.raises(UsageError, match="offsets must rise from 0"):
+        with refused(UsageError, n_tokens=2):
             TokenSequences(np.array([0, 1]), np.array(offsets, dtype=np.int64), 2)
-    with pytest.raises(UsageError, match=r"at most 2\^53"):
+    with pytest.raises(UsageError):
         ragged([[0]], 2**53 + 1)
-    with pytest.raises(UsageError, match="cannot pad to length 1"):
+    with refused(UsageError, seq_len=1, longest=2):
         ragged([[0, 1]], 2).pad(0, 1)
     with pytest.raises(IndexError):
         ragged([[0]], 1)[1]
@@ -70,7 +71,7 @@ def test_bad_ids_and_offsets_are_refused() -> None:
 
 def test_vectors_have_a_length_and_a_dimension() -> None:
     for shape in ((2, 0, 1), (2, 1, 0)):
-        with pytest.raises(UsageError, match="shape"):
+        with refused(UsageError, "shape"):
             VectorSequences(np.zeros(shape))
 
 
@@ -92,9 +93,7 @@ def test_non_finite_values_are_found_and_refused() -> None:
     values[1, 0, 1], values[2, 1, 0] = np.nan, -np.inf
     vectors = VectorSequences(values)
     assert vectors.non_finite.tolist() == [[1, 0, 1], [2, 1, 0]]
-    with pytest.raises(
-        NonFiniteInput, match=r"row 2, position 1, coordinate 2 is nan \(inputs\[1, 0, 1\]\); 2 of 12"
-    ) as raised:
+    with refused(NonFiniteInput, sample=1, position=0, coordinate=1, n_non_finite=2) as raised:
         vectors.require_finite()
     assert raised.value.facts["sample"] == 1
     assert raised.value.facts["coordinate"] == 1
@@ -107,5 +106,5 @@ def test_which_arrays_are_vectors() -> None:
     grid = as_vectors(ids.reshape(2, 2, 3) - 5)
     assert grid is not None
     assert (grid.dtype, grid.shape, grid[0, 0, 0]) == (np.float64, (2, 2, 3), -4)
-    with pytest.raises(UsageError, match="beyond 2\\^53"):
+    with pytest.raises(UsageError):
         as_vectors(ids.reshape(2, 2, 3) << 54)

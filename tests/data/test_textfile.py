@@ -9,6 +9,7 @@ import pytest
 from byheart.data.dataset import Dataset
 from byheart.data.textfile import TextFormat
 from byheart.errors import MalformedFile, UsageError
+from tests.refusal import refused
 
 TABLE = "key;value\nZürich;8001\nGenève;1201\n"
 
@@ -44,33 +45,33 @@ def test_a_tab_can_be_typed(typed: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("key\tvalue\na\t1\nb\t2\n")
     assert Dataset.read(path, delimiter=typed).n_samples == 2
-    with pytest.raises(UsageError, match="seem to be separated by 'tab'"):
+    with refused(UsageError, "path", "columns", column="key"):
         Dataset.read(path)
 
 
 @pytest.mark.parametrize("delimiter", ["", "ab", '"', "\n", "\r", "\0"])
 def test_what_is_not_a_delimiter_is_refused(delimiter: str) -> None:
-    with pytest.raises(UsageError, match="one character"):
+    with refused(UsageError, "delimiter"):
         TextFormat(delimiter=delimiter)
 
 
 @pytest.mark.parametrize("encoding", ["latn-1", "zlib", "rot13", "", "a\0b", "ü"])
 def test_what_is_not_an_encoding_is_refused(encoding: str) -> None:
-    with pytest.raises(UsageError, match="there is no encoding"):
+    with refused(UsageError, "encoding"):
         TextFormat(encoding)
 
 
 @pytest.mark.parametrize(
-    ("written", "told", "words"),
+    ("written", "told"),
     [
-        ("cp1252", "utf-8", "--encoding cp1252"),
-        ("utf-16", "utf-8", "--encoding utf-16"),
-        ("latin-1", "ascii", "byte 0xfc is not ascii"),
-        ("utf-16-le", "latin-1", "NUL characters"),
+        ("cp1252", "utf-8"),
+        ("utf-16", "utf-8"),
+        ("latin-1", "ascii"),
+        ("utf-16-le", "latin-1"),
     ],
 )
-def test_another_encoding_is_noticed(written: str, told: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(MalformedFile, match=words):
+def test_another_encoding_is_noticed(written: str, told: str, tmp_path: Path) -> None:
+    with refused(MalformedFile, "path", "line", "offset"):
         Dataset.read(write(tmp_path, written), delimiter=";", encoding=told)
 
 
@@ -83,7 +84,7 @@ def test_another_encoding_is_noticed(written: str, told: str, words: str, tmp_pa
     ],
 )
 def test_what_a_file_does_not_have_is_refused(name: str, options: dict[str, str], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="leave it out"):
+    with refused(UsageError, "path"):
         Dataset.read(write(tmp_path, "utf-8", name), **options)
 
 
@@ -91,12 +92,12 @@ def test_what_a_file_does_not_have_is_refused(name: str, options: dict[str, str]
 def test_paths_that_lead_nowhere_are_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
     (tmp_path / "file.csv").touch()
-    with pytest.raises(UsageError, match=r"cannot be read: |there is no file"):
+    with refused(UsageError, "path"):
         Dataset.read(tmp_path / name)
 
 
 def test_an_encoding_that_does_not_say_where_it_fails(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("key,value\na,b\n")
-    with pytest.raises(MalformedFile, match="the file is not punycode"):
+    with refused(MalformedFile, "path", line=3, offset=14):
         Dataset.read(path, encoding="punycode")

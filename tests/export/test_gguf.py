@@ -71,5 +71,5 @@ def test_rules_of_a_tokenizer_file_that_llama_cpp_lacks_are_refused(rules: dict[
     assert isinstance(llama, Llama)
     llama_cpp_tokens(llama)
     other = json.dumps(json.loads(llama.tokenizer_json) | rules)
-    with pytest.raises(UsageError, match="has no tokenizer that cuts texts"):
+    with pytest.raises(UsageError):
         llama_cpp_tokens(replace(llama, tokenizer_json=other))

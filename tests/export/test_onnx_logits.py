@@ -117,7 +117,7 @@ def test_a_changed_weight_changes_the_logits() -> None:
 
 @pytest.mark.parametrize("activation", ["gelu", "arctan"])
 def test_what_runtimes_lack_is_refused(activation: Activation) -> None:
-    with pytest.raises(UsageError, match=f"no {activation} in float64"):
+    with pytest.raises(UsageError):
         to_onnx(decoder(True, activation))
 
 

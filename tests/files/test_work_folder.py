@@ -24,6 +24,7 @@ from byheart.files.work_folder import (
 )
 from byheart.model import Model
 from byheart.pipeline import compile_in_shards
+from tests.refusal import refused
 
 FACTS = {f"the key of {number}": f"value {number % 5}" for number in range(40)}
 COUNTED, SHARD = "contexts/counted.json", "solution/draw-01/shard-000000.npz"
@@ -82,9 +83,7 @@ def test_a_changed_file_is_named_with_the_folder_to_remove(
     place = len(content) * 3 // 4 if without is None else content.index(without)
     content[place] ^= 1
     (work / name).write_bytes(content)
-    with pytest.raises(
-        DamagedWork, match=f"Remove the folder {work} and run the same command again"
-    ) as caught:
+    with refused(DamagedWork, "path", "folder") as caught:
         go_on(finished, work)
     assert caught.value.facts["path"] == str(work / name)
 
@@ -92,10 +91,10 @@ def test_a_changed_file_is_named_with_the_folder_to_remove(
 @pytest.mark.parametrize("name", ["pieces/000001.json", "pieces/000001.npz"])
 def test_missing_and_exchanged_files_are_named(finished: Path, work: Path, name: str) -> None:
     (work / name).write_bytes((work / name.replace("1", "0")).read_bytes())
-    with pytest.raises(DamagedWork, match=name):
+    with refused(DamagedWork, "path", "folder"):
         go_on(finished, work)
     (work / name).unlink()
-    with pytest.raises(DamagedWork, match="missing"):
+    with refused(DamagedWork, "path", "folder"):
         go_on(finished, work)
 
 
@@ -103,20 +102,20 @@ def test_missing_and_exchanged_files_are_named(finished: Path, work: Path, name:
 def test_a_pipe_is_not_waited_for(finished: Path, work: Path) -> None:
     (work / COUNTED).unlink()
     os.mkfifo(work / COUNTED)
-    with pytest.raises(DamagedWork, match="not a plain file"):
+    with refused(DamagedWork, "path", "folder"):
         go_on(finished, work)
 
 
 def test_a_result_that_is_whole_and_wrong_does_not_become_a_model(finished: Path, work: Path) -> None:
     arrays = read_arrays(work / SHARD)
     write_arrays(work / SHARD, arrays | {"words": np.zeros_like(arrays["words"])})
-    with pytest.raises(DoesNotHold, match=f"If files in {work} were changed, remove the folder"):
+    with refused(DoesNotHold, "certificate"):
         go_on(finished, work)
 
 
 def test_a_file_is_not_a_folder_to_work_in(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UsageError, match="is not a folder"), claimed_folder(tmp_path / "file", {}):
+    with refused(UsageError, "path"), claimed_folder(tmp_path / "file", {}):
         pass
 
 
@@ -125,7 +124,7 @@ def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
     write_parts(path, np.arange(6) % 2, 2, columns)
     assert read_part([path], 1).tolist() == [[1, 1], [3, 3], [5, 5]]
     path.write_bytes(path.read_bytes().replace(b"'<i8'", b"'>i8'"))
-    with pytest.raises(DamagedWork, match="part 1 has another checksum"):
+    with refused(DamagedWork, "path", "folder"):
         read_part([path], 1)
 
 
@@ -139,10 +138,10 @@ def test_a_folder_in_use_is_refused_and_names_the_process(tmp_path: Path) -> Non
     assert holder.stdout is not None
     try:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(UsageError) as refused, claimed_folder(tmp_path / "work", {}):
+        with pytest.raises(UsageError) as caught, claimed_folder(tmp_path / "work", {}):
             pass
-        assert refused.value.facts["holder"] == holder.pid
-        assert str(holder.pid) in str(refused.value)
+        assert caught.value.facts["holder"] == holder.pid
+        assert str(holder.pid) in str(caught.value)
     finally:
         holder.kill()  # the lock goes with the process, however that ends
         holder.communicate()

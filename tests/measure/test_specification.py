@@ -15,6 +15,7 @@ from byheart.measure.specification import read_specification, specification_of
 from byheart.measure.store import Store
 from byheart.measure.sweep import Sweep
 from byheart.process.memory_limit import OverMemoryLimit
+from tests.refusal import refused
 
 GOOD = """
 name = "small"
@@ -137,7 +138,7 @@ def test_data_larger_than_memory_are_not_drawn(table: dict[str, Any]) -> None:
         {"kind": "facts", "n_samples": 2, "n_vocab": 2**50, "n_classes": 2},
         {"kind": "rademacher-vectors", "dim": 2**50},
     ):
-        with pytest.raises(OverMemoryLimit, match=f"data of kind {data['kind']} would take about"):
+        with refused(OverMemoryLimit, "n_bytes", limit=4294967296):
             specification_of(table | {"data": data}, Path())
 
 
@@ -146,17 +147,17 @@ def test_the_unchanged_table_is_right(table: dict[str, Any]) -> None:
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no specification"):
+    with refused(UsageError, "path"):
         read_specification(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("name = \nseeds = 1")
-    with pytest.raises(UsageError, match=r"cannot be read as TOML.*line 1"):
+    with refused(UsageError, "path"):
         read_specification(tmp_path / "bad.toml")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(UsageError, match="is not a plain file"):
+    with refused(UsageError, "path"):
         read_specification(tmp_path / "pipe.toml")
 
 
@@ -165,7 +166,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 )
 def test_toml_that_its_reader_cannot_take_is_our_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.toml").write_bytes(content)
-    with pytest.raises(UsageError, match="cannot be read as TOML"):
+    with refused(UsageError, "path"):
         read_specification(tmp_path / "bad.toml")
 
 

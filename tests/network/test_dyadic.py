@@ -43,12 +43,11 @@ def test_bit_complexity_counts_digits_on_both_sides_of_the_point() -> None:
 
 
 def test_what_is_not_dyadic_or_not_reduced_is_refused() -> None:
-    with pytest.raises(ByheartError, match="1/3 is not a dyadic"):
+    with pytest.raises(ByheartError):
         Dyadic.of(Fraction(1, 3))
-    with pytest.raises(ValueError, match="lowest terms"):
-        Dyadic(2, 0)
-    with pytest.raises(ValueError, match="lowest terms"):
-        Dyadic(0, 1)
+    for mantissa, exponent in ((2, 0), (0, 1)):
+        with pytest.raises(ValueError, match=rf"{mantissa}.*{exponent}"):
+            Dyadic(mantissa, exponent)
 
 
 def test_what_floats_cannot_hold() -> None:

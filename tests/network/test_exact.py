@@ -100,7 +100,7 @@ def _mean_network(scale: int) -> Transformer:
 
 def test_a_mean_of_three_is_refused_unless_it_is_dyadic() -> None:
     encoded = np.array([[[1.0], [2.0], [4.0]]])
-    with pytest.raises(NotExact, match="mean over 3 tokens"):
+    with pytest.raises(NotExact):
         evaluate(_mean_network(1), encoded)
     assert evaluate(_mean_network(3), encoded).all() == [8, 9, 11]
     assert interpret(_mean_network(1), encoded[0])[0] == [Fraction(10, 3)]

@@ -76,7 +76,7 @@ def test_no_interpreter_is_needed_for_equal_ties(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(evaluator, "Interpreter", refuse)
     tied = np.array([[[2.0], [2.0], [1.0]]])
     assert evaluate(one_head(), tied).all() == [2, 2, 2]
-    with pytest.raises(AssertionError, match="was asked"):
+    with pytest.raises(AssertionError):
         evaluate(one_head(key=0), tied)  # all keys tie, with different values
 
 

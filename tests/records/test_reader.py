@@ -12,6 +12,7 @@ import pytest
 from byheart.errors import MalformedFile, UsageError
 from byheart.records.json_file import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json
 from byheart.records.reader import read_values, within
+from tests.refusal import refused
 
 
 @dataclass(frozen=True)
@@ -84,34 +85,34 @@ def test_unknown_fields_may_be_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "message"),
+    "raw",
     [
-        (b"", "the file is empty"),
-        (b'{"a": 1', "may be cut short"),
-        (b'{"a": 1, "a": 2}', "the key 'a' appears twice"),
-        (b'{"a": NaN}', "NaN is not a number"),
-        (b'{"a": 1e999}', "too large for a number"),
-        (b"\xff", "byte 0 is 0xff"),
-        (b'"\\ud800"', "not Unicode"),
-        (b"[" * 100_000, "nested more than 32 levels"),
-        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "nested more than 32 levels"),
+        b"",
+        b'{"a": 1',
+        b'{"a": 1, "a": 2}',
+        b'{"a": NaN}',
+        b'{"a": 1e999}',
+        b"\xff",
+        b'"\\ud800"',
+        b"[" * 100_000,
+        b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
     ],
 )
-def test_hostile_json_is_refused(raw: bytes, message: str) -> None:
-    with pytest.raises(MalformedFile, match=message):
+def test_hostile_json_is_refused(raw: bytes) -> None:
+    with refused(MalformedFile, "problem", file="a file"):
         parse_json(raw, "a file")
 
 
 def test_small_files_that_would_take_much_are_refused_at_once() -> None:
     start = time.perf_counter()
-    with pytest.raises(MalformedFile, match="lists and objects, more than"):
+    with refused(MalformedFile, "problem", file="a file"):
         parse_json(b"[" + b"[]," * MAX_CONTAINERS + b"0]", "a file")
     repeated = b",".join(b'"k%d": 0' % number for number in range(20_000)) + b', "k0": 0'
-    with pytest.raises(MalformedFile, match="'k0' appears twice"):
+    with refused(MalformedFile, "problem", file="a file"):
         parse_json(b"{" + repeated + b"}", "a file")
     assert time.perf_counter() - start < 5  # the repeated keys alone took 18 s when counted one by one
 
 
 def test_only_plain_files_are_read(tmp_path: Path) -> None:
-    with pytest.raises(MalformedFile, match="missing or is not a plain file"):
+    with refused(MalformedFile, "file", "problem"):
         read_json(tmp_path)

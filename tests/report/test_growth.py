@@ -10,6 +10,7 @@ from byheart.data.shape import DataShape
 from byheart.errors import UsageError
 from byheart.report.figures import draw_growth, in_words
 from byheart.report.growth import GrowthCurve, crossovers, growth
+from tests.refusal import refused
 
 SHAPE = DataShape(1, 1, 16, dim=4)
 
@@ -68,7 +69,7 @@ def test_the_figure_is_drawn_in_every_format(tmp_path: Path, suffix: str) -> Non
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"\.png"):
+    with refused(UsageError, "path"):
         draw_growth([], tmp_path / "growth.gif")
 
 

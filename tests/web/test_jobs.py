@@ -108,5 +108,5 @@ def test_old_jobs_are_forgotten(queue: JobQueue) -> None:
         jobs.append(add(queue, "echo"))
         wait_for(lambda: jobs[-1].state == "done")
     assert len(queue.all()) == 11  # ten kept, and the one that was added last
-    with pytest.raises(UnknownJob, match="forgotten"):
+    with pytest.raises(UnknownJob):
         queue.get(jobs[0].id)

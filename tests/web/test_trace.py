@@ -19,6 +19,7 @@ from byheart.web.circuit import channels_of, stages_of
 from byheart.web.forward import output_of, snapshots
 from byheart.web.trace import trace
 from tests.construct.contract import example_of
+from tests.refusal import refused
 
 FACTS = [
     ("capital of France", "Paris"),
@@ -66,9 +67,9 @@ def test_a_record_that_does_not_fit_its_network_is_not_believed(model: Model) ->
 
 
 def test_a_text_the_model_cannot_be_asked_is_refused(model: Model) -> None:
-    with pytest.raises(UnknownToken, match="holds 'S'"):
+    with refused(UnknownToken, token="S", text="Straße"):
         trace(model, "Straße")
-    with pytest.raises(UsageError, match="tokens"):
+    with pytest.raises(UsageError):
         trace(model, "capital of France" * 20)
 
 
@@ -85,7 +86,7 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
     example = example_of(name)
     model = bh.compile(example.data, method=name, **dict(example.options))
     if not isinstance(model.network, Transformer):
-        with pytest.raises(UsageError, match="can be stepped through"):
+        with pytest.raises(UsageError):
             trace(model, "x")
         return
     memoriser = model.memoriser

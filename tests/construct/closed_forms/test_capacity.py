@@ -11,11 +11,12 @@ from byheart.bounds.madden_2024 import DecoderShape, lemma_2, theorem_1
 from byheart.bounds.rank_gap import excess_loss
 from byheart.construct.madden_2024.capacity import decide_capacity, full_rank_minor, witness_corpus
 from byheart.data import Dataset
-from byheart.errors import AssumptionViolated, UsageError
+from byheart.errors import AssumptionViolated, ImpossibleSize, UsageError
 from byheart.network.divergence import divergences
 from byheart.theorems import checks
 from byheart.verify.verifier import verify
 from tests.examples import examples
+from tests.refusal import refused
 
 
 def shape(hidden_width: int, vocab: int) -> DecoderShape:
@@ -89,9 +90,9 @@ def test_as_many_neurons_as_contexts_reach_the_same_corpus() -> None:
 def test_what_neither_argument_decides_is_left_undecided() -> None:
     data = Dataset.from_documents(["a b c", "a b d", "b a c"])  # no two contexts share two next tokens
     assert decide_capacity(data, 1, np.random.default_rng(0)).verdict == "undecided"
-    with pytest.raises(UsageError, match="distribution"):
+    with pytest.raises(UsageError):
         decide_capacity(Dataset.from_pairs([("a", "b")]), 1, np.random.default_rng(0))
-    with pytest.raises(AssumptionViolated, match="a vocabulary of at least 6"):
+    with refused(AssumptionViolated, n_contexts=23):
         witness_corpus(shape(4, 5))
 
 
@@ -116,7 +117,7 @@ def test_the_certified_number_is_below_every_model_of_that_rank(seed: int, rank:
     ("counts", "totals"), [([[1]], [1]), ([[1, 0], [1, 1]], [1, 2]), ([[1, 3], [1, 1]], [2, 2])]
 )
 def test_counts_that_mean_nothing_are_refused(counts: list[list[int]], totals: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"needed|at least once"):
+    with pytest.raises(ImpossibleSize):
         excess_loss(counts, totals)
 
 

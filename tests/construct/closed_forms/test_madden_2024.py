@@ -24,6 +24,7 @@ from byheart.program.fewest import find_fewest
 from byheart.program.targets import targets_of
 from byheart.theorems import checks
 from tests.adversarial import ADVERSARIAL
+from tests.refusal import refused
 
 from .story_data import document_targets, documents
 
@@ -245,25 +246,21 @@ def test_convex_models_are_judged_by_their_gap() -> None:
     assert found.gap_percent is not None
     assert 0 < found.gap_percent <= 0.5
     assert model.network.hidden_width < len(data.contexts())
-    with pytest.raises(AssumptionViolated, match="gap"):
+    with refused(AssumptionViolated, gap=188.57877863181773, goal=1.2298518158847749):
         bh.compile(data, method="madden-2024", precision="float64", solver="convex", hidden_width=3)
 
 
 def test_wrong_options_are_refused() -> None:
     data = documents(20, 12, 6, seed=1)
-    for options, words in (
-        ({"colour": 1}, "colour"),
-        ({"solver": "magic"}, "magic"),
-        ({"solver": "steps", "activation": "gelu"}, "saturates"),
-    ):
-        with pytest.raises(UsageError, match=words):
+    for options in ({"colour": 1}, {"solver": "magic"}, {"solver": "steps", "activation": "gelu"}):
+        with pytest.raises(UsageError):
             bh.compile(data, method="madden-2024", precision="float64", **options)
 
 
 def test_vectors_are_refused() -> None:
     from byheart.data.generators import uniform_vectors
 
-    with pytest.raises(AssumptionViolated, match="vectors"):
+    with pytest.raises(AssumptionViolated):
         bh.compile(uniform_vectors(5, 3, 4, seed=0), method="madden-2024", precision="float64")
 
 
@@ -292,7 +289,7 @@ def test_a_hundred_stories(shared_data: Path) -> None:
 def test_contexts_too_close_for_the_precision_are_refused() -> None:
     """Averages of 1 to 12 equal tokens differ too little for float32; float64 keeps them apart."""
     data = ADVERSARIAL["vocabulary-of-one"](0)
-    with pytest.raises(AssumptionViolated, match="of these 12 contexts wrongly in float32"):
+    with refused(AssumptionViolated, wrong=8):
         bh.compile(data, method="madden-2024-averaging", precision="float32")
     model = bh.compile(data, method="madden-2024-averaging", precision="float64")
     assert model.certificate is not None
@@ -314,9 +311,9 @@ def test_the_stochastic_solver_settles_every_label_or_says_how_many_it_did_not()
     assert model.certificate is not None
     assert model.certificate.holds
     assert model.network.hidden_width < 200
-    with pytest.raises(AssumptionViolated, match="unsettled after"):
+    with refused(AssumptionViolated, unsettled=167):
         bh.compile(data, method="madden-2024", precision="float64", solver="stochastic", hidden_width=2)
-    with pytest.raises(UsageError, match="one right token"):
+    with pytest.raises(UsageError):
         bh.compile(
             documents(20, 12, 6, seed=1), method="madden-2024", precision="float64", solver="stochastic"
         )

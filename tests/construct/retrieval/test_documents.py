@@ -82,9 +82,9 @@ def test_unknown_prompts_end_at_once_with_reject_bits() -> None:
 
 
 def test_refuses_nothing_and_empty_prompts() -> None:
-    with pytest.raises(DataError, match="no texts"):
+    with pytest.raises(DataError):
         recitation(())
-    with pytest.raises(UsageError, match="prompt"):
+    with pytest.raises(UsageError):
         list(recite(_memory(TEXTS), " "))
 
 

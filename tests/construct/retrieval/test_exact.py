@@ -16,6 +16,7 @@ from byheart.network.transformer.interpreter import interpret
 from byheart.network.transformer.module import to_module
 from byheart.program.construction import Construction
 from tests.construct.retrieval.layouts import memorise
+from tests.refusal import refused
 
 DATA = {
     "grid": grid_vectors(600, seed=1),
@@ -75,10 +76,10 @@ def test_long_words_do_not_run_in_floats() -> None:
 
 def test_word_bits_are_checked() -> None:
     data = grid_vectors(5, seed=1)
-    with pytest.raises(UsageError, match="word_bits is an option of precision exact"):
+    with pytest.raises(UsageError):
         memorise(data, {"word_bits": 64}, 0)
     for wrong in (3, True, "64"):
-        with pytest.raises(UsageError, match="word_bits"):
+        with refused(UsageError, "problem"):
             memorise(data, {"precision": "exact", "word_bits": wrong}, 0)
     margin = exactness.Margin("a sum", exactness.HALF, 2**60)
     assert margin.bits == 61

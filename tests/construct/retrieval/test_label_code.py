@@ -91,7 +91,7 @@ def test_skewed_labels_are_memorised_in_fewer_parameters(precision: str, n_sampl
 def test_notes_that_no_compilation_writes_are_refused(said: object) -> None:
     data = random_tokens(40, n_vocab=12, seed=1)
     built = memorise(data, {})
-    with pytest.raises(UsageError, match="with its notes"):
+    with pytest.raises(UsageError):
         locate(built.memoriser, {**built.notes, "rare_fields": said}, built.memoriser.encode(data.inputs))
 
 

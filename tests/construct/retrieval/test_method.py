@@ -21,6 +21,7 @@ from byheart.network.transformer.module import run_module, to_module
 from byheart.program.construction import Construction
 from tests.construct.retrieval.layouts import memorise
 from tests.examples import examples
+from tests.refusal import refused
 
 
 def _build(data: Dataset, seed: int = 0, **options: object) -> Construction:
@@ -233,13 +234,13 @@ def test_notes_say_what_was_done() -> None:
 
 
 def test_refuses_what_it_cannot_vouch_for() -> None:
-    with pytest.raises(UsageError, match="reject_bits"):
+    with refused(UsageError, "problem"):
         _build(grid_vectors(5, seed=1), reject_bits=-1)
-    with pytest.raises(UsageError, match="precision"):
+    with refused(UsageError, "problem"):
         _build(grid_vectors(5, seed=1), precision="float16")
-    with pytest.raises(UsageError, match="no option `depth`"):
+    with refused(UsageError, "problem"):
         _build(grid_vectors(5, seed=1), depth=3)
-    with pytest.raises(AssumptionViolated, match="order"):
+    with pytest.raises(AssumptionViolated):
         _build(grid_vectors(5, seed=1, ordered=True))
     conflict = Dataset.from_pairs([("a", "x"), ("a", "y")], tokenizer="char", on_conflict="keep")
     with pytest.raises(ConflictingLabels):

@@ -17,6 +17,7 @@ from byheart.data.generators import grid_vectors
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
 from byheart.program.count import count_dense
+from tests.refusal import refused
 
 GRID = Entrance("grid", 0, 4, 8, False, "attention", 2, 63, 8)
 TOKENS = Entrance("table", 1000, 0, 8, True, "attention", 2, 0, 8)
@@ -68,7 +69,7 @@ def test_a_bound_that_is_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
         return 2 * least, fits
 
     monkeypatch.setattr(layout_floors, "_least_sizes", doubled)
-    with pytest.raises(AssertionError, match="not the least"):
+    with pytest.raises(AssertionError):
         find_layout(GRID, 3001, 4, 53)
 
 
@@ -100,7 +101,7 @@ def test_a_trillion_facts_are_planned_at_once() -> None:
 
 
 def test_labels_too_long_for_the_mantissa_are_refused() -> None:
-    with pytest.raises(AssumptionViolated, match="no layout fits"):
+    with refused(AssumptionViolated, n_keys=1000, field_bits=23):
         find_layout(GRID, 1000, 23, 24)
 
 

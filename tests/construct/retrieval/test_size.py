@@ -50,7 +50,7 @@ def test_the_size_is_told_beforehand(kind: str, n: int, precision: str) -> None:
     if (
         kind == "real" and precision == "float32" and n >= 1000
     ):  # no border of a quantiser is far from all tokens
-        with pytest.raises(AssumptionViolated, match="no quantiser"):
+        with pytest.raises(AssumptionViolated):
             _plan(data, {"precision": precision})
         return
     found = _plan(data, {"precision": precision})
