@@ -54,5 +54,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, imported or not."""
-    return sorted({*globals(), *__all__})
+    """The public names, imported or not: what a shell completes."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

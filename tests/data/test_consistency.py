@@ -102,7 +102,8 @@ def test_a_conflict_names_rows_texts_labels_and_the_way_out() -> None:
     assert str(raised.value) == (
         "rows 1 and 3 are equal ('ab') but labelled 'x' and 'z' (the first of 2 such pairs).\n"
         "  No function can return both, so nothing can memorise this data set.\n"
-        '  Drop one of them, or choose a rule with on_conflict="first" (or last, majority, drop).'
+        '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
+        "  on the command line (or last, majority, drop)."
     )
     assert raised.value.facts["rows"] == (1, 3)
     assert raised.value.facts["labels"] == ("x", "z")

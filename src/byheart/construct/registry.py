@@ -13,7 +13,7 @@ import numpy as np
 
 from byheart.data.dataset import Dataset, Task
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, UsageError
+from byheart.errors import AssumptionViolated, UsageError, did_you_mean
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.process.memory_limit import require_memory
@@ -143,7 +143,9 @@ def get(name: str) -> Method:
     """The construction called `name`; its module is imported only now."""
     if name not in _MODULES:
         raise UsageError(
-            f"there is no method `{name}`.\n  Choose one of: auto, {', '.join(_MODULES)}.", method=name
+            f"there is no method `{name}`.{did_you_mean(name, ['auto', *_MODULES])}\n"
+            f"  Choose one of: auto, {', '.join(_MODULES)}.",
+            method=name,
         )
     method = import_module(_MODULES[name]).METHOD
     assert isinstance(method, Method)

@@ -219,7 +219,8 @@ class Dataset(Content):
         raise ConflictingLabels(
             f"{self.describe_conflict(0)} (the first of {len(self.conflicts)} such pairs).\n"
             "  No function can return both, so nothing can memorise this data set.\n"
-            '  Drop one of them, or choose a rule with on_conflict="first" (or last, majority, drop).',
+            '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
+            "  on the command line (or last, majority, drop).",
             rows=tuple(self.row(int(i)) for i in self.conflicts.samples[0]),
             samples=tuple(int(i) for i in self.conflicts.samples[0]),
             labels=tuple(self.label_names[c] for c in self.conflicts.labels[0]),
