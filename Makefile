@@ -14,7 +14,7 @@ SEED   ?= 0
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock run test test-all check format format-check lint types bench fuzz mutants kills docs pictures clean
+.PHONY: help setup lock run test test-all check format format-check lint types bench fuzz mutants kills docs wording pictures clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -86,6 +86,9 @@ kills: $(STAMP) ## kill -9 compile, verify, export and measure a hundred times e
 docs: $(STAMP) ## build the site into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+wording: $(STAMP) ## write what every command prints into tests/cli/golden; read the difference before you commit it
+	BYHEART_WORDING=1 $(BIN)/pytest -q tests/cli/test_first_hour.py -k wording
 
 pictures: $(STAMP) ## draw the two pictures of the README anew, from a compiled model and from stored records
 	$(BIN)/python docs/readme_pictures.py

@@ -17,6 +17,7 @@ from compiled import QUESTION, capitals, random_vectors, sums, trace
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from rooms import rooms
 
 INK, PALE, BLUE, ORANGE, GREEN = "#333333", "#d9d9d9", "#3b6fb6", "#d9822b", "#3a8f5c"
 STYLE = {
@@ -208,6 +209,7 @@ def depth() -> Figure:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "rooms": rooms,
     "contextual-mapping": contextual_mapping,
     "sequence-ids": sequence_ids,
     "words": words,

@@ -161,3 +161,10 @@ def test_what_vulture_is_told_is_documented_is_documented() -> None:
     names = [line.removeprefix("_.") for line in documented.splitlines() if not line.startswith("#")]
     assert len(names) > 10
     assert [name for name in names if not re.search(rf"\b{name}\b", pages)] == []
+
+
+def test_every_room_is_in_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    rooms = import_module("rooms")
+    assert rooms.present() - set(rooms.ROOMS) == set()
+    assert {name for start, end, _ in rooms.FLOW for name in (start, end)} <= set(rooms.ROOMS)
