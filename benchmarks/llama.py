@@ -230,7 +230,7 @@ def random_data(n: int, kind: str) -> Any:
     import numpy as np
 
     import byheart as bh
-    from byheart.pipeline import read_recitation
+    from byheart.storage.data_source import read_recitation
 
     rng = np.random.default_rng(0)
     if kind == "facts":
@@ -303,7 +303,7 @@ def sizes(data: str, kind: str = "facts") -> None:
     kind: facts (a table), texts (a JSON-lines file to recite by characters), or random (`data` contexts of random texts).
     """
     import byheart as bh
-    from byheart.pipeline import read_recitation
+    from byheart.storage.data_source import read_recitation
 
     dataset = (
         random_data(int(float(data)), "texts")

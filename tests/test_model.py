@@ -27,7 +27,8 @@ from byheart.errors import (
 from byheart.model import Model
 from byheart.network import SparseMatrix, Transformer
 from byheart.network.memoriser import Memoriser
-from byheart.pipeline import compile, load, read_like
+from byheart.pipeline import compile, load
+from byheart.storage.data_source import read_like
 from tests.adversarial import ADVERSARIAL
 from tests.refusal import refused
 

@@ -17,8 +17,8 @@ from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.construct.estimates import require_offer
 from byheart.construct.registry import Method, get, names
 from byheart.data.conversion import dataset_of
-from byheart.data.data_record import DataRecord
 from byheart.data.dataset import Dataset
+from byheart.data.shape import DataRecord
 from byheart.errors import ByheartError, DoesNotHold, UsageError
 from byheart.model import Model
 from byheart.network.size import Size

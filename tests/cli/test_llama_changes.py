@@ -12,7 +12,8 @@ import pytest
 
 from byheart.cli.main import run
 from byheart.errors import ExitStatus
-from byheart.pipeline import load, read_like
+from byheart.pipeline import load
+from byheart.storage.data_source import read_like
 
 pytest.importorskip("transformers", reason="the package transformers is not installed")
 

@@ -16,7 +16,8 @@ import pytest
 
 import byheart as bh
 from byheart.errors import ByheartError
-from byheart.pipeline import load, read_like
+from byheart.pipeline import load
+from byheart.storage.data_source import read_like
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SAVED: dict[str, Any] = json.loads((FIXTURES / "answers.json").read_text(encoding="utf-8"))

@@ -16,7 +16,8 @@ from byheart.errors import ByheartError, CorruptModel
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.generation import recite
 from byheart.network.llama.spec import EMBEDDING
-from byheart.pipeline import load, read_like
+from byheart.pipeline import load
+from byheart.storage.data_source import read_like
 from byheart.verify import weights_digest
 from byheart.verify.verifier import verify_model as verify
 from tests.refusal import refused

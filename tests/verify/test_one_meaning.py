@@ -151,7 +151,7 @@ def test_the_usual_columns_are_named_too(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_python_leaves_out_no_row_for_a_model(tmp_path: Path) -> None:
-    from byheart.pipeline import read_like
+    from byheart.storage.data_source import read_like
 
     table = tmp_path / "t.csv"
     table.write_text("key,value\na,x\nb,y\nb,z\n")

@@ -209,7 +209,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _texts(data: Path, choices: dict[str, Any]) -> Dataset:
     """The windows of the texts in a file, each with the token that follows."""
-    from byheart.pipeline import read_recitation
+    from byheart.storage.data_source import read_recitation
 
     if choices["task"] is not None or choices["label"] is not None or choices["ordered"] is not None:
         raise UsageError("--recite reads texts; --task, --label and --ordered do not go with it.")

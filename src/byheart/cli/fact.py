@@ -25,7 +25,8 @@ Found = tuple[dict[str, Any], Callable[[], None], list[int]]
 
 def show_fact(folder: Path, fact: str | None, data: Path | None, as_json: bool) -> None:
     """Print the weights and bits that hold `fact`, and with `data` the facts that read the same words."""
-    from byheart.pipeline import load, read_again
+    from byheart.pipeline import load
+    from byheart.storage.data_source import read_again
 
     if fact is None:
         raise UsageError("--data goes with --fact TEXT.")

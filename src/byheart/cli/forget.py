@@ -33,8 +33,9 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
 
     DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn.
     """
-    from byheart.pipeline import compile, load, read_again
+    from byheart.pipeline import compile, load
     from byheart.records.fields import LARGEST, Fields
+    from byheart.storage.data_source import read_again
     from byheart.storage.target import check_target
 
     check_target(output)

@@ -71,7 +71,8 @@ def command(
     from byheart.construct.choice import describe_unknown_input
     from byheart.data.readers import kind_of
     from byheart.data.textfile import TextFormat
-    from byheart.pipeline import load, source_of
+    from byheart.pipeline import load
+    from byheart.storage.data_source import source_of
 
     from_input = data is None and (texts == ("-",) or (not texts and (jsonl or not sys.stdin.isatty())))
     if bool(texts) == (data is not None) and not from_input:

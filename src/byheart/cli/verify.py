@@ -69,7 +69,8 @@ def command(
     unless told otherwise, and the first line says which columns. Rows are left out only by a rule that is named here. The answer is
     false (exit status 3) if a row is wrong, or if data, weights or labels are not those the certificate of DIR speaks of.
     """
-    from byheart.pipeline import load, read_like
+    from byheart.pipeline import load
+    from byheart.storage.data_source import read_like
     from byheart.verify.verifier import verify_model
 
     changed = {name: value for name, value in reading.items() if value is not None}
@@ -151,7 +152,7 @@ def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
 def _left_out_by_record(model: Model, every: Dataset) -> int:
     """Rows that the rule of the model's record would leave out. They are checked, since the caller did not name that rule."""
     from byheart.errors import ConflictingLabels
-    from byheart.pipeline import source_of
+    from byheart.storage.data_source import source_of
 
     rule = source_of(model).on_conflict
     try:
@@ -162,7 +163,7 @@ def _left_out_by_record(model: Model, every: Dataset) -> int:
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
     """What was read so because the model says so, where that is not the usual way."""
-    from byheart.pipeline import source_of
+    from byheart.storage.data_source import source_of
 
     source, tokenizer = source_of(model), model.memoriser.tokenizer
     names = ("input", "label", "recite", "delimiter", "encoding")
@@ -173,7 +174,7 @@ def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | 
 
 
 def _reading_lines(model: Model, given: Mapping[str, str], n_unnamed: int) -> list[tuple[str, str]]:
-    from byheart.pipeline import source_of
+    from byheart.storage.data_source import source_of
 
     said = ", ".join(f"{name}={value}" for name, value in _said_of_reading(model, given).items())
     lines = [("read with", f"{said} ({SAID})")] if said else []

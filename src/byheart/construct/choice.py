@@ -11,11 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from byheart.construct.registry import Method, candidates, get, names
+from byheart.data.dataset import Dataset
 from byheart.data.options import Task
 from byheart.data.shape import DataShape
-from byheart.errors import UsageError, did_you_mean
+from byheart.errors import AssumptionViolated, UsageError, did_you_mean
 from byheart.network.transformer.architecture import Precision
+from byheart.process.progress import Progress
+from byheart.program.construction import Construction
 
 USUAL = "retrieval"
 REJECT_BITS = (16, 12, 8, 4)
@@ -30,6 +35,50 @@ class Trial:
     method: Method
     precision: Precision
     options: Mapping[str, object]
+
+
+def build(
+    method: str,
+    data: Dataset,
+    precision: Precision | None,
+    seed: int,
+    options: dict[str, object],
+    progress: Progress | None,
+) -> tuple[Construction, dict[str, object]]:
+    """The first construction that takes the data, and what the record says of how it was chosen."""
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise UsageError(f"seed must be a whole number from 0 on, not {seed!r}.", seed=str(seed))
+    refused: dict[str, str] = {}
+    shape = DataShape.of(data)
+    for trial in trials(method, precision, shape, options):
+        chosen = trial.method
+        given = (
+            {**trial.options, "precision": trial.precision} if len(chosen.precisions) > 1 else trial.options
+        )
+        read = chosen.read_options(trial.options, trial.precision)
+        if trial.options:  # sizes that the caller chose, and not the construction
+            chosen.require_memory(shape, read)
+        try:
+            plan = chosen.plan(
+                data,
+                read,
+                np.random.default_rng(seed),
+                progress,
+            )
+        except AssumptionViolated as error:
+            if method != "auto":
+                raise
+            refused[chosen.name] = str(error)
+            continue
+        construction = plan.emit(progress)
+        assert construction.memoriser.network.precision == trial.precision, (
+            f"{chosen.name} built another precision"
+        )
+        refused.pop(chosen.name, None)  # with more reject bits than fit
+        choice = {"choice": explain(trial, data.task, refused)} if method == "auto" else {}
+        return construction, {"options": dict(given), **choice, **({"refused": refused} if refused else {})}
+    reasons = "\n".join(f"    {name}: {reason}" for name, reason in refused.items())
+    raise AssumptionViolated(f"no construction takes these data.\n{reasons}", refused=refused)
 
 
 def trials(

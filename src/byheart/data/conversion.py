@@ -21,6 +21,9 @@ def dataset_of(given: Any, **reading: Any) -> Dataset:
     """The data set that `given` holds; `reading` are the options of `Dataset.read`, without those that are None."""
     options = {name: value for name, value in reading.items() if value is not None}
     if isinstance(given, Dataset):
+        task = options.pop("task", given.task)
+        if task != given.task:
+            raise UsageError(f"the data set is for the task {given.task}, not {task}.", task=task)
         if options:
             raise UsageError(
                 f"a Dataset has been read already; leave out {', '.join(sorted(options))}, or give the path."

@@ -11,15 +11,16 @@ asking every sample.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt64
 
 from byheart.data.consistency import flat_tokens
-from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.dataset_pieces import DatasetPieces, spool
 from byheart.data.options import Task
 from byheart.data.row_groups import mix
 from byheart.data.sequences import Sequences, VectorSequences
@@ -88,6 +89,14 @@ class _Partition:
     @property
     def file(self) -> Path:
         return self.folder / f"partition-{self.number:06d}.json"
+
+
+def read_in_pieces(
+    path: Path, folder: Path, workers: Workers, progress: Progress | None = None, **options: Any
+) -> DatasetPieces:
+    """Read a file into pieces under `folder` and count its contexts; the options are those of `Dataset.read`."""
+    pieces = spool(path, folder / "pieces", **options)
+    return replace(pieces, n_contexts=count_contexts(pieces, folder / "contexts", workers, progress))
 
 
 def count_contexts(

@@ -1,11 +1,16 @@
-"""`DataShape`: the numbers of a data set, without its content. Sizes, bounds and plans are functions of it."""
+"""`DataShape`: the numbers of a data set, without its content. Sizes, bounds and plans are functions of it.
+
+`DataRecord` adds the digest: what certificates and records of models say of their data.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from math import log2
-from typing import get_args
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import numpy as np
 
@@ -16,6 +21,8 @@ from byheart.data.options import Task
 from byheart.data.row_groups import representatives
 from byheart.errors import UsageError
 from byheart.records.arguments import real_number, whole_number
+from byheart.records.reader import read_values, within
+from byheart.records.refusals import corrupt
 
 NEEDED = ("n_samples", "seq_len", "n_classes")
 COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_labels", "n_last_tokens")
@@ -104,7 +111,8 @@ class DataShape:
         for name in COUNTS:
             value = getattr(self, name)
             if value is not None or name in NEEDED:
-                object.__setattr__(self, name, whole_number(name, value))
+                if type(value) is not int:
+                    object.__setattr__(self, name, whole_number(name, value))
                 if getattr(self, name) < 1:
                     raise UsageError(f"{name} is {value}; it must be at least 1.", **{name: value})
         for name in ("radius", "separation"):
@@ -176,3 +184,90 @@ def _last_tokens(data: Dataset) -> int:
     is_last = np.zeros(tokens.size, dtype=bool)
     is_last[offsets[1:][data.lengths > 0] - 1] = True
     return np.unique(tokens[~is_last]).size
+
+
+_MOST = 2**62
+Count = Annotated[int, within(1, _MOST)]
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """Which data set, and of what shape. Two records are equal if their digests are: equal digests mean equal data.
+
+    label_entropy  bits that a code for the labels must pay; None in records of older versions
+    is_complete    False in records of older versions, which do not say whether positions matter, whether sequences differ
+                   in length and how many contexts there are: then lengths are taken to differ
+    """
+
+    digest: str
+    shape: DataShape = field(compare=False)
+    label_entropy: float | None = field(default=None, compare=False)
+    is_complete: bool = field(default=True, compare=False)
+
+    @classmethod
+    def of(cls, data: Dataset | DatasetPieces) -> DataRecord:
+        return cls(data.digest, DataShape.of(data), data.label_entropy)
+
+    @property
+    def label_bits(self) -> float:
+        return self.shape.label_bits
+
+    def to_json(self) -> dict[str, Any]:
+        """One flat object, as model.json and certificate.json have it."""
+        shape = self.shape
+        newer = {"ordered": shape.ordered, "ragged": shape.ragged, "n_contexts": shape.n_contexts}
+        return {
+            "digest": self.digest,
+            "task": shape.task,
+            "n_samples": shape.n_samples,
+            "n_labels": shape.label_count,
+            "n_classes": shape.n_classes,
+            "seq_len": shape.seq_len,
+            "vocab": shape.vocab,
+            "dim": shape.dim,
+            "label_bits": shape.label_bits,
+            "label_entropy": self.label_entropy,
+            **(newer if self.is_complete else {}),
+        }
+
+    @staticmethod
+    def from_json(document: object, where: str | Path) -> DataRecord:
+        """From `to_json`, of this version or an older one; `CorruptModel` where a field is not as it should be."""
+        if not isinstance(document, Mapping):
+            raise corrupt(where, "dataset must be an object")
+        saved = read_values(document, _Saved, f"{where}, dataset", refuse=corrupt, ignore_unknown=True)
+        may_be_ragged = saved.vocab is not None and saved.seq_len > 1
+        try:
+            shape = DataShape(
+                saved.n_samples,
+                saved.seq_len,
+                saved.n_classes,
+                task=saved.task,
+                vocab=saved.vocab,
+                dim=saved.dim,
+                ordered=bool(saved.ordered),
+                ragged=may_be_ragged if saved.ragged is None else saved.ragged,
+                n_contexts=saved.n_contexts,
+                n_labels=saved.n_labels,
+            )
+        except UsageError as error:
+            raise corrupt(where, f"dataset: {error}".rstrip(".")) from None
+        return DataRecord(saved.digest, shape, saved.label_entropy, saved.ragged is not None)
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The fields of `to_json` that are read. Older versions did not save `ordered`, `ragged` and `n_contexts`."""
+
+    digest: str
+    task: Task
+    n_samples: Count
+    n_labels: Count
+    n_classes: Count
+    seq_len: Count
+    vocab: Count | None = None
+    dim: Count | None = None
+    ordered: bool | None = None
+    ragged: bool | None = None
+    n_contexts: Count | None = None
+    label_entropy: float | None = None

@@ -149,6 +149,16 @@ def _require_plain(path: Path) -> None:
         raise damaged(path, "the file is missing or is not a plain file")
 
 
+def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
+    """What decides the results of a job on a file: the file as it is, and the settings in words."""
+    stat = file.stat()
+    words = {
+        name: {key: str(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+    }
+    return {"file": str(file.resolve()), "bytes": stat.st_size, "changed": stat.st_mtime_ns, **words}
+
+
 @contextmanager
 def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
     """Hold `folder` for this process while the block runs, and say in it which job its files belong to.

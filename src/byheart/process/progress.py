@@ -26,8 +26,6 @@ def in_stage(progress: StageProgress, stage: str) -> Progress:
     return lambda done, total: progress(stage, done, total)
 
 
-def part_of(progress: Progress | None, start: float, stop: float) -> Progress | None:
+def part_of(progress: Progress, start: float, stop: float) -> Progress:
     """The progress of a part that takes the work from the share `start` to the share `stop`, told as that of the whole."""
-    if progress is None:
-        return None
     return lambda done, total: progress(round(PARTS * (start + (stop - start) * done / max(1, total))), PARTS)

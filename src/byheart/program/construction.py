@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from byheart.bounds.bound import Bound, Theorem
 from byheart.bounds.kajitsuka_sato_2025 import TheoremSize
@@ -61,8 +62,24 @@ class Construction(Plan):
         return size_of_network(self.memoriser.network)
 
     def emit(self, progress: Progress | None = None) -> Construction:
-        report(progress, 1, 1)
+        if progress is not None:
+            progress(1, 1)
         return self
+
+    def claims(self) -> dict[str, Any]:
+        """What the construction says of itself; a certificate repeats it and vouches for none of it."""
+        promised, sizes = self.theorem_size, ("width", "depth", "parameters", "weight_bits")
+        return {
+            "method": self.method,
+            "theorem": self.theorem,
+            "assumptions": self.assumptions,
+            "theorem_size": promised and {name: int(getattr(promised, name)) for name in sizes},
+        }
+
+    def target(self) -> dict[str, Any]:
+        """Where the solver that the caller chose aims at the total gap, the certificate also says whether that is met."""
+        aims_at_gap = "allowed_divergence" in self.notes and self.notes["allowed_divergence"] is None
+        return {} if not aims_at_gap else {"rule": "total-gap", "allowed_gap": self.notes["allowed_gap"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +105,8 @@ class ProgramPlan(Plan):
 
     def emit(self, progress: Progress | None = None) -> Construction:
         network = emit(self.program, self.precision) if self.network is None else self.network
-        report(progress, 1, 1)
+        if progress is not None:
+            progress(1, 1)
         claims = (self.method, self.theorem, self.assumptions, self.theorem_size, self.notes)
         return Construction(Memoriser.of(network, self.data), *claims)
 

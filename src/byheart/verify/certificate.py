@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from byheart.data.assumption import Assumption
-from byheart.data.data_record import DataRecord
+from byheart.data.shape import DataRecord
+from byheart.errors import DoesNotHold
 from byheart.network.protocol import Backend
 from byheart.network.size import Size
 from byheart.records.fields import Fields
@@ -206,6 +207,22 @@ class Certificate:
         if self.sampled is None:
             return ""
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
+
+    def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
+        """Raise `DoesNotHold` unless it says fitted, where the caller chose a solver that aims at the total gap."""
+        if self.fitted:
+            return
+        given = ", ".join(
+            f"{name}={value}" for name, value in options.items() if name not in ("precision", "shards")
+        )
+        remedy = remedy or (f"Leave out the options ({given}), or change them." if given else "")
+        mistake = "This is a mistake in byheart. Please report it with the data."
+        advice = f"{remedy}\n  If that does not help: {mistake}" if remedy else mistake
+        raise DoesNotHold(
+            f"{method} built a network that does not memorise these data; nothing is kept.\n"
+            f"  {self.problems[0]}\n  {advice}",
+            certificate=self,
+        )
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self) | {"dataset": self.dataset.to_json()}

@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeAlias, get_args, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int
 
-from byheart.data.data_record import DataRecord
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
+from byheart.data.shape import DataRecord
 from byheart.errors import UsageError
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network
@@ -206,7 +206,8 @@ def _check_labels(
     if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
-    first_part, rest = part_of(how.progress, 0.0, _ANSWERING), part_of(how.progress, _ANSWERING, 1.0)
+    first_part = how.progress and part_of(how.progress, 0.0, _ANSWERING)
+    rest = how.progress and part_of(how.progress, _ANSWERING, 1.0)
     answers = memoriser.answer(asked.encoded, backend=how.backend, device=how.device, progress=first_part)
     rechecked = draw_samples(len(asked.asked), _affordable(memoriser.network, n_rechecked, len(asked.asked)))
     problems = _disagreements(memoriser, dataset, asked, answers, rechecked, replace(how, progress=rest))
@@ -230,7 +231,8 @@ def _check_pieces(
     n_before = 0
     for number, piece in enumerate(dataset.pieces()):
         drawn = is_drawn[n_before : n_before + piece.n_samples]
-        part = part_of(how.progress, n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
+        shares = (n_before / len(is_drawn), (n_before + piece.n_samples) / len(is_drawn))
+        part = how.progress and part_of(how.progress, *shares)
         if drawn.any():
             own = replace(how, progress=part)
             found = _check_labels(memoriser, piece, own, 0 if number else n_rechecked, drawn)

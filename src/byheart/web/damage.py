@@ -14,8 +14,8 @@ from byheart.errors import DoesNotHold
 from byheart.model import Model
 from byheart.network.memoriser import UNKNOWN
 from byheart.pipeline import compile as compile_data
-from byheart.pipeline import read_again
 from byheart.records.fields import LARGEST, Fields
+from byheart.storage.data_source import read_again
 from byheart.verify.encoded_inputs import encode_inputs
 from byheart.verify.verifier import verify_model
 from byheart.web import edits

@@ -13,7 +13,8 @@ import numpy as np
 
 import byheart as bh
 from byheart.data.dataset import Dataset
-from byheart.pipeline import load, read_like
+from byheart.pipeline import load
+from byheart.storage.data_source import read_like
 from byheart.web.processes import Refused
 from tests.attacks.fuzz.mutation import NUMBERS, TEXTS, mutate_bytes, mutate_document
 from tests.attacks.fuzz.page_requests import Questions

@@ -127,14 +127,15 @@ class _Solving:
 
 def build(
     pieces: DatasetPieces,
-    n_contexts: int,
     options: RetrievalOptions,
     rng: np.random.Generator,
     folder: Path,
     workers: Workers,
     progress: Progress | None = None,
 ) -> Construction:
-    """Compile data in pieces, `n_contexts` of whose contexts are distinct, with results on the way kept under `folder`."""
+    """Compile data in pieces, whose contexts are counted, with results on the way kept under `folder`."""
+    assert pieces.n_contexts is not None
+    n_contexts = pieces.n_contexts
     if options.shards is None:
         raise UsageError("data in pieces are compiled in shards; say in how many.")
     numbers = _whole_numbers(pieces, folder / "survey", workers, progress)

@@ -1,0 +1,77 @@
+"""Reading a data file as the data of a saved model were read, as far as its record says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from byheart.construct.retrieval.documents import recitation_of_tokens
+from byheart.data.dataset import Dataset
+from byheart.data.options import DataSource
+from byheart.data.readers import kind_of
+from byheart.data.sequences import TokenSequences
+from byheart.data.tokenizers import Tokenizer
+from byheart.records.reader import read_values
+from byheart.records.refusals import corrupt
+from byheart.verify.verifier import Checkable
+
+
+def source_of(model: Checkable) -> DataSource:
+    """How the data of a model were read, as far as its record says."""
+    recorded = model.record.get("reading") or {}
+    return read_values(
+        recorded, DataSource, "the record of this model, reading", refuse=corrupt, ignore_unknown=True
+    )
+
+
+def read_like(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
+    """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
+
+    Every row is kept unless `on_conflict` is given: the record of a model does not decide which rows are left out, or it might
+    leave out what the model does not know.
+    """
+    source = source_of(model)
+    tokenizer = model.memoriser.tokenizer
+    # a vocabulary counted anew names what the model does not know, where its own tokenizer would stop
+    kind = None if tokenizer is None else tokenizer if tokenizer.name == "file" else tokenizer.name
+    written = source.text_options(kind_of(Path(path)))
+    if source.recite:
+        if kind is None:
+            raise corrupt(
+                "the record of this model", "it says that texts are recited, and the model has no tokenizer"
+            )
+        texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
+        for name in ("label", "on_conflict"):  # what follows in the text is the label
+            texts.pop(name, None)
+        return read_recitation(path, **texts)
+    options: dict[str, Any] = {
+        "task": model.memoriser.task,
+        "ordered": model.memoriser.ordered,
+        "input": source.input,
+        "label": source.label,
+        "on_conflict": "keep",
+        "empty_labels": source.empty_labels
+        if "empty_labels" in (model.record.get("reading") or {})
+        else "keep",
+        **written,
+        **({} if kind is None else {"tokenizer": kind}),
+    }
+    return Dataset.read(path, **{**options, **changed})
+
+
+def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
+    """The rows that `model` was compiled from, without those that its record says were left out. Not for checking it."""
+    rule = source_of(model).on_conflict
+    return read_like(model, path, **{"on_conflict": "keep" if rule == "error" else rule, **changed})
+
+
+def read_recitation(
+    path: str | Path, *, tokenizer: str | Path | Tokenizer = "word", **reading: Any
+) -> Dataset:
+    """The texts of a file as windows with the token that follows each, for `byheart recite`."""
+    documents = Dataset.from_documents(path, tokenizer=tokenizer, **reading)
+    assert isinstance(documents.inputs, TokenSequences)
+    assert documents.source is not None
+    windows = recitation_of_tokens(documents.inputs, documents.tokenizer)
+    return replace(windows, source=replace(documents.source, recite=True))
