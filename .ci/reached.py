@@ -12,6 +12,7 @@ _.holds_for
 _.multiset
 _.changed_by
 save_onnx
+exact_outputs
 polynomial_matrix
 require_positive
 spread_rows
