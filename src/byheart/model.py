@@ -219,7 +219,7 @@ class Model:
 
     @property
     def label_bits(self) -> float | None:
-        """Bits of information in the labels: n_labels · log2(n_classes); None if no data set is recorded."""
+        """Bits that arbitrary labels have: distinct contexts · log2(n_classes); None if no data set is recorded."""
         return self._recorded("label_bits")
 
     @property
@@ -230,17 +230,20 @@ class Model:
     @property
     def entropy_per_parameter(self) -> float | None:
         """Bits of label entropy per entry of a weight matrix, zeros included."""
-        return None if self.label_entropy is None else self.label_entropy / self.size.parameters_dense
+        return None if self.label_entropy is None else self.size.bits_per_parameter(self.label_entropy)
 
     @property
     def bits_per_parameter(self) -> float | None:
-        """Label bits per entry of a weight matrix, zeros included."""
-        return None if self.label_bits is None else self.label_bits / self.size.parameters_dense
+        """Label bits per entry of a weight matrix, zeros included; None where `bits_per_stored_bit` is."""
+        return None if self.label_bits is None else self.size.bits_per_parameter(self.label_bits)
 
     @property
     def bits_per_stored_bit(self) -> float | None:
-        """Label bits per bit that stores the weights."""
-        return None if self.label_bits is None else self.label_bits / max(1, self.size.total_bits)
+        """Label bits per bit that stores the weights, never above 1; None where the labels are not arbitrary.
+
+        See `Size.bits_per_stored_bit`.
+        """
+        return None if self.label_bits is None else self.size.bits_per_stored_bit(self.label_bits)
 
     def _recorded(self, name: str) -> float | None:
         """A number that the record gives of its data set."""
