@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import PATH, model_argument, output_options
-from byheart.cli.output import count, echo_json, one_line, ratio, say, show_pairs, show_table
+from byheart.cli.output import count, echo_json, one_line, say, show_pairs, show_table
 from byheart.cli.summary import (
     RATES,
+    density_lines,
     describe_check,
     describe_data,
     distribution_lines,
@@ -118,8 +119,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
             ", ".join(f"{str(name).replace('_', ' ')}: {value}" for name, value in notes.items()) or "none",
         ),
         ("label bits", "unknown" if model.label_bits is None else count(model.label_bits)),
-        ("bits per parameter", ratio(model.bits_per_parameter)),
-        ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+        *density_lines(model),
         *entropy_lines(model),
     ]
 

@@ -69,10 +69,23 @@ def turns_away(model: Model) -> bool:
     return bool((model.record.get("notes") or {}).get("reject_bits"))
 
 
+def density_lines(model: Model) -> list[tuple[str, str]]:
+    """Label bits for each parameter and each stored bit; where labels are not arbitrary there is no such number."""
+    bits = model.label_bits
+    if bits is not None and model.bits_per_stored_bit is None:
+        stored, listed = count(model.size.stored_bits), count(bits)
+        said = f"none: {stored} bits store what a list takes {listed} for, so these labels follow a rule"
+        return [("bits per stored bit", said)]
+    return [
+        ("bits per parameter", ratio(model.bits_per_parameter)),
+        ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+    ]
+
+
 def entropy_lines(model: Model) -> list[tuple[str, str]]:
     """Beside label bits, what a code for the labels would have to pay, where that is less."""
     entropy, bits = model.label_entropy, model.label_bits
-    if entropy is None or bits is None or entropy > 0.995 * bits:
+    if entropy is None or bits is None or entropy > 0.995 * bits or model.entropy_per_parameter is None:
         return []
     return [("label entropy", f"{count(entropy)} bits, {ratio(model.entropy_per_parameter)} per parameter")]
 
@@ -126,7 +139,7 @@ def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
     said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs)
     if said:
         say()
-        show_pairs([("worst case", f"some data of this shape, not these, need at least {said}")])
+        show_pairs([("worst case", f"some data of this shape need at least {said}; these may need less")])
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:
