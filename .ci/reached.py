@@ -12,7 +12,6 @@ _.holds_for
 _.multiset
 _.changed_by
 save_onnx
-exact_outputs
 polynomial_matrix
 require_positive
 spread_rows
