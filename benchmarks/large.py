@@ -5,7 +5,8 @@
     python benchmarks/large.py pack model packed.npz                  # needs all of byheart
     python benchmarks/large.py check packed.npz 1e7 --device cuda     # needs torch and numpy alone; makes the same facts again
 
-Sequences of 8 tokens from a vocabulary of 1,000 and 16 labels, all uniform; each piece of 2^20 rows has random numbers of its own.
+Sequences of 8 tokens from a vocabulary of 1,000 and 16 labels, all uniform; with --data grid, 8 vectors of dimension 4 on a grid of
+16 levels. Each piece of 2^20 rows has random numbers of its own.
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ import numpy as np
 from bare_machine import ROOT
 from numpy.lib import format as npy
 
-SEQ_LEN, VOCABULARY, N_CLASSES = 8, 1000, 16
+SEQ_LEN, VOCABULARY, DIM, LEVELS, N_CLASSES = 8, 1000, 4, 16, 16
 STEP = 1 << 20
 
 
-def piece(number: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+def piece(data: str, number: int, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and labels of one piece of at most `STEP` rows."""
-    inputs = np.random.default_rng([0, number]).integers(
-        0, VOCABULARY, size=(n_rows, SEQ_LEN), dtype=np.uint16
-    )
+    rng = np.random.default_rng([0, number])
+    if data == "grid":
+        inputs = rng.integers(0, LEVELS, size=(n_rows, SEQ_LEN, DIM), dtype=np.uint8).astype(np.float16)
+    else:
+        inputs = rng.integers(0, VOCABULARY, size=(n_rows, SEQ_LEN), dtype=np.uint16)
     labels = np.random.default_rng([1, number]).integers(0, N_CLASSES, size=n_rows, dtype=np.uint8)
     return inputs, labels
 
@@ -39,16 +42,17 @@ def sizes(n_samples: int) -> list[int]:
     return [min(STEP, n_samples - start) for start in range(0, n_samples, STEP)]
 
 
-def make(n_samples: int, target: Path) -> None:
+def make(data: str, n_samples: int, target: Path) -> None:
     """Write the facts as an NPZ, never more than a piece in memory."""
-    shapes = {"inputs": ((n_samples, SEQ_LEN), "<u2"), "labels": ((n_samples,), "|u1")}
+    inputs = ((n_samples, SEQ_LEN, DIM), "<f2") if data == "grid" else ((n_samples, SEQ_LEN), "<u2")
+    shapes = {"inputs": inputs, "labels": ((n_samples,), "|u1")}
     with zipfile.ZipFile(target, "w") as archive:
         for which, (name, (shape, descr)) in enumerate(shapes.items()):
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 header = {"descr": descr, "fortran_order": False, "shape": shape}
                 npy.write_array_header_1_0(file, header)
                 for number, n_rows in enumerate(sizes(n_samples)):
-                    file.write(piece(number, n_rows)[which].tobytes())
+                    file.write(piece(data, number, n_rows)[which].tobytes())
 
 
 def pack(folder: Path, target: Path) -> None:
@@ -120,6 +124,7 @@ def unpack(source: Path) -> object:
 
 
 def check(
+    data: str,
     source: Path,
     n_samples: int,
     device: str,
@@ -138,10 +143,11 @@ def check(
     assert isinstance(network, Transformer)
     start, asked, wrong = time.monotonic(), 0, 0
     for number, n_rows in list(enumerate(sizes(n_samples)))[first:]:
-        inputs, labels = piece(number, n_rows)
-        outputs = run_module(
-            network, inputs.astype(np.int64), last_only=True, device=device, batch_size=batch_size
-        ).reshape(-1)
+        inputs, labels = piece(data, number, n_rows)
+        encoded = inputs.astype(np.int64 if data == "tokens" else np.float32)
+        outputs = run_module(network, encoded, last_only=True, device=device, batch_size=batch_size).reshape(
+            -1
+        )
         asked += n_rows
         wrong += int((outputs != labels.astype(np.float64) + 1).sum())
         found = {
@@ -149,7 +155,11 @@ def check(
             "torch": torch.__version__,
             "facts": n_samples,
             "first_piece": first,
+            "data": data,
+            "precision": network.precision,
             "parameters": network.spec.parameters_dense,
+            "stored_bits": network.stored_bits,
+            "bits_per_stored_bit": round(n_samples * np.log2(N_CLASSES) / network.stored_bits, 4),
             "asked": asked,
             "wrong": wrong,
             "seconds": round(time.monotonic() - start, 1),
@@ -165,6 +175,7 @@ def main() -> None:
     parser.add_argument("what", choices=("make", "pack", "check"))
     parser.add_argument("first")
     parser.add_argument("second")
+    parser.add_argument("--data", choices=("tokens", "grid"), default="tokens")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--batch", type=int)
@@ -172,13 +183,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "benchmarks" / "records" / "large.json")
     given = parser.parse_args()
     if given.what == "make":
-        make(int(float(given.first)), Path(given.second))
+        make(given.data, int(float(given.first)), Path(given.second))
     elif given.what == "pack":
         pack(Path(given.first), Path(given.second))
     else:
         n_samples = int(float(given.second))
         settings = (given.device, given.seconds, given.batch, given.output, given.first_piece)
-        check(Path(given.first), n_samples, *settings)
+        check(given.data, Path(given.first), n_samples, *settings)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,15 @@ def test_every_label_is_right_and_every_size_was_told(name: str, precision: str)
         )
 
 
+@pytest.mark.parametrize("n_bits", [1, 7, 8, 15, 16])
+def test_words_of_any_length_are_read(n_bits: int) -> None:
+    """With 7 and 15 bits what masks a limb is what its sign takes off, and nothing is left to add to the others."""
+    data = grid_vectors(150, 4, 2, 1 << n_bits, seed=n_bits)
+    built = _build(data, "int8")
+    assert built.notes["field_bits"] == n_bits
+    assert (_outputs(built, data) == data.labels + 1).all()
+
+
 @pytest.mark.parametrize("precision", SHORT)
 def test_floats_round_nowhere(precision: str) -> None:
     """Fractions, by code that shares nothing with PyTorch, give the same numbers."""

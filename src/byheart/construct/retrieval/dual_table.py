@@ -107,6 +107,8 @@ class DualTable(RetrievalLayout):
     @cached_property
     def shares_window(self) -> bool:
         """Whether the labelled token's pattern lies between window and plane in their field."""
+        if self.entrance.least_fields > 3:
+            return False
         field = self.make_field(Z, prod(self.choices) * self.n_places << self.step_bits)
         return self.has_exact_digits(self._window_digits(self.choices)) and self.has_exact_pooling(field)
 
@@ -184,7 +186,7 @@ class DualTable(RetrievalLayout):
             and self.entrance.n_folds > 0
             and all(self.has_exact_digits(choices) for choices in self.digit_fields)
             and self.fits(self.largest_gate_sum)
-            and self.fits(self.largest_shard_sum)
+            and self.fits(self.largest_shard_sum // self.shard_unit)
             and all(self.has_exact_pooling(field) for field in self.hashed_fields)
             and self.fits(2 * self.n_groups << self.word_bits)
             and self.word_bits + 2 + self.headroom_bits <= self.mantissa_bits
@@ -277,7 +279,7 @@ class DualTable(RetrievalLayout):
         choose = Unit({ROLE: 1}, 0, {**dict.fromkeys(firsts, 1), X: self.half_window})
         yield Block((clear, choose), {}, "roles")
         yield from pattern_blocks(
-            self.groups, self.choices, self._all_groups, [Y], 1, self.word_registers, [0] * self.n_limbs, 1
+            self.groups, self.choices, self._all_groups, [Y], 1, self.word_registers, None, 1
         )
         base = self.hashed_fields[-1].base
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})

@@ -74,7 +74,7 @@ def margins(
         Margin("pooling", Fraction(1), odd * layout.n_tokens * one_token),
         Margin("folding", HALF, layout.sum_width * one_token),
         Margin("digits", Fraction(1), max(map(largest_digit_sum, layout.digit_fields))),
-        Margin("shard of a row", Fraction(1), layout.largest_shard_sum),
+        Margin("shard of a row", Fraction(layout.shard_unit), layout.largest_shard_sum),
         *_table_margins(layout, words),
         Margin("sum of the words of a key", Fraction(WORD_SCALE), WORD_SCALE * max(top, middle)),
         Margin("reading", Fraction(1), field),

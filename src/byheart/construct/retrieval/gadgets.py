@@ -34,14 +34,14 @@ def pattern_blocks(
     registers: Sequence[str],
     place: int,
     channels: Sequence[str],
-    rests: Sequence[int],
+    rests: Sequence[int] | None,
     step: int,
 ) -> Iterator[Block]:
     """Take one digit after the other off the pattern fields: every channel gets the rest of its part, a chosen one `step` more.
 
     There may be several parts of Σ groups channels each; they are treated alike but for what they get.
     The digits of a pattern field count from `place` up; what lies below stays in its register.
-    Digit 0 of the first group names its first channel; digit 0 of a later group names none. With rest = 0 nothing is
+    Digit 0 of the first group names its first channel; digit 0 of a later group names none. Without rests nothing is
     added to any channel at the start, and the first group's first channel must have been given its `step` already.
     """
     first_channel = np.concatenate([[0], np.cumsum(groups)])
@@ -49,17 +49,15 @@ def pattern_blocks(
     weights = [place * prod(choices[g] for g in field) for field in pattern_fields]
     for turn in range(max(len(field) for field in pattern_fields)):
         adds: dict[str, Number] = {}
-        if turn == 0:
-            adds = {name: rest for part, rest in zip(parts, rests, strict=True) if rest for name in part}
+        if turn == 0 and rests is not None:
+            adds = {name: rest for part, rest in zip(parts, rests, strict=True) for name in part}
         digits: list[tuple[int, str, int]] = []
         for number, field in enumerate(pattern_fields):
             if turn < len(field):
                 weights[number] //= choices[field[turn]]
                 digits.append((field[turn], registers[number], weights[number]))
-                if field[turn] == 0:
-                    adds.update(
-                        {part[0]: rest + step for part, rest in zip(parts, rests, strict=True) if rest}
-                    )
+                if field[turn] == 0 and rests is not None:
+                    adds.update({part[0]: rest + step for part, rest in zip(parts, rests, strict=True)})
 
         n_units = sum(2 * (choices[group] - 1) for group, _, _ in digits)
         make = partial(_pattern_unit, digits, choices, first_channel, parts, step)

@@ -360,6 +360,19 @@ class RetrievalLayout:
         """No partial sum exceeds this where the shard is taken off a row: S - 1 ramps, each at most Q, times Q/S."""
         return self.n_rows**2 if self.n_shards > 1 else 1
 
+    @property
+    def shard_unit(self) -> int:
+        """All those sums are multiples of this: the power of two in Q/S."""
+        return self.shard_rows & -self.shard_rows if self.n_shards > 1 else 1
+
+    def round_rows(self, rows: int) -> int:
+        """Rows of a shard, not fewer: a number that a weight can hold, with so many factors of two that taking it off is exact."""
+        rows = self.round_up(rows)
+        if self.n_shards == 1:
+            return rows
+        spare = max(0, 2 * (self.n_shards * rows).bit_length() - self.mantissa_bits)
+        return self.round_up(-(-rows >> spare) << spare)
+
     def has_exact_digits(self, choices: tuple[int, ...]) -> bool:
         """Whether taking these digits off a number is exact."""
         return self.fits(largest_digit_sum(choices))

@@ -189,7 +189,7 @@ def _with_windows(layout: SomeLayout, stretch: int) -> SomeLayout | None:
     first = max(0, ceil(log2(max(1.0, wanted / most.n_addresses))))
     for step_bits in range(first, 14 * (layout.n_segments - 1)):
         windows = split_evenly(step_bits, layout.n_segments - 1)
-        rows = layout.round_up(stretch * rows_needed(layout, windows))
+        rows = layout.round_rows(stretch * rows_needed(layout, windows))
         if 1 << windows[0] > 2 * rows:
             return None
         if windows[-1] < LEAST_WINDOW_BITS and 1 << (windows[-1] + 1) <= rows:
