@@ -21,11 +21,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("data", "network"),
     ("program", "bounds"),
     ("construct",),
-    ("verify", "storage", "export", "inspect"),
+    ("verify", "storage", "export"),
     ("model", "pipeline", "compare", "shatter"),
     ("measure",),
     ("reproduce", "report"),
-    ("documents",),
     ("__init__",),
     ("web", "cli", "__main__"),
 )

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from byheart.bounds import BoundTable, DataShape, table
-from byheart.bounds.bound import Scope
 from byheart.bounds.orders import park_2021, table_1
 from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.construct.estimates import require_offer
@@ -55,7 +54,7 @@ class Row(JsonRecord):
     state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
                wrong: built, and not right on every sample, which is a mistake of ours.
     planned    what data of this shape would probably take, where the construction applies at all
-    floors     what no network of this precision that can hold every labelling goes below: each says whether these data need it
+    floors     what no network of this precision that can hold every labelling goes below
     """
 
     method: str
@@ -100,12 +99,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Floor:
-    """The largest lower bound on a quantity, where it comes from, and of what it speaks."""
+    """The largest lower bound on a quantity, and where it comes from."""
 
     quantity: str
     value: int
     source: str
-    speaks_of: str
 
 
 @realises("KS25-Tab1", "DPC24-S6")
@@ -209,11 +207,10 @@ def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
     floors = []
     exactly = "bits" if precision == "exact" else f"parameters of {precision.removeprefix('float')} bits"
     for quantity in ("parameters", exactly):
-        for scope in get_args(Scope):
-            bounds = theory.of(quantity, "lower", scope)
-            if bounds:
-                largest = max(bounds, key=lambda bound: bound.value)
-                floors.append(Floor(quantity, ceil(largest.value), largest.name, scope))
+        bounds = theory.of(quantity, "lower")
+        if bounds:
+            largest = max(bounds, key=lambda bound: bound.value)
+            floors.append(Floor(quantity, ceil(largest.value), largest.name))
     return tuple(floors)
 
 

@@ -30,8 +30,7 @@ class Shattering:
     """What was found: how many labellings of the points were realised by networks of one architecture.
 
     size        of that architecture; bits are those of the largest labelling
-    vc_at_most  upper bound on the VC dimension of the architecture; None where no bound is for such a network, which `no_bound`
-                says why
+    vc_at_most  upper bound on the VC dimension of the architecture
     """
 
     method: str
@@ -40,9 +39,8 @@ class Shattering:
     n_labellings: int
     n_realised: int
     size: Size
-    vc_at_most: int | None
+    vc_at_most: int
     seconds: float
-    no_bound: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -95,13 +93,8 @@ def shatter(
             progress(number + 1, n_labellings)
     assert isinstance(network, Transformer)
     assert size is not None
-    most, no_bound = None, None
-    try:
-        most = vc_dimension_at_most(network)
-    except UsageError as reason:  # what was built is a lower bound all the same
-        no_bound = str(reason)
-    seconds = time.perf_counter() - began
-    return Shattering(method, n_points, seq_len, n_labellings, n_realised, size, most, seconds, no_bound)
+    most, seconds = vc_dimension_at_most(network), time.perf_counter() - began
+    return Shattering(method, n_points, seq_len, n_labellings, n_realised, size, most, seconds)
 
 
 def vc_dimension_at_most(network: Transformer) -> int:

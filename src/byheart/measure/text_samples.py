@@ -137,8 +137,7 @@ class Samples:
         if not path.is_file():
             raise UsageError(
                 f"there are no prepared samples at {path}.\n"
-                f"  Fetch the texts with `byheart reproduce NAME --texts hub --samples {folder}`, or name a folder of them:"
-                " `--texts FOLDER`.",
+                f"  Make them where the texts are: `byheart reproduce NAME --texts FOLDER --samples {folder}`.",
                 path=str(path),
             )
         return cls(path)

@@ -52,6 +52,9 @@ def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Itera
     yield _sum_block(layout, part, centre, is_first)
     yield Block((Unit({X: -1}, 0, {X: 2}),), {}, "absolute")
     rare = _rare_registers(layout)
+    is_bounded = layout.n_parts > 1 or bool(
+        rare
+    )  # what a field holds that is no label's is multiplied where labels go on
     for kind in reversed(range(1, len(layout.label_fields))):
         yield from _silent_steps(layout, kind, is_typical)
         for i in reversed(range(layout.label_fields[kind].n_bits)):
@@ -61,7 +64,7 @@ def _part_steps(layout: RetrievalLayout, part: int, centre: int | None) -> Itera
     yield from _silent_steps(layout, 0, is_typical)
     for i in reversed(range(layout.field_bits)):
         bit = part * layout.field_bits + i
-        half = Fraction(2**bit if layout.n_parts == 1 else 2 ** min(bit, layout.label_bits), 2)
+        half = Fraction(2 ** (min(bit, layout.label_bits) if is_bounded else bit), 2)
         adds: dict[str, Number] = {LABEL: 1} if bit == 0 and not rare else {}
         yield Block(_bit_units(i, LABEL, half), adds, "label" if part == 0 else "fingerprint")
     for register, field in zip(rare, layout.rare_fields, strict=True):

@@ -117,7 +117,7 @@ def layout_of(
                 reject_bits=options.reject_bits,
                 n_parts=n_parts,
                 n_shards=options.shards or 1,
-                label_counts=() if options.shards or options.reject_bits else shape.label_counts,
+                label_counts=() if options.shards else shape.label_counts,
                 allow_dual=shape.task != "seq-to-seq" and not n_projections,
             )
         except AssumptionViolated as error:
@@ -140,17 +140,23 @@ def _short_layout(
         raise AssumptionViolated(
             f"weights of precision {stored} hold no data with {what}.\n  Take precision float32 or float64."
         )
-    has_ids = shape.vocab is not None
-    n_folds = _n_folds(has_ids, shape.ordered, False, options.reject_bits, entrance.least_fields)
-    return find_short_layout(
-        replace(entrance, n_folds=n_folds + found.more_folds),
-        shape.context_count if n_keys is None else n_keys,
-        label_bits(shape.n_classes) + options.reject_bits,
-        stored,
-        reject_bits=options.reject_bits,
-        n_shards=options.shards or 1,
-        label_counts=() if options.shards or options.reject_bits else shape.label_counts,
-    )
+    has_ids, refused = shape.vocab is not None, None
+    for least_fields in (2, 3, 4) if options.reject_bits else (2,):
+        n_folds = _n_folds(has_ids, shape.ordered, False, options.reject_bits, least_fields)
+        try:
+            return find_short_layout(
+                replace(entrance, n_folds=n_folds + found.more_folds, least_fields=least_fields),
+                shape.context_count if n_keys is None else n_keys,
+                label_bits(shape.n_classes) + options.reject_bits,
+                stored,
+                reject_bits=options.reject_bits,
+                n_shards=options.shards or 1,
+                label_counts=() if options.shards else shape.label_counts,
+            )
+        except AssumptionViolated as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def label_bits(n_classes: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -86,11 +87,17 @@ class TrainedCell:
     attention: str
     gap: float
     relative_gap: float
+    first_within: float
 
     @property
     def passes(self) -> bool:
         """The paper's rule: the final loss is within 1% of the entropy."""
         return PASSES.holds({"relative_gap": self.relative_gap})
+
+    @property
+    def ever_passed(self) -> bool:
+        """Whether the loss was within 1% at any recorded step."""
+        return self.first_within == self.first_within or self.passes
 
 
 def parameters(width: int, vocab: int) -> int:
@@ -122,14 +129,17 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
             str(one.config["options"]["attention"]),
             one.measured["gap"],
             one.measured["relative_gap"],
+            one.measured.get("first_within", math.nan),
         )
         for one in observations
     ]
     return sorted(found, key=lambda cell: (cell.subset.n_stories, cell.subset.seed, cell.width))
 
 
-def smallest_width(found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int]) -> int | None:
-    """The smallest of `widths` that passes on `subset`.
+def smallest_width(
+    found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int], *, ever: bool = False
+) -> int | None:
+    """The smallest of `widths` that passes on `subset`, at the end or `ever`.
 
     None where none was seen to, or where a smaller one was not tried.
     """
@@ -137,6 +147,6 @@ def smallest_width(found: Sequence[TrainedCell], subset: Subset, widths: Sequenc
     for width in sorted(widths):
         if width not in mine:
             return None
-        if mine[width].passes:
+        if mine[width].ever_passed if ever else mine[width].passes:
             return width
     return None
