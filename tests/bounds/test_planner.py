@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from byheart.bounds import DataShape, Estimate, NotApplicable, capacity_of, curves, plan, read_architecture
 from byheart.errors import UsageError
+from tests.effort import at_most_calls
 
 from .architectures import BERT_BASE_UNCASED, GPT2_SMALL, MIXTRAL_8X7B, T5_SMALL
 
@@ -46,10 +46,8 @@ def test_models_of_different_precisions_are_compared_by_the_bits_they_store() ->
 
 
 def test_more_facts_than_anyone_has_are_refused_at_once() -> None:
-    start = time.process_time()
-    with pytest.raises(UsageError):
+    with at_most_calls(10_000), pytest.raises(UsageError):
         plan(10**30, 10, estimates=linear)
-    assert time.process_time() - start < 1
 
 
 def test_a_construction_that_refuses_is_listed_with_its_reason() -> None:
@@ -59,10 +57,9 @@ def test_a_construction_that_refuses_is_listed_with_its_reason() -> None:
 
 
 def test_plans_from_a_million_to_a_million_million_are_quick_and_make_lines() -> None:
-    start = time.process_time()
-    plans = [plan(10**k, 40, estimates=linear) for k in range(6, 13)]
-    lines = curves(plans[::-1])
-    assert time.process_time() - start < 2
+    with at_most_calls(1_000_000):
+        plans = [plan(10**k, 40, estimates=linear) for k in range(6, 13)]
+        lines = curves(plans[::-1])
     assert all(len(line.points) == 7 and line.source for line in lines)
     for line in lines:
         facts, parameters = zip(*line.points, strict=True)
