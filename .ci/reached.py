@@ -10,7 +10,6 @@ _.entropy_nats_per_token
 _.context_entropies
 _.holds_for
 _.multiset
-_.changed_by
 save_onnx
 polynomial_matrix
 require_positive

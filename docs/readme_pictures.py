@@ -23,8 +23,7 @@ from pictures import BLUE, GREEN, INK, ORANGE, PALE, STYLE
 
 import byheart as bh
 from byheart.bounds.empirical import ALLEN_ZHU_2024, MORRIS_2025, STATIC_FUNCTION_BITS_PER_STORED_BIT
-from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.locate import locate
+from byheart.inspect.tables import read_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(__file__).with_name("_static")
@@ -64,16 +63,18 @@ def follow(question: str = QUESTION) -> Journey:
     assert model.memoriser.tokenizer is not None
     sample = next(i for i in range(data.n_samples) if data.describe_input(i) == repr(question))
     notes = model.record["notes"]
-    found = locate(model.memoriser, notes, model.memoriser.encode(data.inputs))
-    words = []
-    for cell in found.cells(sample):
-        matrix = np.asarray(getattr(model.network.layers[cell.layer], cell.matrix))
-        words.append(round(float(matrix[cell.column, cell.row]) / WORD_SCALE))
-    total = int(found.sums(model.network)[sample])
+    found = read_tables(model.memoriser, notes, model.memoriser.encode(data.inputs))
+    words = [
+        int(found.words(segment)[found.rows[token, segment], register])
+        for segment, tokens, registers in found.cells()
+        for token, register in zip(tokens, registers, strict=True)
+        if token == sample
+    ]
+    total = int(found.sums()[sample])
     assert total == sum(words)
-    own = found.bits(sample)[0]
-    field = ((total << 1) ^ total) >> own.start & ((1 << len(own)) - 1)
-    bits = format(field, f"0{len(own)}b")
+    start, stop = found.bits(np.array([sample]), data.labels[[sample]])[0, 0].tolist()
+    field = ((total << 1) ^ total) >> start & ((1 << stop - start) - 1)
+    bits = format(field, f"0{stop - start}b")
     answer = model.predict(question)
     assert answer == data.label_names[field]
     return Journey(

@@ -33,13 +33,10 @@ def write(folder: Path) -> None:
 
 
 def verdicts(records: Sequence[FigureRecord], passes: Sequence[Pass]) -> str:
-    """Claim, rule, verdict, seeds and budget of every figure."""
-    rows = [
-        (r.title, r.claim, r.rule, f"**{r.verdict.outcome}**", *r.budget.partition(" seeds; ")[::2])
-        for r in records
-    ]
-    lines = table(("result", "claim", "rule that decides", "verdict", "seeds", "budget"), rows)
-    return "\n".join([*lines, "", agreement_in_words(records), "", in_words(passes)]) + "\n"
+    """Claim, the paper's own condition, verdict and best counter-argument of every figure, a line each."""
+    rows = [(r.title, r.claim, r.own, f"**{r.verdict.headline}**", r.counter) for r in records]
+    heads = ("result", "claim", "the paper's own condition", "verdict", "best counter-argument")
+    return "\n".join([*table(heads, rows), "", agreement_in_words(records), "", in_words(passes)]) + "\n"
 
 
 def section(record: FigureRecord) -> list[str]:
@@ -50,13 +47,20 @@ def section(record: FigureRecord) -> list[str]:
         "",
         f"Claim: {record.claim} **Verdict: {verdict.outcome}.** {verdict.summary}",
         "",
+        f"The paper's own condition: {record.own}",
+        "",
         f"```{{image}} _generated/{record.figure}.svg",
         f":alt: {record.title}",
         "```",
         "",
         f"Rule: {record.rule}",
         "",
-        *table(("condition", "found", ""), [(t.condition, t.found, WORDS[t.holds]) for t in verdict.trials]),
+        *table(
+            ("condition", "", "found", ""),
+            [(t.name, "own" if t.is_own else "variation", t.found, WORDS[t.holds]) for t in verdict.trials],
+        ),
+        "",
+        f"Best counter-argument: {record.counter}",
     ]
     if record.checks:
         rows = [(check.name, check.found, check.wanted, WORDS[check.holds]) for check in record.checks]

@@ -21,6 +21,28 @@ def random_data(rng: Random, task: Task | None = None) -> Dataset:
             continue
 
 
+def structured_data(rng: Random, task: Task) -> Dataset:
+    """Data that are far easier than others of their shape: repeated documents or samples, few possible sequences, thresholds."""
+    n_classes, n_times = rng.randint(2, 4), rng.randint(1, 5)
+    if task == "distribution":
+        n_first, n_next = (
+            rng.randint(1, 6),
+            rng.randint(1, 4),
+        )  # the same successors after every word, again and again
+        pairs = [f"c{i} s{j}" for i in range(n_first) for j in range(n_next)]
+        return Dataset.from_documents(pairs * n_times, tokenizer="word")
+    if rng.random() < 0.4:  # one-dimensional thresholds
+        values = np.arange(rng.randint(2, 30), dtype=float).reshape(-1, 1, 1)
+        labels = (values[:, 0, 0] > rng.randrange(len(values))).astype(int)
+        shape = (-1, 1) if task == "seq-to-seq" else (-1,)
+        return Dataset.from_arrays(values, labels.reshape(shape), task=task, label_names=["0", "1"])
+    length = rng.randint(1, 3)  # every sequence of two tokens, with labels that are a rule
+    rows = [[(number >> place) & 1 for place in range(length)] for number in range(2**length)] * n_times
+    many = task == "seq-to-seq"
+    labelled = [(row, [x % n_classes for x in row] if many else sum(row) % n_classes) for row in rows]
+    return Dataset.from_pairs(labelled, task=task, label_names=[str(i) for i in range(n_classes)])
+
+
 def _draw(rng: Random, task: Task) -> Dataset:
     n_samples, n_classes, vocab = rng.randint(2, 8), rng.randint(2, 4), rng.randint(3, 9)
     if task == "distribution":

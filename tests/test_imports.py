@@ -21,10 +21,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("data", "network"),
     ("program", "bounds"),
     ("construct",),
-    ("verify", "storage", "export"),
+    ("verify", "storage", "export", "inspect"),
     ("model", "pipeline", "compare", "shatter"),
     ("measure",),
     ("reproduce", "report"),
+    ("documents",),
     ("__init__",),
     ("web", "cli", "__main__"),
 )

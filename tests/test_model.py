@@ -210,7 +210,7 @@ def test_one_text_is_answered_alone() -> None:
 def test_statistics(model: Model, data: Dataset) -> None:
     assert model.label_bits == data.label_bits
     assert model.bits_per_parameter == data.label_bits / model.size.parameters_dense
-    assert model.bits_per_stored_bit == data.label_bits / model.size.total_bits
+    assert model.bits_per_stored_bit == data.label_bits / model.size.stored_bits
     assert by_hand().label_bits is None
     assert by_hand().bits_per_parameter is None
 

@@ -34,7 +34,7 @@ def test_every_command_names_the_size_that_is_built(seed: int) -> None:
             model = compile(data, method=name, check=False)
             assert told.is_planned
             assert told.parameters == row.size.parameters_dense == model.size.parameters_dense
-            assert told.bits == row.size.total_bits == model.size.total_bits
+            assert told.bits == row.size.stored_bits == model.size.stored_bits
             assert told.precision == row.precision == model.precision
         else:
             assert row.state == "refused"

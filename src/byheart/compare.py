@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from byheart.bounds import BoundTable, DataShape, table
+from byheart.bounds.bound import Scope
 from byheart.bounds.orders import park_2021, table_1
 from byheart.bounds.token_vectors import tokens_as_vectors
 from byheart.construct.estimates import require_offer
@@ -54,7 +55,7 @@ class Row(JsonRecord):
     state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
                wrong: built, and not right on every sample, which is a mistake of ours.
     planned    what data of this shape would probably take, where the construction applies at all
-    floors     what no network of this precision that can hold every labelling goes below
+    floors     what no network of this precision that can hold every labelling goes below: each says whether these data need it
     """
 
     method: str
@@ -99,11 +100,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Floor:
-    """The largest lower bound on a quantity, and where it comes from."""
+    """The largest lower bound on a quantity, where it comes from, and of what it speaks."""
 
     quantity: str
     value: int
     source: str
+    speaks_of: str
 
 
 @realises("KS25-Tab1", "DPC24-S6")
@@ -207,10 +209,11 @@ def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
     floors = []
     exactly = "bits" if precision == "exact" else f"parameters of {precision.removeprefix('float')} bits"
     for quantity in ("parameters", exactly):
-        bounds = theory.of(quantity, "lower")
-        if bounds:
-            largest = max(bounds, key=lambda bound: bound.value)
-            floors.append(Floor(quantity, ceil(largest.value), largest.name))
+        for scope in get_args(Scope):
+            bounds = theory.of(quantity, "lower", scope)
+            if bounds:
+                largest = max(bounds, key=lambda bound: bound.value)
+                floors.append(Floor(quantity, ceil(largest.value), largest.name, scope))
     return tuple(floors)
 
 

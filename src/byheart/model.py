@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from byheart.inspect.location import Locations
+    from byheart.inspect.trace import Trace
+
 Answer: TypeAlias = str | list[str | None] | None
 """A label name, None for "unknown", or for seq-to-seq a list of these, one for each token."""
 
@@ -134,6 +137,40 @@ class Model:
             return [self._name(row[-1]) for row in classes]
         return [[self._name(number) for number in row] for row in classes]
 
+    def locate(self, facts: str | Sequence[Any] | np.ndarray, *, among: Sequence[Any] = ()) -> Locations:
+        """Where facts live: for each of them the weights that hold its answer, and the other facts that live in the same weights.
+
+        facts: inputs as for `predict`, all of which the model must know. `UsageError` names those it does not know.
+        among: further inputs, which are only named where they share a weight with one of `facts`.
+
+        The result is a sequence of `Location`; its method `frame()` makes a pandas DataFrame of it. For models of `retrieval`,
+        `llama` and the methods kajitsuka-sato-2025.
+        """
+        from byheart.inspect.locate import locate
+
+        asked = [facts] if isinstance(facts, str) else list(facts)
+        inputs = {_input_name(given): given for given in asked}
+        n_asked = len(inputs)
+        inputs |= {name: given for given in among if (name := _input_name(given)) not in inputs}
+        names = list(inputs)
+        positions, sequences = self._sequences(list(inputs.values()))
+        unknown = sorted(set(range(n_asked)) - set(positions))
+        if unknown:
+            raise UsageError(
+                f"{names[unknown[0]]!r}: this model does not know it.", facts=[names[unknown[0]]]
+            )
+        return locate(self.memoriser, self.record, sequences, [names[at] for at in positions], n_asked)
+
+    def trace(self, text: str) -> Trace:
+        """Follow a question through the network: the residual stream before the first layer and behind every layer.
+
+        Registers have the names of the program that was compiled: `trace.values("x")`, `trace.state(layer)`. Only for networks
+        of KS25's family, `retrieval` among them.
+        """
+        from byheart.inspect.trace import trace
+
+        return trace(self.memoriser, self.record, text)
+
     def _name(self, number: int) -> str | None:
         return None if number == UNKNOWN else self.memoriser.label_names[number]
 
@@ -219,7 +256,7 @@ class Model:
 
     @property
     def label_bits(self) -> float | None:
-        """Bits of information in the labels: n_labels · log2(n_classes); None if no data set is recorded."""
+        """Bits that arbitrary labels have: distinct contexts · log2(n_classes); None if no data set is recorded."""
         return self._recorded("label_bits")
 
     @property
@@ -230,17 +267,20 @@ class Model:
     @property
     def entropy_per_parameter(self) -> float | None:
         """Bits of label entropy per entry of a weight matrix, zeros included."""
-        return None if self.label_entropy is None else self.label_entropy / self.size.parameters_dense
+        return None if self.label_entropy is None else self.size.bits_per_parameter(self.label_entropy)
 
     @property
     def bits_per_parameter(self) -> float | None:
-        """Label bits per entry of a weight matrix, zeros included."""
-        return None if self.label_bits is None else self.label_bits / self.size.parameters_dense
+        """Label bits per entry of a weight matrix, zeros included; None where `bits_per_stored_bit` is."""
+        return None if self.label_bits is None else self.size.bits_per_parameter(self.label_bits)
 
     @property
     def bits_per_stored_bit(self) -> float | None:
-        """Label bits per bit that stores the weights."""
-        return None if self.label_bits is None else self.label_bits / max(1, self.size.total_bits)
+        """Label bits per bit that stores the weights, never above 1; None where the labels are not arbitrary.
+
+        See `Size.bits_per_stored_bit`.
+        """
+        return None if self.label_bits is None else self.size.bits_per_stored_bit(self.label_bits)
 
     def _recorded(self, name: str) -> float | None:
         """A number that the record gives of its data set."""
@@ -266,6 +306,11 @@ class Model:
             f"{self.precision}: {size.parameters_dense:,} parameters, depth {size.depth:,}, "
             f"width {size.width:,}; {checked}>"
         )
+
+
+def _input_name(given: Any) -> str:
+    """What an input is called: a text by itself, ids and vectors by their numbers."""
+    return given if isinstance(given, str) else str(np.asarray(given).tolist())
 
 
 def _as_array(inputs: Sequence[Any] | np.ndarray) -> np.ndarray | None:

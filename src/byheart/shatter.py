@@ -30,7 +30,8 @@ class Shattering:
     """What was found: how many labellings of the points were realised by networks of one architecture.
 
     size        of that architecture; bits are those of the largest labelling
-    vc_at_most  upper bound on the VC dimension of the architecture
+    vc_at_most  upper bound on the VC dimension of the architecture; None where no bound is for such a network, which `no_bound`
+                says why
     """
 
     method: str
@@ -39,8 +40,9 @@ class Shattering:
     n_labellings: int
     n_realised: int
     size: Size
-    vc_at_most: int
+    vc_at_most: int | None
     seconds: float
+    no_bound: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -93,8 +95,13 @@ def shatter(
             progress(number + 1, n_labellings)
     assert isinstance(network, Transformer)
     assert size is not None
-    most, seconds = vc_dimension_at_most(network), time.perf_counter() - began
-    return Shattering(method, n_points, seq_len, n_labellings, n_realised, size, most, seconds)
+    most, no_bound = None, None
+    try:
+        most = vc_dimension_at_most(network)
+    except UsageError as reason:  # what was built is a lower bound all the same
+        no_bound = str(reason)
+    seconds = time.perf_counter() - began
+    return Shattering(method, n_points, seq_len, n_labellings, n_realised, size, most, seconds, no_bound)
 
 
 def vc_dimension_at_most(network: Transformer) -> int:

@@ -7,6 +7,7 @@ from fractions import Fraction
 from random import Random
 
 from byheart.bounds import BoundTable, DataShape, for_shape
+from byheart.errors import UsageError
 
 
 def size(rng: Random, orders: float = 12) -> int:
@@ -15,6 +16,17 @@ def size(rng: Random, orders: float = 12) -> int:
 
 
 def random_problem(rng: Random) -> DataShape:
+    """A problem that data can have: no more samples than there are sequences."""
+    while True:
+        problem = any_problem(rng)
+        try:
+            problem.require_possible()
+        except UsageError:
+            continue
+        return problem
+
+
+def any_problem(rng: Random) -> DataShape:
     """A problem with N, C, ω, 1/δ over twelve orders of magnitude, n and d over six; δ sometimes far smaller."""
     task = rng.choice(["next-token", "next-token", "seq-to-seq", "set", "distribution"])
     is_ordered = task != "set" and rng.random() < 0.5

@@ -13,7 +13,6 @@ import pytest
 from byheart.cli.main import run
 from byheart.errors import ExitStatus
 from byheart.pipeline import load
-from byheart.storage.data_source import read_like
 
 pytest.importorskip("transformers", reason="the package transformers is not installed")
 
@@ -112,22 +111,18 @@ def test_a_fact_lives_where_inspect_says(
     arguments = ["inspect", str(compiled.folder), "--fact", fact, "--data", str(compiled.data), "--json"]
     assert run(arguments) == ExitStatus.HOLDS
     found = json.loads(capsys.readouterr().out)
+    (found,) = found["facts"]
     assert found["answer"] == facts[fact]
-    assert len(found["parameters"]) == 3 * len(facts[fact])
+    locations = found["locations"]
+    assert len(locations) == 3 * len(facts[fact])
     folder = copy_of(compiled, tmp_path)
     weights = {name: each.copy() for name, each in load_file(folder / "model.safetensors").items()}
-    for name in found["parameters"]:
-        tensor, at = name.removesuffix("]").split("[")
-        weights[tensor][tuple(map(int, at.split(",")))] = 0
+    for each in locations:
+        assert weights[each["tensor"]][tuple(each["index"])] == each["value"]
+        weights[each["tensor"]][tuple(each["index"])] = 0
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     broken = load(folder, check=False)
-    dataset = read_like(broken, compiled.data)
-    wrong = {
-        dataset.describe_input(row)
-        for row, (answer, value) in enumerate(zip(broken.predict(list(facts)), facts.values(), strict=True))
-        if answer != value
-    }
-    itself = dataset.describe_input(list(facts).index(fact))
-    assert itself in wrong
-    assert wrong - {itself} <= set(found["sharing"])
+    answers = broken.predict(list(facts))
+    wrong = {key for (key, value), answer in zip(facts.items(), answers, strict=True) if answer != value}
+    assert wrong == {fact, *(other for each in locations for other in each["sharing"])}
     assert len(wrong) < len(facts)

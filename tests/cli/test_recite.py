@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from byheart.pipeline import load
+
 from .conftest import Byheart, write_table
 
 TEXTS = (
@@ -82,11 +84,16 @@ def test_inspect_names_the_weights_of_a_fact(byheart: Byheart, facts: Path, tmp_
     folder = tmp_path / "model"
     assert byheart("compile", facts, "-o", folder, "--method", "retrieval").status == 0
     done = byheart("inspect", folder, "--fact", "the square of 12", "--data", facts, "--json")
-    found = done.document
+    (found,) = done.document["facts"]
     assert found["answer"] == "144"
-    assert found["cells"]
-    assert all(cell["matrix"] in ("w1", "w2") for cell in found["cells"])
-    assert "'the square of 12'" not in found["sharing"]
+    parameters = dict(load(folder).network.parameters())
+    for each in found["locations"]:
+        assert parameters[each["tensor"]][tuple(each["index"])] == each["value"]
+        assert "the square of 12" not in each["sharing"]
     shown = byheart("inspect", folder, "--fact", "the square of 12")
     assert shown.out.startswith("the square of 12: 144\n")
-    assert byheart("inspect", folder, "--data", facts).status == 2
+    everything = byheart("inspect", folder, "--data", facts, "--json").document["facts"]
+    assert len(everything) > 1
+    assert found in everything
+    two = byheart("inspect", folder, "--fact", "the square of 12", "--fact", "the square of 13", "--json")
+    assert [each["answer"] for each in two.document["facts"]] == ["144", "169"]

@@ -50,7 +50,7 @@ def test_nothing_built_is_below_a_lower_bound(problem: str) -> None:
             assert size.parameters_dense >= Fraction(bound.value), (name, bound)
         if size.weight_bits not in (32, 64):  # an exact network: its bits are counted one by one
             for bound in bounds.of("bits", "lower"):
-                assert size.total_bits >= Fraction(bound.value), (name, bound)
+                assert size.stored_bits >= Fraction(bound.value), (name, bound)
     assert n_built >= {"single vectors": 5, "sets": 2}.get(problem, 2)
 
 

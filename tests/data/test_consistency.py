@@ -126,7 +126,7 @@ def test_the_report_reads_well() -> None:
     assert str(data.check()) == (
         "4 samples, 4 labels of 3 classes (next-token, positions matter)\n"
         "  inputs       1 to 2 tokens from a vocabulary of 2\n"
-        "  label bits   6\n"
+        "  label bits   3\n"
         "  duplicates   1\n"
         "  conflicts    1\n"
         "    rows 1 and 3 are equal ('ab') but labelled 'x' and 'z'\n"

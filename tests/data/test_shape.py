@@ -19,7 +19,7 @@ def test_it_counts_labelled_sequences() -> None:
     assert (shape.vocab, shape.dim, shape.task) == (3, None, "next-token")
     assert (shape.ordered, shape.ragged) == (True, True)
     assert (shape.n_contexts, shape.n_labels, shape.n_last_tokens) == (2, 3, 1)
-    assert shape.label_bits == data.label_bits == 3
+    assert shape.label_bits == data.label_bits == 2  # a repeated sample is no more information
     assert not DataShape.of(uniform_vectors(5, 2, 3, seed=0)).ragged
 
 

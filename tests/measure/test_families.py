@@ -352,3 +352,96 @@ def test_frozen_attention_trains_the_hidden_layer_and_the_logits_alone() -> None
     # the same function at the start, since each model draws all of its weights from its own seed
     first, second = (answers(stack, stack.initial(), None) for stack in kinds.values())
     torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+class _AuthorsCode(torch.nn.Module):
+    """DPC24's model, written after its public history: one framework head per head, maps around them where the version has them."""
+
+    def __init__(self, n_vocab: int, dim: int, head_dim: int, n_heads: int, width: int, variant: str) -> None:
+        super().__init__()
+        linear = torch.nn.Linear
+        self.is_normed = variant == "layer-norm"
+        has_maps = variant == "maps-always" or dim != head_dim
+        self.embedding, self.unembedding = (linear(dim, n_vocab, bias=False) for _ in range(2))
+        self.positions = linear(head_dim, 2, bias=False)
+        self.heads = torch.nn.ModuleList(
+            torch.nn.MultiheadAttention(head_dim, 1, batch_first=True, bias=False) for _ in range(n_heads)
+        )
+        self.reduce = linear(dim, head_dim, bias=False) if has_maps else torch.nn.Identity()
+        self.expand = linear(head_dim, dim, bias=False) if has_maps else torch.nn.Identity()
+        self.mlp_in, self.mlp_out = linear(dim, max(width, 1)), linear(max(width, 1), dim, bias=False)
+        self.width = width
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        stream = self.embedding.weight[tokens]
+        seen = self.reduce(stream)
+        if self.is_normed:
+            seen = (seen - seen.mean(2, keepdim=True)) / seen.std(2, correction=0, keepdim=True)
+        seen = seen + self.positions.weight
+        mask = torch.tensor([[False, True], [False, False]])
+        stream = stream + self.expand(sum(head(seen, seen, seen, attn_mask=mask)[0] for head in self.heads))
+        if self.width:
+            stream = stream + self.mlp_out(torch.nn.functional.gelu(self.mlp_in(stream)))
+        return self.unembedding(stream[:, 1])
+
+
+@pytest.mark.parametrize("form", ["table", "direct"])
+@pytest.mark.parametrize(
+    ("variant", "dim", "head_dim", "width"),
+    [
+        ("layer-norm", 5, 5, 0),
+        ("layer-norm", 5, 3, 0),
+        ("maps-always", 5, 5, 0),
+        ("maps-always", 4, 4, 7),
+        ("maps-always", 2, 5, 0),
+        ("as-coded", 5, 5, 0),
+        ("as-coded", 3, 5, 0),
+    ],
+)
+def test_versions_of_the_authors_code(variant: str, dim: int, head_dim: int, width: int, form: str) -> None:
+    training_set = pairs(7, 0)
+    sizes = {"dim": dim, "head_dim": head_dim, "n_heads": 3, "mlp_width": width}
+    model = ModelConfig("attention-only", sizes, {"variant": variant, "form": form})
+    # beside a wider model, so that every axis is padded
+    wider = ModelConfig("attention-only", {**sizes, "n_heads": 4}, model.options)
+    if (dim, head_dim) == (5, 5):
+        wider = ModelConfig("attention-only", {**sizes, "dim": 6, "head_dim": 6}, model.options)
+    stack = make_stack([model, wider], [training_set] * 2, [1, 2], dtype=torch.float64)
+    flat, weights = weights_of(stack)
+    net = _AuthorsCode(7, dim, head_dim, 3, width, variant).double()
+    state = dict(net.state_dict())
+    state |= {"embedding.weight": weights["embedding"].T, "unembedding.weight": weights["unembedding"].T}
+    state["positions.weight"] = weights["inner_positions"].T
+    for head in range(3):
+        parts = [weights[name][head] for name in ("query", "key", "value")]
+        state |= {f"heads.{head}.in_proj_weight": torch.cat(parts)}
+        state |= {f"heads.{head}.out_proj.weight": weights["output"][head]}
+    if "reduce" in weights:
+        state |= {"reduce.weight": weights["reduce"], "expand.weight": weights["expand"]}
+    if width:
+        state |= {"mlp_in.weight": weights["mlp_in"], "mlp_in.bias": weights["mlp_bias"][:, 0]}
+        state |= {"mlp_out.weight": weights["mlp_out"]}
+    net.load_state_dict(state)
+    with torch.no_grad():
+        expected = net(torch.from_numpy(training_set.inputs.copy()))
+    torch.testing.assert_close(answers(stack, flat, None)[0], expected, rtol=0, atol=TOLERANCE)
+
+
+def test_small_normal_weights_and_zero_biases() -> None:
+    model = ModelConfig("uniform-attention", {"n_blocks": 20}, {"initialisation": "normal-0.02"})
+    stack = make_stack([model], [sentences(200, 0)], [1], dtype=torch.float64)
+    _, weights = weights_of(stack)
+    for name, weight in weights.items():
+        if name.endswith(("b1", "b2")):
+            assert not weight.any()
+        elif weight.numel() > 300:
+            # four standard errors of a standard deviation: a false alarm in about 16,000 such weights
+            assert abs(float(weight.std()) / 0.02 - 1) < 4 / (2 * weight.numel()) ** 0.5
+
+
+def test_an_option_that_came_later_leaves_the_keys_of_before() -> None:
+    family = family_of("uniform-attention")
+    plain_model = complete_model(family, ModelConfig("uniform-attention", {"n_blocks": 1}))
+    named = ModelConfig("uniform-attention", {"n_blocks": 1}, {"initialisation": "framework"})
+    assert complete_model(family, named) == plain_model
+    assert "initialisation" not in plain_model.options

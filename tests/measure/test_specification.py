@@ -84,7 +84,7 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
         ),
         (
             {"model": {"family": "attention-only", "dim": 3, "head_dim": 3, "n_heads": 1, "variant": "x"}},
-            "as-written, as-coded, position-first; got 'x'",
+            "as-written, as-coded, position-first, layer-norm, maps-always; got 'x'",
         ),
         ({"data": {"kind": "poems"}}, "no kind of data `poems`"),
         ({"data": {"kind": "associations", "n_words": 3}}, "no field `n_words`"),

@@ -27,12 +27,14 @@ RECORD = FigureRecord(
         ),
         Panel("map", "x", "y", columns=(1.0, 2.0), rows=(4.0,), cells=((0.5, float("nan")),)),
     ),
+    own="As the <paper> has it.",
     rule="A rule.",
+    counter="But & yet.",
     budget="3 seeds",
     verdict=Verdict(
-        "holds under conditions",
+        "does not hold as the paper has it",
         "Under <so>.",
-        (ConditionResult("a", "1", True), ConditionResult("b", "3", False)),
+        (ConditionResult("a", "1", False), ConditionResult("b<", "3", True, is_own=False)),
     ),
     checks=(Check("c", "5", "6", True),),
     tables=(Table("Numbers", ("x",), (("<1>",),)),),
@@ -65,7 +67,10 @@ def test_texts_are_escaped_and_verdicts_shown() -> None:
     text = page([RECORD])
     assert "A &lt;title&gt; &amp; more" in text
     assert "Under &lt;so&gt;." in text
-    assert '<span class="badge partly">holds under conditions</span>' in text
+    assert '<span class="badge no">does not hold as the paper has it</span>' in text
+    assert "(holds when: b&lt;)" in text
+    assert "As the &lt;paper&gt; has it." in text
+    assert "But &amp; yet." in text
     assert (text.count('class="mark yes"'), text.count('class="mark no"')) == (2, 1)
     assert "&lt;1&gt;" in text
     assert "a device" in text

@@ -60,13 +60,10 @@ def test_a_bare_machine_can_train_the_figures(project_root: Path, samples: Sampl
 def test_lanes_share_a_store_and_their_pass_is_noted_packed_and_resumed(
     project_root: Path, tmp_path: Path
 ) -> None:
-    script = str(project_root / "benchmarks" / "reproduce_on_device.py")
-
     def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
         lanes = ["--lanes", "dana-2024-fig4/position-first", "dana-2024-fig1a/as-written"]
         ends = ["--store", str(folder / "runs.sqlite"), "--pack", str(folder / "pack")]
-        command = [sys.executable, script, "--device", "cpu", "--seconds", "60", *ends, *more, *lanes]
-        return subprocess.run(command, capture_output=True, text=True)
+        return answer(project_root, ABSENT, "--device", "cpu", "--seconds", "60", *ends, *more, *lanes)
 
     first, second = tmp_path / "first", tmp_path / "second"
     found = run(first)
@@ -77,6 +74,7 @@ def test_lanes_share_a_store_and_their_pass_is_noted_packed_and_resumed(
     again = run(second, "--resume", str(first / "pack"))
     assert "12 records" in again.stdout
     assert "0 of them new" in again.stdout
+    assert again.returncode == 0, again.stderr
     passes = read(second / "pack" / "passes.jsonl")
     assert [one.n_trained for one in passes] == [12]
 

@@ -17,7 +17,7 @@ def test_bits_are_what_a_model_saves_in_telling_the_labels() -> None:
     assert memorised_bits(planted(run, {"loss": math.nan})) == 0
 
 
-@pytest.mark.parametrize(("loss", "outcome"), [(3.0, "holds"), (-1e4, "does not hold")])
+@pytest.mark.parametrize(("loss", "outcome"), [(3.0, "holds"), (-1e4, "does not hold as the paper has it")])
 def test_the_verdict_compares_training_with_compiling(loss: float, outcome: str) -> None:
     def measured(run: Run) -> dict[str, float]:
         return {"loss": loss, "accuracy_tail": 0.5}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from byheart.measure.records import Record, Run
-from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
+from byheart.reproduce.observation import Observation, from_groups, observe, to_groups
 from tests.reproduce.planted import observations_of, runs_of
 
 
@@ -47,7 +47,7 @@ def test_a_loss_far_above_the_first_counts_as_diverged(run: Run, last: float, st
 def test_files_give_back_what_they_were_given() -> None:
     found = observations_of("dana-2024-fig4", lambda run: {"loss": run.seed + 0.5}, scale="smoke")
     found[0] = replace(found[0], status="diverged")
-    found[1] = without_curve(found[1])
+    found[1] = _without_curve(found[1])
     groups = to_groups(found)
     again = from_groups(groups)
     assert to_groups(again) == groups
@@ -63,3 +63,7 @@ def test_files_give_back_what_they_were_given() -> None:
         assert one.status == before[key(one)].status
         assert one.config["data"]["seed"] == one.seed
     assert from_groups([]) == ()
+
+
+def _without_curve(one: Observation) -> Observation:
+    return replace(one, curve={})

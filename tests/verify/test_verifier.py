@@ -69,7 +69,7 @@ def test_a_right_memory_holds() -> None:
     assert certificate.size.depth == 2
     assert {"byheart", "python", "numpy", "numba"} == set(certificate.versions)
     assert certificate.bits_per_parameter == data.label_bits / certificate.size.parameters_dense
-    assert certificate.bits_per_stored_bit == data.label_bits / certificate.size.total_bits
+    assert certificate.bits_per_stored_bit == data.label_bits / certificate.size.stored_bits
     assert str(certificate) == "holds: 5 of 5 rows (exact)"
 
 

@@ -108,13 +108,13 @@ def test_numbers_can_be_hovered_pinned_and_saved(open_page: OpenPage, capitals: 
     page = open_page(f"/inside?model={capitals}&q=capital+of+France")
     cell = page.locator('.heat rect[data-at="20,0"]')
     cell.hover()
-    page.locator(".tip", has_text="after layer 20").wait_for()
+    page.locator(".tip", has_text="after layer 19").wait_for()
     cell.click()
-    page.locator(".pins li", has_text="after layer 20").wait_for()
+    page.locator(".pins li", has_text="after layer 19").wait_for()
     page.locator(".heat").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    page.locator(".pins li", has_text="after layer 21").wait_for()
+    page.locator(".pins li", has_text="after layer 20").wait_for()
     for button in page.get_by_role("button", name="Save as SVG").all():
         with page.expect_download() as download:
             button.click()

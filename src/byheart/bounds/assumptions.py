@@ -87,7 +87,11 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
     for number, sample in enumerate(inputs.values.tolist(), start=1):
         if _is_dependent([list(map(Fraction, token)) for token in sample]):
             return f"the tokens of row {number} are linearly dependent"
-    last = [list(map(Fraction, token)) for token in dict.fromkeys(map(tuple, inputs.values[:, -1].tolist()))]
+    # a repeated sample is no sample more; a token that ends two samples is two equal columns, whose Kruskal rank is 1
+    samples = dict.fromkeys(tuple(map(tuple, sample)) for sample in inputs.values.tolist())
+    last = [list(map(Fraction, sample[-1])) for sample in samples]
+    if inputs.seq_len > 1 and len(set(map(tuple, last))) < len(last):
+        return "two samples end in the same token, and last tokens must be independent"
     return _dependent_choice(last, inputs.seq_len, "last tokens are linearly dependent")
 
 

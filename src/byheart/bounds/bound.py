@@ -13,6 +13,12 @@ from typing import Literal, get_args
 from byheart.records.json_record import JsonRecord
 
 Kind = Literal["lower", "upper", "exact"]
+Scope = Literal["these data", "some data of this shape"]
+"""Of what a bound speaks. What suffices for all data of a shape suffices for these data. What some data of that shape need, in the
+worst case, these data may do without: they may be far easier."""
+
+CAPACITIES = ("contexts", "facts", "samples")
+"""Quantities of what a model holds, of which a lower bound is a promise."""
 
 
 def spell(number: int) -> str:
@@ -30,7 +36,8 @@ class Bound:
     `value` is an integer or an exact rational, rounded outward where a real number had to be rounded: a
     lower bound down, an upper bound up. `statement` is the id in the theorem index, empty where the index
     lists none. `quantity` says what is bounded ("parameters", "bits", "depth",
-    "samples", ...); two bounds may be compared only when their quantities agree and both apply.
+    "samples", ...); two bounds may be compared only when their quantities agree and both apply. `speaks_of` says whether it is
+    about these data or about some data of this shape; only the first kind may stand beside the size of a model of these data.
     """
 
     name: str
@@ -41,6 +48,7 @@ class Bound:
     assumptions: tuple[str, ...]
     source: str
     sentence: str
+    speaks_of: Scope
 
     def __post_init__(self) -> None:
         """Refuse a bound that could mislead: a float, an unknown kind, no source or no sentence."""
@@ -60,6 +68,7 @@ class Bound:
 class Estimate(JsonRecord):
     """What one of our constructions takes; not a bound.
 
+    bits        bits that store it, see `Size.stored_bits`
     is_planned  whether it was planned for the data themselves, so that the network built has exactly this size; otherwise
                 it is what random data of this shape would probably take
     """
@@ -97,10 +106,17 @@ class Theorem:
         sentence: str,
         *,
         more: str = "",
+        speaks_of: Scope | None = None,
     ) -> Bound:
-        """What it says of one problem; `more` says more precisely where it stands."""
+        """What it says of one problem; `more` says more precisely where it stands.
+
+        Unless `speaks_of` says otherwise, what is enough is enough for these data, and what is needed is needed by some data;
+        of what a model can hold, the least is held of any data, and more than the most is too much for some.
+        """
         source = self.source + more
-        return Bound(self.name, self.statement, quantity, kind, value, assumptions, source, sentence)
+        promises: Kind = "lower" if quantity in CAPACITIES else "upper"
+        scope = speaks_of or ("these data" if kind == promises else "some data of this shape")
+        return Bound(self.name, self.statement, quantity, kind, value, assumptions, source, sentence, scope)
 
     def refuse(self, reason: str) -> NotApplicable:
         return NotApplicable(self.name, self.statement, reason)

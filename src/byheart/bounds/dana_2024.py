@@ -86,7 +86,7 @@ def theorem_1_parameters(
 ) -> Bound:
     """Theorem 1 with heads of size 1: d (S + 2N + 4 (T - min(d, L))) parameters for T sequences with L last tokens."""
     value = _parameters(n_contexts, n_tokens, seq_len, dim, n_last_tokens)
-    exact = dim >= n_tokens - 1
+    exact = dim >= min(n_tokens - 1, n_contexts)
     quantity = "parameters" if exact else f"parameters at embedding dimension {dim}"
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, "distributions of full support, up to any γ > 0")
     sentence = (
@@ -156,17 +156,27 @@ def proposition_1(encoder_divergence: Real) -> Bound:
     value = Fraction(encoder_divergence)
     assumptions = ("logits are a fixed matrix times a sequence embedding of dimension d",)
     sentence = f"No Transformer of this dimension has a divergence below {float(value):.6g} nats."
-    return PROPOSITION_1.bound("divergence in nats", "lower", value, assumptions, sentence)
+    return PROPOSITION_1.bound(
+        "divergence in nats", "lower", value, assumptions, sentence, speaks_of="these data"
+    )
 
 
 @realises("DPC24-P2")
 @takes_numbers
-def proposition_2(n_tokens: int) -> Bound:
-    """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens."""
+def proposition_2(n_tokens: int, n_contexts: int | None = None) -> Bound:
+    """Embedding dimension N - 1 is enough, and needed, for every distribution over N tokens; min(N - 1, T) for T contexts.
+
+    Departs: printed for any number of contexts. The logits of T contexts are a matrix of N rows and T columns. Its rank is at
+             most T, and at most N - 1 once a row is subtracted from all, which no softmax sees.
+    """
     assumptions = ("logits are a fixed matrix times a sequence embedding",)
-    sentence = f"Every distribution over {spell(n_tokens)} tokens is reachable from dimension {spell(n_tokens - 1)} on."
+    value = max(n_tokens - 1, 0) if n_contexts is None else min(max(n_tokens - 1, 0), n_contexts)
+    of = "" if n_contexts is None else f" after each of {spell(n_contexts)} contexts"
+    sentence = (
+        f"Every distribution over {spell(n_tokens)} tokens{of} is reachable from dimension {spell(value)} on."
+    )
     quantity = "embedding dimension for every distribution"
-    return PROPOSITION_2.bound(quantity, "exact", max(n_tokens - 1, 0), assumptions, sentence)
+    return PROPOSITION_2.bound(quantity, "exact", value, assumptions, sentence)
 
 
 @realises("DPC24-P3")

@@ -46,7 +46,7 @@ def remark_4_3(dim: int) -> Bound:
     sentence = (
         f"Reading tokens of dimension {spell(dim)} takes an input map of at least {spell(dim)} parameters."
     )
-    return REMARK_4_3.bound("parameters", "lower", dim, assumptions, sentence)
+    return REMARK_4_3.bound("parameters", "lower", dim, assumptions, sentence, speaks_of="these data")
 
 
 @takes_numbers
@@ -61,7 +61,7 @@ def feed_forward_input(seq_len: int, dim: int) -> Bound:
         f"A feed-forward network that reads {spell(seq_len)} tokens of dimension {spell(dim)} as one vector has at least "
         f"{spell(value)} parameters; a Transformer shares them among the tokens."
     )
-    return SECTION_4_2_1.bound(quantity, "lower", value, assumptions, sentence)
+    return SECTION_4_2_1.bound(quantity, "lower", value, assumptions, sentence, speaks_of="these data")
 
 
 @realises("KS25-T4.2", "KS25-T B.2")

@@ -187,7 +187,8 @@ def lemma_2(context_counts: Iterable[int], next_token_counts: Iterable[int]) -> 
     value = max(low, Fraction(0))
     assumptions = ("any model that predicts the next token from the context",)
     sentence = f"No model's summed cross-entropy on this corpus is below {float(value):.6g} nats."
-    return LEMMA_2.bound("summed cross-entropy in nats", "lower", value, assumptions, sentence)
+    quantity = "summed cross-entropy in nats"
+    return LEMMA_2.bound(quantity, "lower", value, assumptions, sentence, speaks_of="these data")
 
 
 def _sufficient(theorem: Theorem, n_contexts: int, value: int, form: str) -> Bound:

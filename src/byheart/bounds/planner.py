@@ -37,6 +37,7 @@ class PlanRow(JsonRecord):
 
     precision            bits of a stored parameter, in words
     bits_per_stored_bit  bits of facts for each bit that stores the model, where known
+    speaks_of            of all facts of this shape, of some of them (the worst case), or of those that were measured
     """
 
     name: str
@@ -48,6 +49,7 @@ class PlanRow(JsonRecord):
     note: str = ""
     precision: str = ""
     bits_per_stored_bit: float | None = None
+    speaks_of: str = "all data of this shape"
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def plan(
             f"{spell(n_facts)} facts are more than the {spell(MOST_FACTS)} that are planned for."
         )
     shape = DataShape(n_facts, seq_len, 1 << value_bits, vocab=vocab, ordered=True)
+    shape.require_possible()
     bits = label_bits(n_facts, shape.n_classes)
     found = () if estimates is None else tuple(estimates(shape))
     rows = (
@@ -243,6 +246,7 @@ def _trained_rows(n_facts: int, bits: int, laws: Sequence[EmpiricalLaw]) -> tupl
             note=_range_note(law, parameters),
             precision=law.precision,
             bits_per_stored_bit=float(law.bits_per_stored_bit),
+            speaks_of="data of the experiments",
         )
         for law, parameters in sizes.items()
     )
@@ -272,6 +276,7 @@ def _floors(shape: DataShape, bits: int) -> tuple[PlanRow, ...]:
             note="; ".join(bound.assumptions),
             precision="any" if word is None else f"{word} bits",
             bits_per_stored_bit=None if word is None else 1.0,
+            speaks_of=bound.speaks_of,
         )
         for bound, word in zip(bounds, words, strict=True)
     )

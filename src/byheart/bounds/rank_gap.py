@@ -49,7 +49,9 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
     rank = Theorem(f"rank {size - 2} of logits", "MFT24-T1", SOURCE)
     assumptions = (f"logits of rank at most {size - 2}: that many neurons, or dimensions of an encoder",)
     sentence = f"No model whose logits have rank {size - 2} comes closer to the entropy than {float(value):.4g} nats."
-    return rank.bound("loss above the entropy in nats", "lower", value, assumptions, sentence)
+    return rank.bound(
+        "loss above the entropy in nats", "lower", value, assumptions, sentence, speaks_of="these data"
+    )
 
 
 def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:

@@ -10,7 +10,7 @@ from byheart.bounds import kajitsuka_sato_2025 as upper
 from byheart.bounds import kajitsuka_sato_2025_lower as lower
 from byheart.bounds import predecessors as known
 from byheart.bounds.assumptions import ASSUMED, DataChecks, check_assumptions
-from byheart.bounds.bound import KS25, Bound, Estimate, NotApplicable, spell
+from byheart.bounds.bound import KS25, Bound, Estimate, NotApplicable, Scope, spell
 from byheart.bounds.pigeonhole import counting_next_token, counting_seq_to_seq, label_bits, parameter_floor
 from byheart.bounds.token_vectors import shape_of, tokens_as_vectors
 from byheart.data.dataset import Dataset
@@ -39,9 +39,13 @@ class BoundTable:
     not_applicable: tuple[NotApplicable, ...]
     estimates: tuple[Estimate, ...] = ()
 
-    def of(self, quantity: str, kind: str) -> tuple[Bound, ...]:
-        """The applicable bounds on one quantity and of one kind."""
-        return tuple(b for b in self.applicable if b.quantity == quantity and b.kind == kind)
+    def of(self, quantity: str, kind: str, speaks_of: Scope | None = None) -> tuple[Bound, ...]:
+        """The applicable bounds on one quantity and of one kind, and if given those that speak of this alone."""
+        return tuple(
+            bound
+            for bound in self.applicable
+            if (bound.quantity, bound.kind) == (quantity, kind) and speaks_of in (None, bound.speaks_of)
+        )
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -59,6 +63,7 @@ def for_shape(
     estimates: what our constructions take, or why they do not take such data; shown beside the bounds, never among them.
     checks: what was found on the data; without them, assumptions that only data settle are stated with each bound.
     """
+    shape.require_possible()
     entries: list[Entry | Estimate] = [
         *_counting(shape),
         *_kajitsuka_sato_upper(shape),
@@ -181,7 +186,7 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
     if reason := _unmet_by_single_labels(shape, "distribution"):
         yield from (each.refuse(reason) for each in enough)
         return
-    sizes = (shape.context_count, shape.vocab, shape.context_len, shape.n_classes)
+    sizes = (shape.sequence_count, shape.vocab, shape.context_len, shape.n_classes)
     yield madden_2024.theorem_5_parameters(*sizes)
     yield madden_2024.theorem_7_parameters(*sizes)
 
@@ -199,13 +204,14 @@ def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
         yield from (each.refuse("tokens are vectors; it is about token ids") for each in (theorem, corollary))
         return
     n_tokens = max(shape.vocab, shape.n_classes)
-    sizes = (shape.context_count, n_tokens, shape.context_len)
+    sizes = (shape.sequence_count, n_tokens, shape.context_len)
     if shape.task == "distribution":
-        yield dana_2024.proposition_2(n_tokens)
+        embedding = dana_2024.proposition_2(n_tokens, shape.context_count)
+        yield embedding
         if reason := checks.one_length or checks.full_support:
             yield theorem.refuse(reason)
         elif n_tokens >= 2:
-            yield dana_2024.theorem_1_parameters(*sizes, n_tokens - 1, shape.n_last_tokens)
+            yield dana_2024.theorem_1_parameters(*sizes, int(embedding.value), shape.n_last_tokens)
         yield corollary.refuse("contexts have more than one next token")
         return
     yield theorem.refuse("labels are single tokens, where Corollary 1 says more")

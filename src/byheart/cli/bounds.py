@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 FIRST = ("parameters", "bits", "bits per weight")
 KINDS = {"lower": "at least", "upper": "enough", "exact": "exactly"}
 SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separation")
-CAPACITIES = ("contexts", "facts", "samples")  # an upper bound on what fits, not on what is needed
 
 
 @click.command()
@@ -57,7 +56,16 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
         echo_json({"problem": _shape_json(found.shape), **found.to_json()})
         return
     say(f"{_describe(found.shape)}\n")
-    _show_bounds(found.applicable)
+    whose = "these data" if data is not None else "all data of this shape"
+    for scope, title in (
+        ("these data", whose),
+        ("some data of this shape", "some data of this shape, in the worst case"),
+    ):
+        bounds = tuple(bound for bound in found.applicable if bound.speaks_of == scope)
+        if bounds:
+            say(f"  Of {title}:\n")
+            _show_bounds(bounds)
+            say()
     _show_estimates(found)
     show_refused(found.not_applicable)
 
@@ -117,6 +125,8 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
 
 def _show_bounds(bounds: tuple[Bound, ...]) -> None:
     """Lower bounds first, then by value; a quantity is named once."""
+    from byheart.bounds.bound import CAPACITIES
+
     rows = []
     for quantity, group in groupby(sorted(bounds, key=_order), key=lambda bound: bound.quantity):
         name = quantity
@@ -144,7 +154,7 @@ def _show_estimates(found: BoundTable) -> None:
         if planned
         else "Estimated, not bounds: what random data of this shape would probably take"
     )
-    say(f"\n  {what}\n")
+    say(f"  {what}\n")
     ordered = sorted(found.estimates, key=lambda estimate: estimate.parameters)
     show_table(
         ("", "weights", "parameters", "bits"),

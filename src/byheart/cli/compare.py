@@ -20,7 +20,7 @@ from byheart.cli.options import (
 )
 from byheart.cli.output import echo_json, one_line, ratio, say, show_pairs, show_table
 from byheart.cli.progress import watch
-from byheart.cli.summary import describe_data, first_sentence
+from byheart.cli.summary import describe_data, first_sentence, show_worst_case
 from byheart.errors import ExitStatus, amount
 from byheart.process.progress import StageProgress
 
@@ -106,7 +106,8 @@ def _show(comparison: Comparison, data: Path) -> None:
         say("\n  longest  bits of the longest weight")
         order = "; ~ is an order of growth" if has_orders else ""
         say(f"  theorem  parameters by the paper's formula{order}")
-        say("  floor    with fewer parameters, no such network holds every labelling\n")
+        show_worst_case(_worst_case(memorised))
+        say()
     failed = [row for row in comparison.rows if row.state == "wrong"]
     if failed:
         show_table(("WRONG", "because"), [(row.method, one_line(row.reason or "")) for row in failed])
@@ -116,6 +117,12 @@ def _show(comparison: Comparison, data: Path) -> None:
         show_pairs(
             [("not built", "because")] + [(row.method, first_sentence(row.reason or "")) for row in refused]
         )
+
+
+def _worst_case(rows: tuple[Row, ...]) -> list[tuple[str, int, str]]:
+    """What some data of this shape need, whatever these need: each quantity once."""
+    found = {each.quantity: each for row in rows for each in row.floors if each.speaks_of != "these data"}
+    return [(quantity, each.value, each.source) for quantity, each in found.items()]
 
 
 def _show_sizes(rows: tuple[Row, ...]) -> None:
@@ -130,19 +137,19 @@ def _show_theory(rows: tuple[Row, ...]) -> None:
         promised = ""
         if row.formula is not None:
             promised = ("~" if row.formula.is_order else "") + short(row.formula.parameters)
-        floor = max((f.value for f in row.floors if f.quantity.startswith("parameters")), default=None)
+        own = [each.value for each in row.floors if each.speaks_of == "these data"]
         table.append(
             (
                 row.method,
                 row.precision,
                 ratio(row.bits_per_parameter),
                 promised,
-                "" if floor is None else short(floor),
+                short(max(own)) if own else "",
                 f"{row.seconds_compile:.1f}s",
                 f"{row.seconds_verify:.1f}s",
             )
         )
-    headers = ("", "weights", "bits/param", "theorem", "floor", "build", "check")
+    headers = ("", "weights", "bits/param", "theorem", "at least", "build", "check")
     show_table(headers, table, numbers=range(2, 7))
 
 

@@ -22,10 +22,11 @@ from byheart.cli.options import (
     seed_option,
     threads_option,
 )
-from byheart.cli.output import count, echo_json, is_quiet, ratio, say, show_pairs
+from byheart.cli.output import count, echo_json, is_quiet, say, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import (
     RATES,
+    density_lines,
     describe_check,
     describe_data,
     describe_files,
@@ -231,6 +232,7 @@ def _document(model: Model, seconds: dict[str, float], theory: BoundTable, outpu
         "seed": model.record["seed"],
         "dataset": certificate.dataset.to_json(),
         "size": asdict(model.size),
+        "stored_bits": model.size.stored_bits,
         "theorem_size": certificate.theorem_size,
         **{name: getattr(model, name) for name in RATES},
         "seconds": seconds,
@@ -292,8 +294,7 @@ def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Pat
     show_pairs(
         [
             ("label bits", count(numbers.label_bits)),
-            ("bits per parameter", ratio(model.bits_per_parameter)),
-            ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+            *density_lines(model),
             *entropy_lines(model),
             ("on disk", describe_files(output)),
         ]

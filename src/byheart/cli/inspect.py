@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from byheart.cli.options import PATH, model_argument, output_options
-from byheart.cli.output import count, echo_json, one_line, ratio, say, show_pairs, show_table
+from byheart.cli.output import count, echo_json, one_line, say, show_pairs, show_table
 from byheart.cli.summary import (
     RATES,
+    density_lines,
     describe_check,
     describe_data,
     distribution_lines,
@@ -27,23 +28,29 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_argument
-@click.option("--fact", metavar="TEXT", help="Show which weights hold this input (models of `retrieval`).")
+@click.option(
+    "--fact",
+    "facts",
+    multiple=True,
+    metavar="TEXT",
+    help="Show which weights hold this input; may be repeated (models of `retrieval`, `llama`, `kajitsuka-sato-2025`).",
+)
 @click.option(
     "--data",
     metavar="DATA",
     type=PATH,
-    help="With --fact: the data of the model, to name the facts that share those weights.",
+    help="The data of the model: names the facts that share those weights. Without --fact, all its facts are shown.",
 )
 @output_options
-def command(folder: Path, fact: str | None, data: Path | None, as_json: bool) -> None:
+def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     """Show the architecture, size, certificate and record of the model in DIR.
 
     Its weights are compared with the certificate, not with any data: `byheart verify` does that.
     """
-    if fact is not None or data is not None:
-        from byheart.cli.fact import show_fact
+    if facts or data is not None:
+        from byheart.cli.fact import show_facts
 
-        show_fact(folder, fact, data, as_json)
+        show_facts(folder, facts, data, as_json)
         return
     from byheart.pipeline import load
 
@@ -118,8 +125,7 @@ def _origin(model: Model) -> list[tuple[str, str]]:
             ", ".join(f"{str(name).replace('_', ' ')}: {value}" for name, value in notes.items()) or "none",
         ),
         ("label bits", "unknown" if model.label_bits is None else count(model.label_bits)),
-        ("bits per parameter", ratio(model.bits_per_parameter)),
-        ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+        *density_lines(model),
         *entropy_lines(model),
     ]
 

@@ -11,7 +11,7 @@ from byheart.cli.options import WholeNumber, figure_option, output_options
 from byheart.cli.output import count, echo_json, ratio, say, show_pairs, show_table
 from byheart.cli.summary import show_refused
 
-KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
+KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "worst case, at least"}
 
 
 @click.command()
@@ -56,7 +56,7 @@ def command(
         ]
     show_table(("", "bits/stored bit", "weights", "parameters"), lines, numbers=(1, 3), first_width=34)
     say("\n  estimate: what byheart would probably build; promised: by a theorem;")
-    say("  trained: as was measured; floor: no model is smaller.")
+    say("  trained: as was measured; worst case: what some facts of this shape need.")
     share = float(STATIC_FUNCTION_BITS_PER_STORED_BIT)
     say(f"  A static function outside a network holds {share} bits for each stored bit.\n")
     show_pairs([(row.name, row.note) for row in found.rows if row.note and row.kind == "trained"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from contextlib import nullcontext
@@ -38,7 +39,7 @@ class StoppedEarly(ByheartError):
     "--scale",
     type=click.Choice(["smoke", "laptop", "paper"]),
     default="smoke",
-    help="smoke: a minute; laptop: minutes; paper: the full grid, for a GPU.",
+    help="smoke: under a minute, on made-up texts; laptop: minutes; paper: the full grid, for a GPU.",
 )
 @store_option
 @click.option("-o", "--output", default="reproductions", type=PATH)
@@ -48,9 +49,16 @@ class StoppedEarly(ByheartError):
 @click.option("--minutes", type=click.FloatRange(min=0), help="Begin no new stack of runs after so long.")
 @click.option("--draw-only", is_flag=True, help="Train nothing: draw what the store holds.")
 @click.option(
+    "--add-to",
+    "earlier",
+    metavar="FOLDER",
+    type=PATH,
+    help="Records of earlier runs that the store no longer holds; their runs are kept and the store's added.",
+)
+@click.option(
     "--dry-run",
     is_flag=True,
-    help="Train nothing: print the runs and the time they took where they were timed.",
+    help="Train nothing: print the runs and the time they would take, by a few steps of each kind.",
 )
 @output_options
 def command(
@@ -65,6 +73,7 @@ def command(
     device: str,
     minutes: float | None,
     draw_only: bool,
+    earlier: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -82,7 +91,7 @@ def command(
     if not chosen:
         raise UsageError("name a figure, or give --all; `byheart reproduce --list` shows them.")
     figures = [figure_of(name) for name in chosen]
-    samples = _samples(folder, texts) if any(figure.needs_samples for figure in figures) else None
+    samples = _samples(folder, texts, scale) if any(figure.needs_samples for figure in figures) else None
     from byheart.measure.store import Store
 
     if dry_run:
@@ -92,9 +101,9 @@ def command(
     began = time.monotonic()
     with Store(path) as store:
         is_complete = draw_only or _train(chosen, scale, samples, store, device, minutes)
-        records = [_make(name, scale, samples, store, output) for name in chosen]
+        records = [_make(name, scale, samples, store, output, earlier) for name in chosen]
     seconds = time.monotonic() - began
-    trained = _passes(path, output)
+    trained = _passes(path, output, earlier)
     if as_json:
         echo_json(
             {
@@ -124,12 +133,16 @@ def _list(as_json: bool) -> None:
     show_table(("name", "figure"), [(figure.name, figure.title) for figure in figures], numbers=())
 
 
-def _samples(folder: Path, texts: str | None) -> Samples:
-    """The prepared samples, made from the texts where they are named and not yet made."""
+def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
+    """The prepared samples, made from the texts where they are named and not yet made; at smoke scale made-up texts will do."""
     from byheart.measure.text_samples import FILE, Samples
-    from byheart.reproduce.samples import hub_texts, local_texts, prepare
+    from byheart.reproduce.samples import hub_texts, local_texts, made_up_texts, prepare
 
-    if texts is not None and not (folder / FILE).is_file():
+    if texts is None and scale == "smoke" and not (folder / FILE).is_file():
+        folder = folder / "made-up"  # apart, so that no other scale takes them for the papers'
+        if not (folder / FILE).is_file():
+            prepare(made_up_texts(), folder)
+    elif texts is not None and not (folder / FILE).is_file():
         prepare(hub_texts() if texts == HUB else local_texts(Path(texts)), folder)
     return Samples.at(folder)
 
@@ -157,13 +170,14 @@ def _train(
     return all(part.is_complete for part in done)
 
 
-def _passes(store: Path, output: Path) -> str:
-    """What training into the store took in all, noted beside the figures too."""
+def _passes(store: Path, output: Path, earlier: Path | None) -> str:
+    """What all training took, that of earlier records included, noted beside the figures too."""
     from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 
-    passes = read(beside(store))
+    found = [*(read(earlier / FILE) if earlier is not None else []), *read(beside(store))]
+    passes = list(dict.fromkeys(found))
     if passes:
-        _write(output / FILE, beside(store).read_text(encoding="utf-8"))
+        _write(output / FILE, "".join(json.dumps(asdict(one)) + "\n" for one in passes))
     return in_words(passes)
 
 
@@ -173,8 +187,11 @@ def _forecast(
     from byheart.measure.store import Store
     from byheart.reproduce.cost_estimate import estimates
 
+    def tell(name: str) -> None:
+        click.echo(f"timing a few steps of {name}", file=sys.stderr)
+
     with Store(path) if path.exists() else nullcontext() as store:
-        found = estimates(names, scale, samples, store, device=device)
+        found = estimates(names, scale, samples, store, device=device, on_figure=tell)
     if as_json:
         echo_json({"scale": scale, "figures": [asdict(one) for one in found]})
         return
@@ -183,15 +200,18 @@ def _forecast(
         [(one.figure, str(one.n_runs), str(one.n_stored), f"{one.seconds / 60:.1f}") for one in found],
         numbers=(1, 2, 3),
     )
-    total = sum(one.seconds for one in found) / 60
-    say(f"\n{total:.1f} minutes in all, by timings stored of {found[0].device}")
+    total, untimed = sum(one.seconds for one in found) / 60, sum(one.n_untimed for one in found)
+    rest = f"; {untimed} runs are too large to time here and are not counted" if untimed else ""
+    say(f"\n{total:.1f} minutes in all, by a few steps on {found[0].device}{rest}")
 
 
-def _make(name: str, scale: Scale, samples: Samples | None, store: Store, output: Path) -> FigureRecord:
+def _make(
+    name: str, scale: Scale, samples: Samples | None, store: Store, output: Path, earlier: Path | None
+) -> FigureRecord:
     from byheart.reproduce.figure_files import make_record, to_json, verdict_text
     from byheart.reproduce.plots import draw
 
-    record = make_record(name, scale, samples, store)
+    record = make_record(name, scale, samples, store, None if earlier is None else earlier / f"{name}.json")
     _write(output / f"{name}.json", to_json(record))
     _write(output / f"{name}.verdict.txt", verdict_text(record))
     draw(record, output)

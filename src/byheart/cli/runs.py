@@ -138,7 +138,7 @@ def fit_runs(
     ceiling: float | None,
     as_json: bool,
 ) -> None:
-    """Fit laws to stored runs, with 95% bootstrap intervals over seeds."""
+    """Fit laws to stored runs, with 95% intervals over seeds."""
     from byheart.measure.fits import compare, up_to_first_above
     from byheart.measure.tabulate import points
 

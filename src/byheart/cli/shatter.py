@@ -38,6 +38,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
     if as_json:
         echo_json({**asdict(found), "holds": found.holds})
     else:
+        most = found.no_bound if found.vc_at_most is None else f"at most {found.vc_at_most:,}"
         show_pairs(
             [
                 ("method", f"{found.method}, exact"),
@@ -46,7 +47,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
                     "labellings",
                     f"{found.n_realised:,} of {found.n_labellings:,} realised, each verified on every point",
                 ),
-                ("VC dimension", f"at least {found.n_points}, at most {found.vc_at_most:,}"),
+                ("VC dimension", f"at least {found.n_points}, {most}"),
                 ("seconds", f"{found.seconds:.1f}"),
             ]
         )

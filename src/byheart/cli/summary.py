@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from byheart.cli.output import count, one_line, ratio, say, show_table
+from byheart.cli.output import count, one_line, ratio, say, show_pairs, show_table
 from byheart.errors import amount
 
 if TYPE_CHECKING:
-    from byheart.bounds import BoundTable, NotApplicable
+    from byheart.bounds import Bound, BoundTable, NotApplicable
+    from byheart.bounds.bound import Scope
     from byheart.data.shape import DataShape
     from byheart.model import Model
     from byheart.network.size import Size
@@ -67,10 +69,23 @@ def turns_away(model: Model) -> bool:
     return bool((model.record.get("notes") or {}).get("reject_bits"))
 
 
+def density_lines(model: Model) -> list[tuple[str, str]]:
+    """Label bits for each parameter and each stored bit; where labels are not arbitrary there is no such number."""
+    bits = model.label_bits
+    if bits is not None and model.bits_per_stored_bit is None:
+        stored, listed = count(model.size.stored_bits), count(bits)
+        said = f"none: {stored} bits store what a list takes {listed} for, so these labels follow a rule"
+        return [("bits per stored bit", said)]
+    return [
+        ("bits per parameter", ratio(model.bits_per_parameter)),
+        ("bits per stored bit", ratio(model.bits_per_stored_bit)),
+    ]
+
+
 def entropy_lines(model: Model) -> list[tuple[str, str]]:
     """Beside label bits, what a code for the labels would have to pay, where that is less."""
     entropy, bits = model.label_entropy, model.label_bits
-    if entropy is None or bits is None or entropy > 0.995 * bits:
+    if entropy is None or bits is None or entropy > 0.995 * bits or model.entropy_per_parameter is None:
         return []
     return [("label entropy", f"{count(entropy)} bits, {ratio(model.entropy_per_parameter)} per parameter")]
 
@@ -83,7 +98,9 @@ def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:
 def show_sizes(
     size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None, *, is_said: bool = False
 ) -> None:
-    """The true size beside what the theorem promises and what no model can go below.
+    """The true size beside what the theorem promises and what no model of these data can go below.
+
+    What some data of this shape need is set apart: these may need far less.
 
     is_said: the theorem's numbers were read from a model's folder, not computed now.
     """
@@ -96,7 +113,8 @@ def show_sizes(
         ("parameters, dense", size.parameters_dense, "parameters", "parameters"),
         ("parameters, non-zero", size.parameters_nonzero, None, None),
         ("largest weight, bits", size.weight_bits, "weight_bits", None),
-        ("bits in all", size.total_bits, "total_bits", "bits"),
+        ("bits of weights", size.total_bits, "total_bits", None),
+        ("bits to store them", size.stored_bits, None, "bits"),
     ]
     columns = [("", [name for name, *_ in rows]), ("this model", [count(value) for _, value, *_ in rows])]
     if promised:
@@ -104,10 +122,24 @@ def show_sizes(
         columns.append((header, [count(promised[key]) if key in promised else "" for *_, key, _ in rows]))
     if theory is not None:
         values, names = zip(*(_floor(theory, quantity) for *_, quantity in rows), strict=True)
-        columns += [("at least", list(values)), ("by", list(names))]
+        if any(values):
+            columns += [("at least", list(values)), ("by", list(names))]
     headers = [header for header, _ in columns]
     numbers = [place for place, header in enumerate(headers) if header not in ("", "by")]
     show_table(headers, list(zip(*(cells for _, cells in columns), strict=True)), numbers=numbers)
+    if theory is not None:
+        found = [(q, _largest(theory, q, "some data of this shape")) for q in ("parameters", "bits")]
+        show_worst_case(
+            [(quantity, bound.value, bound.name) for quantity, bound in found if bound is not None]
+        )
+
+
+def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
+    """What some data of this shape need, as sentences: quantity, value and who proved it."""
+    said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs)
+    if said:
+        say()
+        show_pairs([("worst case", f"some data of this shape need at least {said}; these may need less")])
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:
@@ -127,10 +159,11 @@ def first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?]) +(?=[A-Z])", one_line(text), maxsplit=1)[0]
 
 
-def _floor(theory: BoundTable | None, quantity: str | None) -> tuple[str, str]:
-    """The largest lower bound on a quantity, and who proved it."""
-    lower = theory.of(quantity, "lower") if theory is not None and quantity is not None else ()
-    if not lower:
-        return "", ""
-    largest = max(lower, key=lambda bound: bound.value)
-    return count(largest.value), largest.name
+def _floor(theory: BoundTable, quantity: str | None) -> tuple[str, str]:
+    """The largest lower bound on a quantity for these data, and who proved it."""
+    largest = None if quantity is None else _largest(theory, quantity, "these data")
+    return ("", "") if largest is None else (count(largest.value), largest.name)
+
+
+def _largest(theory: BoundTable, quantity: str, speaks_of: Scope) -> Bound | None:
+    return max(theory.of(quantity, "lower", speaks_of), key=lambda bound: bound.value, default=None)

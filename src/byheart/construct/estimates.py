@@ -69,5 +69,5 @@ def _estimates(
         except ByheartError as refusal:
             yield NotApplicable(method.name, "", str(refusal))
         else:
-            counts = int(size.parameters_dense), int(size.total_bits)
+            counts = int(size.parameters_dense), int(size.stored_bits)
             yield Estimate(method.name, method.precisions[0], *counts, is_planned)

@@ -21,7 +21,7 @@ from byheart.data.frames import frame_pairs
 from byheart.data.multiset import Multiset
 from byheart.data.options import OnConflict, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
-from byheart.data.row_groups import flat_ranges
+from byheart.data.row_groups import flat_ranges, representatives
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, freeze, offsets_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError, amount
@@ -151,14 +151,27 @@ class Dataset(Content):
 
     @property
     def label_bits(self) -> float:
-        """Bits to be stored: n_labels · log2(n_classes)."""
-        return self.n_labels * math.log2(self.n_classes)
+        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample is no more information."""
+        return self.n_contexts * math.log2(self.n_classes)
+
+    @cached_property
+    def n_contexts(self) -> int:
+        """Number of distinct contexts."""
+        is_distribution = self.task == "distribution"
+        return len(self.contexts()) if is_distribution else int(self.context_ids.max()) + 1
 
     @cached_property
     def label_entropy(self) -> float:
-        """Bits that a code for these labels must pay: n_labels · H, with H the entropy of how often each label occurs."""
-        counts = np.bincount(self.labels)
-        return math.fsum(count * math.log2(self.n_labels / count) for count in counts[counts > 0].tolist())
+        """Bits that a code for these labels must pay: n_contexts · H, with H the entropy of how often each label occurs.
+
+        Each context counts once, with its first label; those of documents, which have several, as often as they occur.
+        """
+        labels = self.labels
+        if self.task != "distribution":
+            labels = labels[representatives(self.context_ids)]
+        counts = np.bincount(labels)
+        bits = math.fsum(count * math.log2(labels.size / count) for count in counts[counts > 0].tolist())
+        return bits * self.n_contexts / max(1, labels.size)
 
     @cached_property
     def digest(self) -> str:

@@ -84,13 +84,14 @@ class DatasetPieces:
 
     @property
     def label_bits(self) -> float:
-        """Bits to be stored: n_labels · log2(n_classes)."""
-        return self.n_labels * math.log2(self.n_classes)
+        """As `Dataset.label_bits`; contexts that were not counted are taken to be distinct."""
+        return (self.n_contexts or self.n_labels) * math.log2(self.n_classes)
 
     @property
     def label_entropy(self) -> float:
-        """n_labels · H, as `Dataset.label_entropy`."""
-        return math.fsum(n * math.log2(self.n_labels / n) for n in self.label_counts if n)
+        """n_contexts · H, as `Dataset.label_entropy`, with H that of all rows."""
+        bits = math.fsum(n * math.log2(self.n_labels / n) for n in self.label_counts if n)
+        return bits * (self.n_contexts or self.n_labels) / self.n_labels
 
     @cached_property
     def digest(self) -> str:

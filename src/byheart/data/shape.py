@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
-from math import log2
+from math import comb, log2
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -18,14 +18,16 @@ from byheart.data.consistency import flat_tokens
 from byheart.data.dataset import Dataset
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.options import Task
-from byheart.data.row_groups import representatives
+from byheart.data.row_groups import group_rows, representatives
 from byheart.errors import UsageError
 from byheart.records.arguments import real_number, whole_number
 from byheart.records.reader import read_values, within
 from byheart.records.refusals import corrupt
 
 NEEDED = ("n_samples", "seq_len", "n_classes")
-COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_labels", "n_last_tokens")
+COUNTS = (*NEEDED, "vocab", "dim", "n_contexts", "n_sequences", "n_labels", "n_last_tokens")
+_MANY = 200
+"""Bits from which on there are more sequences than anyone can name."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class DataShape:
     ordered        whether positions matter
     ragged         whether sequences differ in length
     n_contexts     distinct contexts, where known; otherwise every label is taken to have its own
+    n_sequences    distinct sequences, in which positions always count, where known
     n_labels       labels in all, where known; otherwise as many as sequences of full length have
     n_last_tokens  distinct last tokens of the labelled contexts, where known
     label_counts   how many distinct contexts have each class, the most frequent first, where known
@@ -57,6 +60,7 @@ class DataShape:
     ordered: bool = False
     ragged: bool = False
     n_contexts: int | None = None
+    n_sequences: int | None = None
     n_labels: int | None = None
     n_last_tokens: int | None = None
     label_counts: tuple[int, ...] = field(default=(), repr=False)
@@ -80,7 +84,8 @@ class DataShape:
             dim=data.dim,
             ordered=data.ordered,
             ragged=int(lengths.min()) != int(lengths.max()),
-            n_contexts=len(data.contexts()) if is_distribution else int(data.context_ids.max()) + 1,
+            n_contexts=data.n_contexts,
+            n_sequences=_sequences(data),
             n_labels=data.n_labels,
             n_last_tokens=_last_tokens(data),
             label_counts=() if is_distribution else _label_counts(data),
@@ -158,9 +163,43 @@ class DataShape:
         return self.label_count if self.n_contexts is None else self.n_contexts
 
     @property
+    def sequence_count(self) -> int:
+        """Distinct contexts of a theorem in which positions always count: as known, or one for each sample."""
+        if self.ordered or self.task == "distribution":
+            return self.context_count
+        return self.label_count if self.n_sequences is None else self.n_sequences
+
+    @property
     def label_bits(self) -> float:
-        """Bits to be stored: n_labels · log2(n_classes)."""
-        return self.label_count * log2(self.n_classes)
+        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample is no more information."""
+        return self.context_count * log2(self.n_classes)
+
+    def require_possible(self) -> None:
+        """Refuse more distinct contexts than there are sequences of tokens; of vectors there is no end."""
+        most = None if self.vocab is None else self._possible_contexts(self.vocab)
+        if most is None or self.context_count <= most:
+            return
+        raise UsageError(
+            f"{self.context_count:,} different contexts do not exist: {self.seq_len:,} tokens of a vocabulary of {self.vocab:,} "
+            f"make {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
+            n_contexts=self.context_count,
+            possible=most,
+        )
+
+    def _possible_contexts(self, vocab: int) -> int | None:
+        """How many contexts a vocabulary makes; None where they are too many to name."""
+        length, is_set = self.context_len, self.task == "set"
+        if length * (vocab + 1).bit_length() > _MANY:
+            return None
+        lengths = range(1, length + 1) if self.ragged or self.task == "distribution" else (length,)
+        if self.ordered or self.task == "distribution":
+            is_each_token = self.task == "seq-to-seq"
+            return sum((n if is_each_token else 1) * int(vocab**n) for n in lengths)
+        if is_set:  # multisets
+            return sum(comb(vocab + n - 1, n) for n in lengths)
+        return sum(
+            vocab * comb(vocab + n - 2, n - 1) for n in lengths
+        )  # a token, and the multiset of the others
 
     @property
     def has_positions(self) -> bool:
@@ -172,6 +211,13 @@ def _label_counts(data: Dataset) -> tuple[int, ...]:
     """Contexts of each class, the most frequent first; where contexts conflict, by their first label."""
     counts = np.bincount(data.labels[representatives(data.context_ids)], minlength=data.n_classes)
     return tuple(np.sort(counts)[::-1].tolist())
+
+
+def _sequences(data: Dataset) -> int | None:
+    """Distinct sequences, each as its tokens in order; None where contexts are such already."""
+    if data.ordered or data.task == "distribution":
+        return None
+    return int(group_rows(*flat_tokens(data.inputs)).max()) + 1
 
 
 def _last_tokens(data: Dataset) -> int:

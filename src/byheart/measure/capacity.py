@@ -39,7 +39,7 @@ class Bracket:
 class CapacityEstimate:
     """What the seeds of one setting say together.
 
-    `estimate` is the mean of the values that passed, `interval` its 95% bootstrap interval over seeds (None for
+    `estimate` is the mean of the values that passed, `interval` its 95% interval over seeds (None for
     one seed). Seeds whose search ran out of the range are counted in `n_open` and left out.
     """
 

@@ -1,16 +1,21 @@
-"""Scaling laws fitted to stored numbers: pure functions, named cut-offs, bootstrap intervals, comparison of laws."""
+"""Scaling laws fitted to stored numbers: pure functions, named cut-offs, intervals over seeds, comparison of laws.
+
+Intervals are Student's, of the values that the seeds give: a percentile bootstrap of 3, 5 or 10 values covers 74%, 84% and 89%
+of the true means where it says 95%. `tests/measure/test_fits.py` simulates the coverage of these.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from byheart.errors import UsageError
 
-N_BOOTSTRAP = 2000
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,13 @@ LAWS: dict[str, Law] = {
     for law in (
         Law("linear", "y = intercept + slope x", ("intercept", "slope"), (_one, lambda x: x)),
         Law("quadratic", "y = intercept + slope x²", ("intercept", "slope"), (_one, np.square)),
+        Law("cubic", "y = intercept + slope x³", ("intercept", "slope"), (_one, lambda x: x**3)),
+        Law(
+            "parabola",
+            "y = intercept + slope x + bend x²",
+            ("intercept", "slope", "bend"),
+            (_one, lambda x: x, np.square),
+        ),
         Law("square-root", "y = intercept + slope √x", ("intercept", "slope"), (_one, np.sqrt)),
         Law("power", "y = exp(log_factor) x^exponent", ("log_factor", "exponent"), (_one, lambda x: x), True),
         Law("constant", "y = intercept", ("intercept",), (_one,)),
@@ -108,12 +120,11 @@ def fit(
     law: str,
     *,
     cut_off: CutOff | None = None,
-    seed: int = 0,
-    n_bootstrap: int = N_BOOTSTRAP,
 ) -> Fit:
-    """Fit `law` to the points (x, y); several y at one x are seeds of one setting.
+    """Fit `law` to the points (x, y); several y at one x are seeds of one setting, in the same order at every x.
 
-    Intervals are percentiles of a bootstrap: seeds are drawn anew within each x where every x has several, else points.
+    Intervals: where every x has equally many seeds, Student's over the fits of each seed alone, since what a seed draws may
+    move all its points at once; else those of least squares with independent normal errors.
     """
     chosen, rule = law_of(law), cut_off or everything()
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -135,10 +146,7 @@ def fit(
     if chosen.is_log and ((xs <= 0).any() or (ys <= 0).any()):
         raise UsageError(f"the law {law} is fitted in logarithms and needs positive x and y.", law=law)
     coefficients = _least_squares(chosen, xs, ys)
-    draws = _bootstrap(chosen, xs, ys, np.random.default_rng(seed), n_bootstrap)
-    ends = (
-        np.percentile(draws, [2.5, 97.5], axis=0) if len(draws) else np.full((2, coefficients.size), np.nan)
-    )
+    ends = _intervals(chosen, coefficients, xs, ys)
     return Fit(
         law=chosen.name,
         formula=chosen.formula,
@@ -155,17 +163,37 @@ def fit(
     )
 
 
-def mean_interval(
-    values: Sequence[float], *, seed: int = 0, n_bootstrap: int = N_BOOTSTRAP
-) -> tuple[float, float]:
-    """The 95% percentile interval of a bootstrap of the mean; it lies within the values. NaN for fewer than two."""
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's 95% interval of the mean of independent values; NaN for fewer than two."""
     if len(values) < 2:
         return math.nan, math.nan
-    drawn = np.random.default_rng(seed).choice(
-        np.asarray(values, dtype=np.float64), (n_bootstrap, len(values))
+    found = np.asarray(values, dtype=np.float64)
+    middle, half = (
+        float(found.mean()),
+        t_quantile(found.size - 1) * float(found.std(ddof=1)) / math.sqrt(found.size),
     )
-    low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
+    return middle - half, middle + half
+
+
+@lru_cache(maxsize=256)
+def t_quantile(freedom: int) -> float:
+    """What Student's t of so many degrees of freedom stays below in absolute value, with probability `CONFIDENCE`.
+
+    With x = √n tan φ the density of t is proportional to cos^(n-1) φ, so the probability of |t| < √n tan a is the share of
+    the integral up to a: bisected, by Simpson's rule on 2,000 steps, which is exact to 10 digits for such smooth functions.
+    """
+
+    def integral(end: float) -> float:
+        at = np.linspace(0, end, 2001)
+        weights = np.where(np.arange(2001) % 2, 4.0, 2.0)
+        weights[[0, -1]] = 1
+        return float((np.cos(at) ** (freedom - 1) * weights).sum()) * end / 6000
+
+    whole, low, high = integral(math.pi / 2), 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if integral(middle) < CONFIDENCE * whole else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
 
 
 def compare(
@@ -189,17 +217,21 @@ def _least_squares(law: Law, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.lstsq(law.matrix(x), np.log(y) if law.is_log else y, rcond=None)[0])
 
 
-def _bootstrap(law: Law, x: np.ndarray, y: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray:
-    _, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
-    target = np.log(y) if law.is_log else y
-    if count and (sizes > 1).all():  # seeds drawn anew at every x: one matrix, many right-hand sides
-        starts = np.cumsum(sizes) - sizes
-        picked = starts[group] + rng.integers(0, sizes[group], (count, x.size))
-        return np.asarray(np.linalg.lstsq(law.matrix(x), target[picked].T, rcond=None)[0].T)
-    draws = rng.integers(0, x.size, (count, x.size))
-    # too few distinct x to fit carry no slope; such draws are rare
-    kept = [picked for picked in draws if np.unique(x[picked]).size >= len(law.parameters)]
-    return np.array([_least_squares(law, x[picked], y[picked]) for picked in kept])
+def _intervals(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Lower and upper ends for every coefficient, (2, n_coefficients)."""
+    matrix, target = law.matrix(x), np.log(y) if law.is_log else y
+    _, sizes = np.unique(x, return_counts=True)
+    n_seeds = int(sizes[0]) if (sizes == sizes[0]).all() else 1
+    if n_seeds > 1:
+        design = matrix[::n_seeds]  # x is in order and its seeds are side by side
+        by_seed = np.linalg.lstsq(design, target.reshape(-1, n_seeds), rcond=None)[0]
+        return np.array([mean_interval(list(row)) for row in by_seed]).T
+    freedom = x.size - coefficients.size
+    if freedom < 1:
+        return np.full((2, coefficients.size), np.nan)
+    spread = float(np.square(target - matrix @ coefficients).sum()) / freedom
+    half = t_quantile(freedom) * np.sqrt(spread * np.diag(np.linalg.pinv(matrix.T @ matrix)))
+    return np.array([coefficients - half, coefficients + half])
 
 
 def _r_squared(law: Law, coefficients: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""What a sweep will cost, before it starts: runs, stacks, memory, time."""
+"""What runs will cost, before they start: stacks, memory, time. One estimate for sweeps and for the papers' figures."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from byheart.measure.steppers import make_stepper
 from byheart.measure.store import Store
 
 PROBE_MODELS = {"cpu": 4, "cuda": 256}
+MOST_PROBE_BYTES = 1 << 30  # of a model: larger ones are not tried, which alone would take minutes
 
 
 @dataclass(frozen=True)
@@ -37,40 +38,72 @@ class Forecast:
     n_tuning_runs: int | None
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What the runs that a store lacks will take. Runs too large to try a few steps of here are `untimed`."""
+
+    n_runs: int
+    n_stored: int
+    n_stacks: int
+    n_untimed: int
+    largest_stack_bytes: int
+    seconds: float
+
+
+def cost_of(
+    runs: Sequence[Run],
+    store: Store | None,
+    device: torch.device,
+    *,
+    most: int | None = None,
+    overhead: int | None = None,
+) -> Cost:
+    """An estimate from a few steps of every stack."""
+    stored = store.stored_keys(run.key for run in runs) if store is not None else set()
+    batches = pack(
+        [run for run in runs if run.key not in stored],
+        memory=free_bytes(device),
+        most=most or BEST_STACK[device.type],
+        device=device,
+        overhead=overhead,
+    )
+    per_probe = PROBE_MODELS[device.type]
+    timed = [batch for batch in batches if batch.n_bytes <= MOST_PROBE_BYTES * len(batch.runs)]
+    seconds = sum(
+        seconds_per_run(batch.runs[-per_probe:], device, n_models=per_probe) * len(batch.runs)
+        for batch in timed
+    )
+    return Cost(
+        n_runs=len(runs),
+        n_stored=len(stored),
+        n_stacks=len(batches),
+        n_untimed=sum(len(batch.runs) for batch in batches) - sum(len(batch.runs) for batch in timed),
+        largest_stack_bytes=max((batch.n_bytes for batch in batches), default=0),
+        seconds=seconds,
+    )
+
+
 def forecast(
     specification: Specification, store: Store | None, *, device: str = "auto", most: int | None = None
 ) -> Forecast:
-    """An estimate from a few steps of every stack."""
+    """The cost of a specification's runs, with the ceilings of its search and tuning."""
     chosen = choose_device(device)
-    runs = specification.runs
-    stored = store.stored_keys(run.key for run in runs) if store is not None else set()
-    pending = [run for run in runs if run.key not in stored]
-    batches = pack(
-        pending,
-        memory=free_bytes(chosen),
-        most=most or specification.budget.max_stack or BEST_STACK[chosen.type],
-        device=chosen,
-    )
-    per_probe = PROBE_MODELS[chosen.type]
-    seconds = sum(
-        seconds_per_run(batch.runs[-per_probe:], chosen, n_models=per_probe) * len(batch.runs)
-        for batch in batches
-    )
+    cost = cost_of(specification.runs, store, chosen, most=most or specification.budget.max_stack)
     search, tuning = specification.search, specification.tuning
     levels = None
     if search is not None:
         span = search.high - search.low
         levels = (2 + span.bit_length()) * len(specification.points) * len(specification.seeds)
     return Forecast(
-        n_runs=len(runs),
-        n_stored=len(stored),
-        n_stacks=len(batches),
-        largest_stack_bytes=max((batch.n_bytes for batch in batches), default=0),
+        n_runs=cost.n_runs,
+        n_stored=cost.n_stored,
+        n_stacks=cost.n_stacks,
+        largest_stack_bytes=cost.largest_stack_bytes,
         available_bytes=free_bytes(chosen),
-        seconds=seconds,
+        seconds=cost.seconds,
         device=device_name(chosen),
         n_search_runs=levels,
-        n_tuning_runs=None if tuning is None else tuning.trials * len(runs),
+        n_tuning_runs=None if tuning is None else tuning.trials * cost.n_runs,
     )
 
 

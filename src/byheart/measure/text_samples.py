@@ -137,7 +137,8 @@ class Samples:
         if not path.is_file():
             raise UsageError(
                 f"there are no prepared samples at {path}.\n"
-                f"  Make them where the texts are: `byheart reproduce NAME --texts FOLDER --samples {folder}`.",
+                f"  Fetch the texts with `byheart reproduce NAME --texts hub --samples {folder}`, or name a folder of them:"
+                " `--texts FOLDER`.",
                 path=str(path),
             )
         return cls(path)

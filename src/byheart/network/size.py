@@ -31,6 +31,34 @@ class Size:
     weight_bits: int
     total_bits: int
 
+    @property
+    def stored_bits(self) -> int:
+        """Bits that a file of these weights needs.
+
+        Floats take their word for every entry. Exact weights take their digits, a sign and the place of their point (digits and
+        point counted in as many bits as the longest needs); zeros are left out where that is shorter, and then the place of every
+        other weight among all entries is stored too.
+        """
+        words = self.weight_bits * self.parameters_dense
+        if self.total_bits == words:
+            return words
+        length = int(self.weight_bits).bit_length()
+        place = max(int(self.parameters_dense) - 1, 0).bit_length()
+        sparse = self.total_bits + self.parameters_nonzero * (1 + 2 * length + place)
+        return min(sparse, self.parameters_dense * (1 + length) + words)
+
+    def bits_per_stored_bit(self, label_bits: float) -> float | None:
+        """Label bits for each bit that stores the weights, never above 1.
+
+        None where there are more label bits than stored bits. The weights are then a shorter code for the labels than a list
+        of them, so these labels are not arbitrary, and counting them as if they were says nothing of what weights can hold.
+        """
+        return label_bits / max(1, self.stored_bits) if label_bits <= self.stored_bits else None
+
+    def bits_per_parameter(self, label_bits: float) -> float | None:
+        """Label bits for each entry of a weight matrix, zeros included; None where `bits_per_stored_bit` is."""
+        return None if self.bits_per_stored_bit(label_bits) is None else label_bits / self.parameters_dense
+
     def __add__(self, other: Size) -> Size:
         """Of two parts of one network, one after the other."""
         return Size(

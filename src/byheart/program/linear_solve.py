@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,11 +39,22 @@ def solve_least_norm(
 
     Square systems by LU, wide ones by QR of Aᵀ.
     """
-    from scipy.linalg import lapack, lu_factor, lu_solve, qr, solve_triangular  # a second to import
+    from scipy.linalg import (  # a second to import
+        LinAlgWarning,
+        lapack,
+        lu_factor,
+        lu_solve,
+        qr,
+        solve_triangular,
+    )
 
     n_equations, n_unknowns = matrix.shape
     if n_unknowns == n_equations:
-        factors = lu_factor(matrix, check_finite=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", LinAlgWarning
+            )  # a singular matrix is told by its condition number
+            factors = lu_factor(matrix, check_finite=False)
         reciprocal, _ = lapack.dgecon(factors[0], float(np.abs(matrix).sum(axis=0).max(initial=0.0)))
 
         def solve(right: np.ndarray) -> np.ndarray:

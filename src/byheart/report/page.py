@@ -25,11 +25,11 @@ PAPERS = {
 }
 INTRODUCTION = (
     "Every number was trained by byheart. A verdict compares it with the paper's conclusion and, where the authors stored"
-    " theirs, with their points. One rule decides on each claim; checks beside it have no part in the"
-    " verdict. Bands are 95% bootstrap intervals over seeds. <code>byheart report --recompute</code> computes every number again"
-    " from the seeds' values in the records."
+    " theirs, with their points. One rule decides on each claim, under the paper's own condition; variations and checks beside it"
+    " have no part in the verdict. Bands are 95% intervals (Student's) over seeds. <code>byheart report --recompute</code>"
+    " computes every number again from the seeds' values in the records."
 )
-CLASSES = {"holds": "yes", "holds under conditions": "partly", "does not hold": "no", "not settled": "open"}
+CLASSES = {"holds": "yes", "does not hold as the paper has it": "no", "not settled": "open"}
 
 
 def read_results(folder: Path) -> list[FigureRecord]:
@@ -89,14 +89,14 @@ def _overview(records: Sequence[FigureRecord]) -> str:
     rows = [
         (
             f'<a href="#{escape(record.figure)}">{escape(record.title)}</a>',
-            _text(record.claim),
-            _text(record.rule),
-            f"{_badge(record)}<small>{escape(_conditions(record))}</small>",
-            *map(escape, record.budget.partition(" seeds; ")[::2]),
+            *map(_text, (record.claim, record.own)),
+            f"{_badge(record)}<small>{escape(_details(record))}</small>",
+            _text(record.counter),
         )
         for record in records
     ]
-    return _table(("result", "claim", "deciding rule", "verdict", "seeds", "budget"), rows, "overview")
+    heads = ("result", "claim", "the paper's own condition", "verdict", "best counter-argument")
+    return _table(heads, rows, "overview")
 
 
 def _text(words: str) -> str:
@@ -104,9 +104,12 @@ def _text(words: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(words))
 
 
-def _conditions(record: FigureRecord) -> str:
-    """Under what a claim holds, under what it does not, or what is open; nothing where it holds throughout."""
-    return "" if record.verdict.outcome == "holds" else record.verdict.summary.partition(" Not under: ")[0]
+def _details(record: FigureRecord) -> str:
+    """When a claim that fails does hold, or what is open; nothing where it holds."""
+    verdict = record.verdict
+    if verdict.outcome == "not settled":
+        return verdict.summary
+    return verdict.headline.removeprefix(verdict.outcome).strip()
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
@@ -132,7 +135,10 @@ def _section(record: FigureRecord) -> str:
     verdict = record.verdict
     with blaming(record):
         drawn = as_svg(record)
-    trials = [(_mark(one.holds), escape(one.condition), escape(one.found)) for one in verdict.trials]
+    trials = [
+        (_mark(one.holds), escape(one.name), "" if one.is_own else "variation", escape(one.found))
+        for one in verdict.trials
+    ]
     checks = [(_mark(one.holds), *map(escape, (one.name, one.found, one.wanted))) for one in record.checks]
     beside = (
         f"<h4>Beside the verdict</h4>{_table(('', 'asked', 'found', 'wanted'), checks, 'checks')}"
@@ -147,9 +153,11 @@ def _section(record: FigureRecord) -> str:
     numbers = escape(json.dumps(record.numbers, indent=1, ensure_ascii=False))
     return (
         f'<section id="{escape(record.figure)}"><h3>{escape(record.title)} {_badge(record)}</h3>'
-        f'<p class="claim">{_text(record.claim)}</p><p>Rule: {_text(record.rule)}</p>'
+        f'<p class="claim">{_text(record.claim)}</p><p>The paper&#x27;s own condition: {_text(record.own)}</p>'
+        f"<p>Rule: {_text(record.rule)}</p>"
         f'<div class="figure{" wide" if len(record.panels) > 1 else ""}">{drawn}</div>'
-        f"<p>{escape(verdict.summary)}</p>{_table(('', 'condition', 'found'), trials, 'checks')}{beside}"
+        f"<p>{escape(verdict.summary)}</p><p>Best counter-argument: {_text(record.counter)}</p>"
+        f"{_table(('', 'condition', '', 'found'), trials, 'checks')}{beside}"
         f"<details><summary>Tables</summary>{tables}</details>"
         f"<details><summary>Choices and numbers</summary><ul>{choices}</ul>"
         f"<p>{escape(run_sentence(record))}</p><pre>{numbers}</pre></details></section>"

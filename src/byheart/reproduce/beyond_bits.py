@@ -1,8 +1,8 @@
-"""Beyond the papers: theory's floor, compiled models and trained models on one axis, bits memorised against parameters.
+"""Beyond the papers: theory's limit, compiled models and trained models on one axis, bits memorised against parameters.
 
 The data are DPC24's: pairs of 50 tokens with random next tokens. A trained model memorises N (log2 C - loss / ln 2) bits, as
-in Morris et al. (2025): what it saves in telling every label. A compiled model memorises all N log2 C. Parameters differ in
-their precision, so what is compared is the share of the stored bits that hold labels.
+in Morris et al. (2025): what it saves in telling every label. A compiled model memorises all N log2 C. Bits are compared per
+parameter; parameters differ in their precision, so the share of the stored bits that hold labels stands beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMPILED: dict[str, tuple[fig.Style, int]] = {  # bits of a stored weight; 0: as
 }
 TRAINED_BITS: dict[runs.How, int] = {"adam": 32, "longer": 32, "longest": 32, "lbfgs": 64}
 LABELS: dict[runs.How, tuple[str, fig.Style]] = {
-    "adam": ("trained by Adam, the paper's steps", "measured"),
+    "adam": ("trained by Adam, the authors' steps", "measured"),
     "longer": ("trained by Adam, 4 times the steps", "fifth"),
     "longest": ("trained by Adam, 16 times the steps", "sixth"),
     "lbfgs": ("trained by L-BFGS, float64", "second"),
@@ -33,8 +33,9 @@ COUNTS = (10, 30, 100, 300, 1000, 2500)
 
 
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """The runs of Figures 1a, 2b and 3, which cover small to large models."""
-    figures = map(figure_of, ("dana-2024-fig1a", "dana-2024-fig2b", "dana-2024-fig3"))
+    """The runs of Figures 1a, 2b and 3, which cover small to large models; of 1a alone at laptop scale."""
+    names = ("dana-2024-fig1a", "dana-2024-fig2b", "dana-2024-fig3")
+    figures = map(figure_of, names if scale != "laptop" else names[:1])
     return [stage for figure in figures for stage in figure.stages(scale, samples)]
 
 
@@ -60,13 +61,14 @@ def memorised_bits(one: Observation) -> float:
 
 
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Every trained model as a point, each construction's size by number of facts, and the floor of 32 bits per parameter."""
+    """Every trained model as a point, each construction's size by number of facts, and the limit of 32 bits per parameter."""
     n_vocab = int(observations[0].config["data"]["n_vocab"])
     bits = math.log2(n_vocab)
     drawn, rows, trials = [], [], []
     compiled = {name: [(int(count), size) for count, size in sizes.items()] for name, sizes in facts.items()}
     whole, dense = compiled["retrieval"][-1]
-    best_compiled = whole * bits / dense / COMPILED["retrieval"][1]
+    best_compiled = whole * bits / dense
+    shares: list[float] = []
     for how, (label, style) in LABELS.items():
         mine = sorted(
             (one for one in observations if runs.how_trained(one) == how), key=lambda one: one.n_parameters
@@ -76,10 +78,11 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         top = max(mine, key=lambda one: memorised_bits(one) / one.n_parameters)
         rate = memorised_bits(top) / top.n_parameters
         share = rate / TRAINED_BITS[how]
+        shares.append(share)
         drawn.append(_frontier(label, style, mine))
         rows.append((label, f"{share:.4f}", f"{rate:.2f}", str(TRAINED_BITS[how]), f"{top.n_parameters:,}"))
-        said = f"at most {share:.4f} of a stored bit, `retrieval` {best_compiled:.4f}"
-        trials.append(fig.ConditionResult(label, said, share < best_compiled, how == "adam"))
+        said = f"at most {rate:.2f} label bits per parameter, `retrieval` {best_compiled:.2f}"
+        trials.append(fig.ConditionResult(label, said, rate < best_compiled))
     for name, sizes in compiled.items():
         style, width = COMPILED[name]
         points = [(size, count * bits) for count, size in sizes]
@@ -94,7 +97,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
         "bits memorised",
         (
             *drawn,
-            _line("theory's floor: 32 bits per parameter", "bound", 32, least, all_bits),
+            _line("theory's limit: 32 bits per float32 parameter", "bound", 32, least, all_bits),
             _line("trained GPTs: 3.6 bits per parameter", "bound2", TRAINED_GPT, least, all_bits),
         ),
         x_scale="log",
@@ -118,6 +121,17 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
                 " (kajitsuka-sato-2025: exact weights of any length)."
             ),
         ),
+        counter=_counter(best_compiled / COMPILED["retrieval"][1], max(shares, default=math.nan)),
+    )
+
+
+def _counter(compiled: float, trained: float) -> str:
+    """The same comparison per stored bit."""
+    word = "other way round" if trained > compiled else "same"
+    return (
+        f"Per stored bit it is the {word}: `retrieval` stores 64-bit weights and holds labels in {compiled:.4f} of"
+        " their bits, the best"
+        f" training in {trained:.4f} of its float32 bits."
     )
 
 
@@ -142,10 +156,13 @@ FIGURES = (
         "beyond",
         (),
         "Beyond the papers: bits memorised by parameters, trained, compiled and at best",
-        "Training these models holds labels in a smaller share of the stored bits than compiling the same facts does.",
-        "The most label bits per stored bit of any trained model are fewer than those of `retrieval` on all pairs.",
+        "Per parameter, compiling all pairs with `retrieval` holds more label bits than training any of these models does.",
+        "Our own claim: DPC24's models of Figures 1a, 2b and 3 in every version and budget, against `retrieval` on all"
+        " 2,500 pairs.",
+        "The most label bits per parameter of any trained model, in each way of training, are fewer than those of `retrieval`.",
         stages,
         compute,
         gather_facts,
+        measured=("loss",),
     ),
 )

@@ -184,6 +184,10 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
             "Attention-only: d = d_h = 10, all 2,500 pairs, heads 16 to 36.",
             "`retrieval`: dense parameters of 64-bit weights for as many samples of the GPTs' kind.",
         ),
+        counter=(
+            "Per stored bit our denominator is 64 where theirs is 32; in float32 the same weights would hold twice the share. Per"
+            " parameter nothing changes."
+        ),
         missing=""
         if is_whole
         else "A search of some width did not end, or the attention-only models were not trained.",
@@ -257,6 +261,7 @@ FIGURES = (
         (),
         "Beyond the papers: bits per parameter of trained models, by capacity search",
         "At our sizes training holds fewer label bits than larger GPTs do, per stored bit and per parameter.",
+        "Our own claim: GPTs of width 8 to 32 and DPC24's model, trained by L-BFGS in float64, 99% of the labels right.",
         f"The most label bits, mean over seeds, are below {TRAINED_GPT / GPT_BITS:.4f} of a stored bit (float32) and below"
         f" {TRAINED_GPT} per parameter for every kind of model and search.",
         stages,

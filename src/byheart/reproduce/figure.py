@@ -14,9 +14,11 @@ from byheart.reproduce.observation import Observation
 Scale = Literal["smoke", "laptop", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "laptop", "paper")
 Style = Literal[
-    "measured", "second", "third", "fourth", "fifth", "sixth", "published", "bound", "bound2", "closed-form"
+    "measured", "second", "third", "fourth", "fifth", "sixth", "seventh", "published", "fit", "fit2", "bound", "bound2",
+    "closed-form",
 ]  # fmt: skip
-Outcome = Literal["holds", "holds under conditions", "does not hold", "not settled"]
+Line = Literal["usual", "solid", "dashed", "points"]  # what joins the points, where the style does not say it
+Outcome = Literal["holds", "does not hold as the paper has it", "not settled"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Series:
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     n_seeds: int = 0
+    line: Line = "usual"
 
     def __post_init__(self) -> None:
         lengths = {len(self.x), len(self.y), len(self.low) or len(self.x), len(self.high) or len(self.x)}
@@ -68,6 +71,7 @@ class Panel:
     columns: tuple[float, ...] = ()  # heat map: what x counts
     rows: tuple[float, ...] = ()  # heat map: what y counts
     cells: tuple[tuple[float, ...], ...] = ()  # heat map, a tuple per row
+    y_range: tuple[float, ...] = ()  # what y can be at all, where bands would reach beyond
 
     def __post_init__(self) -> None:
         if {len(row) for row in self.cells} - {len(self.columns)} or len(self.cells) != len(self.rows):
@@ -95,6 +99,12 @@ class ConditionResult:
     found: str
     holds: bool | None
     is_own: bool = True  # a condition of the paper itself, not a variation of ours
+    claim: str = ""  # which claim, in a few words, where a figure makes several
+
+    @property
+    def name(self) -> str:
+        """The claim, where there are several, and the condition."""
+        return f"{self.claim}: {self.condition}" if self.claim else self.condition
 
 
 @dataclass(frozen=True)
@@ -109,16 +119,32 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the deciding rule says of the paper's claim, and under which conditions."""
+    """What the deciding rule says of the paper's claim. The paper's own conditions decide; variations are told beside them."""
 
     outcome: Outcome
     summary: str
     trials: tuple[ConditionResult, ...] = ()
 
+    @property
+    def headline(self) -> str:
+        """The outcome, and where a claim fails the variations under which it holds."""
+        failed = {trial.claim for trial in self.trials if trial.is_own and not trial.holds}
+        when = "; ".join(
+            trial.name for trial in self.trials if trial.holds and not trial.is_own and trial.claim in failed
+        )
+        return (
+            f"{self.outcome} (holds when: {when})"
+            if when and self.outcome.startswith("does")
+            else self.outcome
+        )
+
 
 @dataclass(frozen=True)
 class Computed:
-    """What a figure makes of its observations. `missing` says what would settle a verdict that is open."""
+    """What a figure makes of its observations.
+
+    `counter` is the best argument against the verdict, in a sentence; `missing` says what would settle one that is open.
+    """
 
     panels: tuple[Panel, ...]
     trials: tuple[ConditionResult, ...]
@@ -126,6 +152,7 @@ class Computed:
     tables: tuple[Table, ...] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
+    counter: str = ""
     missing: str = ""
 
 
@@ -141,6 +168,7 @@ class FigureRecord:
     paper: str
     title: str
     claim: str
+    own: str
     rule: str
     scale: Scale
     budget: str
@@ -150,6 +178,7 @@ class FigureRecord:
     panels: tuple[Panel, ...]
     numbers: Mapping[str, Any]
     choices: tuple[str, ...]
+    counter: str
     seeds: tuple[int, ...]
     runs: Mapping[str, Any]  # how many, on what, when, for how long
     facts: Mapping[str, Any]  # what was computed of the data, apart from the runs
@@ -163,11 +192,13 @@ Facts = Mapping[str, Any]
 class Figure:
     """A figure of a paper.
 
+    own       the paper's own condition, under which the claim is judged, as far as its text and its authors' code tell it
     rule      decides the claim; it stands here before anything is trained, and in the record
     stages    what to train
     compute   what is drawn, from observations and facts alone: the same numbers give the same record
     facts     what else is computed of the samples or the constructions, once, and stored
     curves    of which runs the training curve is kept
+    measured  which measurements are kept, where not all
     """
 
     name: str
@@ -175,35 +206,43 @@ class Figure:
     statements: tuple[str, ...]
     title: str
     claim: str
+    own: str
     rule: str
     stages: Callable[[Scale, Samples | None], list[TrainingStage]]
     compute: Callable[[Scale, Sequence[Observation], Facts], Computed]
     facts: Callable[[Scale, Sequence[Observation], Samples | None], Facts] | None = None
     curves: Callable[[Observation], bool] | None = None
+    measured: tuple[str, ...] = ()
     needs_samples: bool = False
 
 
 def decide(scale: Scale, trials: Sequence[ConditionResult], missing: str = "") -> Verdict:
-    """What the trials say together.
+    """What the trials say together: the paper's own conditions decide, whatever the variations do.
 
-    not settled              a condition of the paper's own was not tried, or the runs cannot tell; smoke runs never can
-    holds                    under every condition that was tried
-    holds under conditions   under some of them, which are named
-    does not hold            under none of them
+    not settled                         a condition of the paper's own was not tried, or the runs cannot tell; smoke runs never can
+    holds                               under every condition of the paper's own
+    does not hold as the paper has it   under some of them it does not; the variations under which it holds are named
     """
     own = [trial for trial in trials if trial.is_own]
     if scale == "smoke":
         said = "The smoke scale shows that the figure can be made; it settles nothing."
         return Verdict("not settled", said, tuple(trials))
     if missing or not own or any(trial.holds is None for trial in own):
-        open_ones = ", ".join(trial.condition for trial in own if trial.holds is None)
-        said = f"It cannot be told for: {open_ones}. " if open_ones else ""
-        said += missing or "Runs of the paper’s own conditions are missing."
-        return Verdict("not settled", said, tuple(trials))
-    good = "; ".join(trial.condition for trial in trials if trial.holds)
-    bad = "; ".join(trial.condition for trial in trials if trial.holds is False)
-    if not bad:
-        return Verdict("holds", f"Under: {good}.", tuple(trials))
-    if not good:
-        return Verdict("does not hold", f"Not under: {bad}.", tuple(trials))
-    return Verdict("holds under conditions", f"Under: {good}. Not under: {bad}.", tuple(trials))
+        open_ones = ", ".join(trial.name for trial in own if trial.holds is None)
+        said = f"It cannot be told for: {open_ones}. {missing}" if open_ones else missing
+        return Verdict(
+            "not settled", said.strip() or "Runs of the paper's own condition are missing.", tuple(trials)
+        )
+
+    def names(holds: bool, is_own: bool) -> str:
+        return "; ".join(trial.name for trial in trials if (trial.holds, trial.is_own) == (holds, is_own))
+
+    parts = {
+        "Holds under the paper's own condition": names(holds=True, is_own=True),
+        "Does not hold under the paper's own condition": names(holds=False, is_own=True),
+        "Variations under which it holds": names(holds=True, is_own=False),
+        "Variations under which it does not": names(holds=False, is_own=False),
+    }
+    said = " ".join(f"{word}: {named}." for word, named in parts.items() if named)
+    outcome: Outcome = "holds" if all(trial.holds for trial in own) else "does not hold as the paper has it"
+    return Verdict(outcome, said, tuple(trials))

@@ -15,33 +15,92 @@ from byheart.measure.records import Record, finite
 from byheart.measure.store import Store
 from byheart.measure.text_samples import Samples
 from byheart.records.json_file import show_value
-from byheart.reproduce.figure import Facts, FigureRecord, Scale, decide
-from byheart.reproduce.observation import Observation, from_groups, observe, to_groups, without_curve
+from byheart.reproduce.figure import Facts, Figure, FigureRecord, Scale, decide
+from byheart.reproduce.observation import Observation, from_groups, observe, to_groups
 from byheart.reproduce.registry import figure_of
 from byheart.reproduce.runner import stored_records
 
-SCHEMA = 2
+SCHEMA = 3
 OPTIMISERS = {"adam": "Adam", "adamw": "AdamW", "lbfgs": "L-BFGS"}
 MOST_PANELS, MOST_SERIES, MOST_CELLS = 32, 64, 4096  # of a record: drawing takes milliseconds for each
 AGREES = 1e-9  # relative, or absolute below 1
 
 
-def make_record(name: str, scale: Scale, samples: Samples | None, store: Store) -> FigureRecord:
-    """Compute a figure from what the store holds; a `DataError` where it holds nothing of it."""
+def make_record(
+    name: str, scale: Scale, samples: Samples | None, store: Store, earlier: Path | None = None
+) -> FigureRecord:
+    """Compute a figure from what the store holds; a `DataError` where it holds nothing of it.
+
+    With `earlier`, a record of the figure whose runs the store no longer holds: their observations stay, and those of the store
+    are added. A run that both have is the store's.
+    """
     records = stored_records(name, scale, samples, store)
-    if not records:
+    if not records and earlier is None:
         raise DataError(
             f"the store {store.path} holds no run of {name} at scale {scale}.\n"
             f"  Train them with `byheart reproduce {name} --scale {scale} --store {store.path}`.",
             figure=name,
         )
     figure = figure_of(name)
-    observations = [observe(record) for record in records]
-    keeps = figure.curves or (lambda one: False)
-    # in the order in which they are stored, so that what is drawn at random is drawn the same from the file
-    kept = from_groups(to_groups(one if keeps(one) else without_curve(one) for one in observations))
-    facts = finite(figure.facts(scale, kept, samples)) if figure.facts is not None else {}
-    return assemble(name, scale, kept, facts, _runs(records))
+    found = {_identity(one): one for one in (observe(record) for record in records)}
+    parts, facts = [_runs(records)] if records else [], None
+    if earlier is not None:
+        before, runs, facts = read_observations(earlier, scale)
+        found = {**{_identity(one): one for one in before}, **found}
+        parts.insert(0, runs)
+    # in the order in which they are stored, so that what is computed from the file is the same
+    kept = from_groups(to_groups(_trimmed(figure, one) for one in found.values()))
+    if figure.facts is not None and (samples is not None or not figure.needs_samples):
+        facts = finite(figure.facts(scale, kept, samples))
+    return assemble(name, scale, kept, facts or {}, _joined(parts, kept))
+
+
+def _trimmed(figure: Figure, one: Observation) -> Observation:
+    """What the figure keeps of a run."""
+    measured = {
+        name: value for name, value in one.measured.items() if name in (figure.measured or one.measured)
+    }
+    keeps_curve = figure.curves is not None and figure.curves(one)
+    return replace(one, measured=measured, curve=one.curve if keeps_curve else {})
+
+
+def _identity(one: Observation) -> str:
+    """What tells a run from others of its figure: its configuration, but for where its data lie."""
+    config = {name: value for name, value in one.config.items() if name != "engine"}
+    config["data"] = {key: value for key, value in config["data"].items() if key not in ("path", "sha256")}
+    return json.dumps(config, sort_keys=True)
+
+
+def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...], dict[str, Any], Facts]:
+    """The observations, runs and facts of a record of this scale, also of one that an earlier version wrote."""
+    from byheart.records.json_file import read_json
+    from byheart.records.reader import read_values
+    from byheart.records.refusals import refuse_file
+
+    table: Any = read_json(path)
+    if not isinstance(table, dict) or table.get("scale") != scale:
+        raise refuse_file(str(path), f"it is no record of a figure at scale {scale}")
+    try:
+        found = from_groups(table["observations"])
+        runs, facts = dict(table["runs"]), dict(table["facts"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        raise refuse_file(str(path), f"its observations are not those of a figure: {error!r}") from error
+    read_values(runs, _StoredRuns, f"{path}, runs", refuse=refuse_file)
+    return found, runs, facts
+
+
+def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> dict[str, Any]:
+    """What is said of the runs of several records together."""
+    versions = {json.dumps(row, sort_keys=True): row for part in parts for row in part["versions"]}
+    return {
+        "count": len(kept),
+        "diverged": sum(one.status == "diverged" for one in kept),
+        "devices": sorted({device for part in parts for device in part["devices"]}),
+        "versions": list(versions.values()),
+        "first": min(part["first"] for part in parts),
+        "last": max(part["last"] for part in parts),
+        "seconds": round(math.fsum(part["seconds"] for part in parts), 3),
+    }
 
 
 def assemble(
@@ -55,11 +114,15 @@ def assemble(
         paper=figure.paper,
         title=figure.title,
         claim=figure.claim,
+        own=figure.own,
         rule=figure.rule,
         scale=scale,
         budget=_budget(observations),
         verdict=decide(scale, computed.trials, computed.missing),
-        **{part: getattr(computed, part) for part in ("checks", "tables", "panels", "numbers", "choices")},
+        **{
+            part: getattr(computed, part)
+            for part in ("checks", "tables", "panels", "numbers", "choices", "counter")
+        },
         seeds=tuple(sorted({one.seed for one in observations})),
         runs=runs,
         facts=facts,
@@ -230,13 +293,18 @@ def verdict_text(record: FigureRecord) -> str:
         record.title,
         "",
         f"Claim: {record.claim}",
+        f"The paper's own condition: {record.own}",
         f"Rule: {record.rule}",
-        f"Verdict at scale {record.scale}: {record.verdict.outcome}. {record.verdict.summary}",
+        f"Verdict at scale {record.scale}: {record.verdict.headline}. {record.verdict.summary}",
+        f"Best counter-argument: {record.counter}",
         f"Budget: {record.budget}",
         "",
     ]
     words = {True: "yes", False: "no", None: "open"}
-    lines += [f"- {words[trial.holds]}: {trial.condition}: {trial.found}." for trial in record.verdict.trials]
+    lines += [
+        f"- {words[trial.holds]}: {trial.name}{'' if trial.is_own else ' (variation)'}: {trial.found}."
+        for trial in record.verdict.trials
+    ]
     if record.checks:
         lines += ["", "Beside the verdict, with no part in it:"]
         lines += [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -78,10 +78,6 @@ def observe(record: Record) -> Observation:
             },
         },
     )
-
-
-def without_curve(observation: Observation) -> Observation:
-    return replace(observation, curve={})
 
 
 def _round(value: float, digits: int) -> float:

@@ -25,11 +25,16 @@ LOOKS: dict[Style, tuple[str, str]] = {  # colour, marker and line
     "fourth": ("#e69f00", "v--"),
     "fifth": ("#009e73", "D:"),
     "sixth": ("#cc79a7", "P:"),
+    "seventh": ("#332288", "X-."),
     "published": ("#000000", "x"),
+    "fit": ("#117733", "--"),
+    "fit2": ("#aa4499", ":"),
     "bound": ("#555555", "-."),
     "bound2": ("#999999", ":"),
-    "closed-form": ("#cc79a7", "*:"),
+    "closed-form": ("#882255", "*:"),
 }
+LINES = {"solid": "o-", "dashed": "s--", "points": "x"}
+CELLS = (1e-3, 1e4)  # ends of a heat map's colours
 MANY = 40  # points beyond which markers are left out
 PER_ROW = 3
 WIDTHS = {1: 4.6, 2: 7.2, 3: 9.6}  # inches, by panels in a row
@@ -88,11 +93,12 @@ def _figure(record: FigureRecord) -> Any:
         if panel.cells:
             _heat_map(figure, place, panel)
         else:
-            twin = first.setdefault((panel.x_label, panel.y_label, panel.x_scale, panel.y_scale), place)
+            twin = first.setdefault(_axes_of(panel), place)
             if twin is not place:
                 place.sharex(twin)
                 place.sharey(twin)
-            _lines(place, panel, has_legend=not labels)
+            alike = [one for one in record.panels if _axes_of(one) == _axes_of(panel)]
+            _lines(place, panel, _y_limits(alike), has_legend=not labels)
         place.set(xlabel=panel.x_label, ylabel=panel.y_label)
         place.set_title(textwrap.fill(panel.title, TITLE_LETTERS[columns]))
     for place in axes[len(record.panels) :]:
@@ -116,10 +122,23 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
     return max(1, min(len(labels), int(width / widest)))
 
 
-def _lines(axes: Any, panel: Panel, *, has_legend: bool) -> None:
+def _axes_of(panel: Panel) -> tuple[str, ...]:
+    """Panels that agree in this share their axes."""
+    return (panel.x_label, panel.y_label, panel.x_scale, panel.y_scale)
+
+
+def _y_limits(panels: Sequence[Panel]) -> tuple[float, ...]:
+    """Of logarithmic axes: around what is drawn, since a band that reaches to 0 would be all that is seen."""
+    drawn = [y for panel in panels for one in panel.series for y in one.y if 0 < y < math.inf]
+    return (min(drawn) / 2, max(drawn) * 2) if drawn and panels[0].y_scale == "log" else ()
+
+
+def _lines(axes: Any, panel: Panel, y_limits: tuple[float, ...], *, has_legend: bool) -> None:
     for one in panel.series:
-        _series(axes, one)
+        _series(axes, one, panel.y_range)
     axes.set(xscale=panel.x_scale, yscale=panel.y_scale)
+    if y_limits:
+        axes.set_ylim(*y_limits)
     for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
         if scale == "log":
             _ticks(axis)
@@ -152,13 +171,16 @@ def power_of_ten(value: float) -> str:
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def _series(axes: Any, one: Series) -> None:
+def _series(axes: Any, one: Series, y_range: tuple[float, ...]) -> None:
     colour, marker = LOOKS[one.style]
+    marker = LINES.get(one.line, marker)
     if len(one.x) > MANY and marker[0] not in "-.:":
         marker = marker[1:] or "-"
     axes.plot(one.x, one.y, marker, color=colour, label=one.label, ms=3.5, lw=1.1)
     if one.low and any(math.isfinite(low) for low in one.low) and len(one.x) <= MANY:
-        axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.18, lw=0)
+        least, most = y_range or (-math.inf, math.inf)
+        low, high = [max(end, least) for end in one.low], [min(end, most) for end in one.high]
+        axes.fill_between(one.x, low, high, color=colour, alpha=0.18, lw=0)
 
 
 def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
@@ -166,29 +188,28 @@ def _heat_map(figure: Any, axes: Any, panel: Panel) -> None:
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FuncFormatter
 
-    values = np.clip(np.array(panel.cells, dtype=float), 1e-4, None)
-    image = axes.imshow(values, origin="lower", aspect="auto", cmap="cividis_r", norm=LogNorm(1e-4, 10))
+    values = np.clip(np.array(panel.cells, dtype=float), *CELLS)
+    image = axes.imshow(values, origin="lower", aspect="auto", cmap="cividis_r", norm=LogNorm(*CELLS))
     axes.set_xticks(range(len(panel.columns)), [f"{x:g}" for x in panel.columns])
     axes.set_yticks(range(len(panel.rows)), [f"{y:g}" for y in panel.rows])
     axes.tick_params(axis="x", labelsize=8 if len(panel.columns) < 8 else 6.5)
     for row, line in enumerate(panel.cells):
         for column, value in enumerate(line):
             if math.isfinite(value):
-                word = _percent(value)
-                colour = "white" if value > 0.05 else "black"
-                axes.text(column, row, word, ha="center", va="center", fontsize=6, color=colour)
-    bar = figure.colorbar(
-        image, ax=axes, shrink=0.85, format=FuncFormatter(lambda value, _: f"{100 * value:g}")
-    )
+                colour = "white" if value > 1 else "black"
+                axes.text(column, row, brief(value), ha="center", va="center", fontsize=6, color=colour)
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, format=FuncFormatter(lambda value, _: f"{value:g}"))
     bar.ax.minorticks_off()
-    bar.set_label("% of the entropy")
 
 
-def _percent(value: float) -> str:
-    """A share as percent in at most four letters: 147, 8.3, .02, <.01."""
-    percent = 100 * value
-    if percent < 0.01:
-        return "<.01"
-    if percent < 0.995:
-        return f"{percent:.2f}"[1:]
-    return f"{percent:.0f}" if percent >= 9.95 else f"{percent:.1f}"
+def brief(value: float) -> str:
+    """A positive number in at most four letters: 7.9k, 147, 8.3, .02, 5e-4."""
+    if value >= 999.5:
+        return f"{value / 1000:.1f}k" if value < 9950 else f"{value / 1000:.0f}k"
+    if value >= 9.95:
+        return f"{value:.0f}"
+    if value >= 0.995:
+        return f"{value:.1f}"
+    if value >= 0.00995:
+        return f"{value:.2f}"[1:]
+    return f"{value:.0e}".replace("e-0", "e-") if value > 0 else "0"

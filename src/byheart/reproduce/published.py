@@ -11,13 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StoredAccuracy:
-    """One point of DPC24's Figures 1 and 2: mean training accuracy over two seeds, 50 tokens."""
+    """One point of DPC24's figures: mean training accuracy over two seeds, 50 tokens (Figure 4: three seeds, 10 tokens)."""
 
     figure: str
     dim: int
     head_dim: int
     n_heads: int
     accuracy: float
+    mlp_width: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def stored_tables(file: str = "published.json") -> dict[str, Any]:
 
 
 def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
-    """DPC24's stored accuracies: `fig1a_fig2b`, `fig1b` or `fig2a`."""
+    """DPC24's stored accuracies: `fig1a_fig2b`, `fig1b`, `fig2a`, `fig3` (its MLPs; its heads are those of 2b) or `fig4`."""
     return tuple(
         StoredAccuracy(**row) for row in stored_tables()["dana_2024_accuracies"] if row["figure"] == figure
     )
@@ -48,3 +49,16 @@ def dana_2024(figure: str) -> tuple[StoredAccuracy, ...]:
 def madden_2024() -> tuple[StoredCapacity, ...]:
     """MFT24's stored capacities."""
     return tuple(StoredCapacity(**row) for row in stored_tables()["madden_2024_capacity"])
+
+
+def madden_2024_gaps() -> dict[tuple[int, int], tuple[float, float]]:
+    """MFT24's map: the gap of every (stories, width), in nats and as a share of the entropy.
+
+    Read off the colours of the authors' published plot, whose steps are 7% apart; they stored no numbers.
+    """
+    entropy = {row.n_stories: row.entropy_nats for row in madden_2024()}
+    return {
+        (row["n_stories"], 4 << place): (gap, gap / entropy[row["n_stories"]])
+        for row in stored_tables()["madden_2024_gaps"]
+        for place, gap in enumerate(row["gaps"])
+    }

@@ -52,6 +52,27 @@ def hub_texts() -> dict[str, Sequence[dict[str, Any]]]:
     return found
 
 
+N_MADE_UP, N_WORDS = 120, 300
+
+
+def made_up_texts() -> dict[str, Sequence[dict[str, Any]]]:
+    """Random words with random labels, enough for the smoke scale, which shows that figures can be made and settles nothing."""
+    rng = np.random.default_rng(0)
+    found: dict[str, Sequence[dict[str, Any]]] = {}
+    for name, collection in COLLECTIONS.items():
+        if collection.source == name:
+            words = rng.integers(0, N_WORDS, (N_MADE_UP, collection.n_tokens + 2))
+            labels = rng.integers(0, max(collection.n_classes, 1), N_MADE_UP)
+            found[name] = [
+                {
+                    collection.text: " ".join(f"w{word}" for word in row),
+                    collection.label or "label": int(label),
+                }
+                for row, label in zip(words, labels, strict=True)
+            ]
+    return found
+
+
 SEEDS = (0, 1, 2, 3, 4)
 
 

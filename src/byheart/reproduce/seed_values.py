@@ -7,10 +7,14 @@ import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from byheart.errors import UsageError
-from byheart.measure.fits import N_BOOTSTRAP, CutOff, Fit, fit, mean_interval
+from byheart.measure.fits import CutOff, Fit, fit, law_of, mean_interval
 from byheart.reproduce.figure import Series, Style
 from byheart.reproduce.observation import Observation
+
+N_DRAWN = 41  # points of a fitted curve
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class SeedValues:
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The 95% bootstrap interval of the mean at each x; NaN for one seed."""
+        """Student's 95% interval of the mean at each x; NaN for one seed."""
         return tuple(mean_interval(at) for at in self.values)
 
     @property
@@ -58,8 +62,9 @@ class SeedValues:
 def gather(
     observations: Iterable[Observation], x: Callable[[Observation], float], y: Callable[[Observation], float]
 ) -> SeedValues:
-    """Observations by x; values that are not finite are left out."""
-    return SeedValues.of((x(one), value) for one in observations if math.isfinite(value := y(one)))
+    """Observations by x, their seeds in the same order at every x; values that are not finite are left out."""
+    ordered = sorted(observations, key=lambda one: one.seed)
+    return SeedValues.of((x(one), value) for one in ordered if math.isfinite(value := y(one)))
 
 
 def series(label: str, style: Style, found: SeedValues) -> Series:
@@ -76,17 +81,26 @@ def series(label: str, style: Style, found: SeedValues) -> Series:
     )
 
 
+def fitted_line(label: str, style: Style, found: Fit | None, ends: tuple[float, float]) -> list[Series]:
+    """A fitted law as it is drawn between two x, or nothing where it could not be fitted."""
+    if found is None:
+        return []
+    law = law_of(found.law)
+    x = np.linspace(*ends, N_DRAWN)
+    y = law.predict(np.array([found.coefficients[name].value for name in law.parameters]), x)
+    return [Series(label, style, tuple(map(float, x)), tuple(map(float, y)))]
+
+
 def try_fit(
     found: SeedValues,
     law: str,
     cut_off: CutOff | None = None,
     *,
-    n_bootstrap: int = N_BOOTSTRAP,
     n_spare: int = 1,
 ) -> Fit | None:
     """The law fitted to every value; None where fewer than `n_spare` places are left over to judge it by."""
     try:
-        result = fit(*found.flat, law, cut_off=cut_off, n_bootstrap=n_bootstrap)
+        result = fit(*found.flat, law, cut_off=cut_off)
     except UsageError:
         return None
     return result if result.n_distinct >= len(result.coefficients) + n_spare else None
@@ -108,5 +122,6 @@ def fit_numbers(found: Fit | None) -> dict[str, object] | None:
         "law": found.formula,
         "points": found.cut_off,
         "r_squared": found.r_squared,
+        "aicc": found.aicc,
         **{name: [e.value, e.low, e.high] for name, e in found.coefficients.items()},
     }

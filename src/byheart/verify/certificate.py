@@ -166,14 +166,14 @@ class Certificate:
         return self.dataset.label_bits
 
     @property
-    def bits_per_parameter(self) -> float:
-        """Label bits per entry of a weight matrix, zero entries included."""
-        return self.label_bits / self.size.parameters_dense
+    def bits_per_parameter(self) -> float | None:
+        """Label bits per entry of a weight matrix, zero entries included; see `Size.bits_per_stored_bit`."""
+        return self.size.bits_per_parameter(self.label_bits)
 
     @property
-    def bits_per_stored_bit(self) -> float:
-        """Label bits per bit that stores the weights."""
-        return self.label_bits / max(1, self.size.total_bits)
+    def bits_per_stored_bit(self) -> float | None:
+        """Label bits per bit that stores the weights, never above 1; see `Size.bits_per_stored_bit`."""
+        return self.size.bits_per_stored_bit(self.label_bits)
 
     def __str__(self) -> str:
         return "\n".join([f"{self.headline} ({self.backend})", *self.problems, *map(str, self.wrong_samples)])

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from byheart.data.dataset import Dataset
 from byheart.data.sequences import TokenSequences
-from byheart.errors import DoesNotHold
+from byheart.documents.forgetting import forget_facts
+from byheart.inspect.changes import change_weights, find_matrix
 from byheart.model import Model
 from byheart.network.memoriser import UNKNOWN
-from byheart.pipeline import compile as compile_data
-from byheart.records.fields import LARGEST, Fields
 from byheart.storage.data_source import read_again
 from byheart.verify.encoded_inputs import encode_inputs
 from byheart.verify.verifier import verify_model
-from byheart.web import edits
 from byheart.web.context import Context, Document, open_model
 
 MOST_NAMED = 1000  # broken facts that are named
@@ -29,7 +26,8 @@ def break_model(context: Context, model: str, data: str, changes: list[dict[str,
     """Change weights, verify every sample again, and name what broke."""
     whole = open_model(model)
     dataset = read_again(whole, data)
-    broken, done = edits.edit(whole, changes)
+    memoriser, done = change_weights(whole.memoriser, changes)
+    broken = Model(memoriser, whole.record, None)
     certificate = verify_model(
         broken, dataset, progress=lambda at, total: context.progress("verify", at, total)
     )
@@ -45,30 +43,28 @@ def break_model(context: Context, model: str, data: str, changes: list[dict[str,
 def forget(context: Context, model: str, data: str, text: str) -> Document:
     """Compile the data again without one fact, from the same seed, and say which weights differ."""
     whole = open_model(model)
-    dataset = read_again(whole, data)
-    forgotten = _sample_of(dataset, text)
-    rest = dataset.subset([sample for sample in range(dataset.n_samples) if sample != forgotten])
-    record = Fields(dict(whole.record), Path(model, "model.json"), "record")
-    options = {name: value for name, value in record.child("options").values.items() if name != "precision"}
-    without = compile_data(
-        rest,
-        method=record.text("method"),
-        precision=whole.network.precision,
-        seed=record.integer("seed", most=LARGEST),
-        progress=context.progress,
-        **options,
-    )
-    assert without.certificate is not None
-    (before,), (after,) = whole.predict([text]), without.predict([text])
+    found = forget_facts(whole, data, [text], context.progress)
+    changes, document = found.changes, found.to_json()
+    matrices = [
+        {"matrix": name, "n_changed": len(indices), "n_weights": n_weights(whole, name)}
+        for name, indices in changes.indices.items()
+    ]
     return {
         "fact": text,
-        "answer": before,
-        "answer_without": after,
-        "verified": {"checked": without.certificate.checked, "wrong": without.certificate.wrong},
+        "answer": found.before[0],
+        "answer_without": found.after[0],
+        **{name: document[name] for name in ("verified", "size_without", "same_shape")},
         "size": asdict(whole.size),
-        "size_without": asdict(without.size),
-        **edits.differences(whole, without, MOST_LISTED),
+        "n_weights": changes.n_weights,
+        "n_changed": changes.n_changed,
+        "matrices": matrices,
+        "changes": changes.listed(MOST_LISTED),
     }
+
+
+def n_weights(model: Model, name: str) -> int:
+    """How many weights a matrix has."""
+    return int(np.prod(find_matrix(model.network, name).shape))
 
 
 def _broken_facts(model: Model, data: Dataset) -> list[Document]:
@@ -94,10 +90,3 @@ def _text_of(data: Dataset, sample: int) -> str:
     if isinstance(data.inputs, TokenSequences) and data.tokenizer is not None:
         return str(data.tokenizer.decode(data.inputs[sample].tolist()))
     return data.describe_input(sample)
-
-
-def _sample_of(data: Dataset, text: str) -> int:
-    for sample in range(data.n_samples):
-        if _text_of(data, sample) == text:
-            return sample
-    raise DoesNotHold(f"{text!r} is not one of the facts of this model.", fact=text)

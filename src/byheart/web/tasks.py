@@ -16,7 +16,7 @@ from byheart.data.tokenizers import parse_ids
 from byheart.pipeline import compile as compile_data
 from byheart.web import damage, examination, overview, weights
 from byheart.web.context import Context, Document, open_model
-from byheart.web.trace import trace
+from byheart.web.trace import draw_trace
 
 
 def warm_up(context: Context) -> Document:
@@ -59,7 +59,7 @@ def list_examples(context: Context, model: str, data: str | None) -> Document:
 
 def trace_question(context: Context, model: str, text: str) -> Document:
     """The question's way through the network."""
-    return {"schema": 1, **trace(open_model(model), text)}
+    return {"schema": 1, **draw_trace(open_model(model), text)}
 
 
 def _command(*words: str) -> Callable[..., Document]:

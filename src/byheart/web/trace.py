@@ -1,4 +1,4 @@
-"""A question's way through a model as one document: tokens, stages, the residual stream, and what each stage shows."""
+"""A trace as the page draws it: JSON, with what the picture of each stage shows."""
 
 from __future__ import annotations
 
@@ -7,74 +7,49 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from byheart.data.sequences import TokenSequences
+from byheart.construct.retrieval.layout import LABEL
 from byheart.errors import UsageError
+from byheart.inspect.lookups import bump_interval
+from byheart.inspect.stages import Stage
+from byheart.inspect.trace import Trace
 from byheart.model import Model
-from byheart.network.exact.dyadic import as_sparse
-from byheart.network.transformer.architecture import FeedForward, Transformer
-from byheart.verify.encoded_inputs import encode_inputs
-from byheart.web.circuit import Stage, channels_of, stages_of
-from byheart.web.forward import Snapshot, output_of, snapshots
+from byheart.network.transformer.architecture import Transformer
+from byheart.program.gadgets import HIT, KEY, VALUE
+from byheart.program.lookup import KEYS_HIGH, LABELS_HIGH, X
 
 MOST_VALUES = 400_000
+MOST_UNITS = 16
 LARGEST_EXACT = 1 << 53
 
 
-def trace(model: Model, text: str) -> dict[str, Any]:
-    """Ask `text` and keep everything. `UsageError` where the model cannot be asked it, or is of another family."""
-    network, tokenizer = model.network, model.memoriser.tokenizer
-    if not isinstance(network, Transformer):
-        raise UsageError(
-            f"only networks of KS25's family can be stepped through; this one is of the family {network.spec.family}."
-        )
-    if tokenizer is None:
-        raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
-    ids = np.array(tokenizer.encode(text), dtype=np.int64)
-    asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
-    found = encode_inputs(model.memoriser, asked, tokenizer)
-    if not len(found.asked):
-        raise UsageError(f"{text!r}: {found.refused[0]}.")
-    encoded = found.encoded[0]
-    if (len(network.layers) + 1) * network.model_width > MOST_VALUES:
+def draw_trace(model: Model, text: str) -> dict[str, Any]:
+    """Ask `text`, and say what the page draws of its way."""
+    network = model.network
+    if isinstance(network, Transformer) and (len(network.layers) + 1) * network.model_width > MOST_VALUES:
         raise UsageError("this network is too large to be drawn.")
-    taken = list(snapshots(network, encoded, last_only=model.memoriser.answers_last_token_only))
-    stages = stages_of(network, model.record)
-    output = output_of(network, taken[-1].stream)
-    (answer,) = model.predict([text])
+    found = model.trace(text)
+    taken = (found.entrance, *found.layers)
     kept = slice(None) if len(taken) * taken[0].stream.size <= MOST_VALUES else slice(-1, None)
     return {
         "question": text,
-        "answer": answer,
-        "output": [_number(value) for value in output],
+        "answer": found.answer,
+        "output": [_number(value) for value in found.output],
         "method": model.record.get("method"),
         "precision": model.precision,
-        "tokens": _tokens(model, network, encoded),
-        "channels": channels_of(network, model.record),
-        "stages": [{**asdict(stage), "details": _details(model, network, stage, taken)} for stage in stages],
+        "tokens": [asdict(token) for token in found.tokens],
+        "channels": [asdict(register) for register in found.registers],
+        "stages": [{**asdict(stage), "details": _details(model, found, stage)} for stage in found.stages],
         "layers": [
             {
                 "kind": snapshot.kind,
                 "n_units": snapshot.n_units,
-                "active": list(snapshot.active[:16]),
+                "active": list(snapshot.active[:MOST_UNITS]),
                 "n_active": len(snapshot.active),
                 "stream": [[_number(value) for value in token] for token in snapshot.stream[kept]],
             }
             for snapshot in taken
         ],
     }
-
-
-def _tokens(model: Model, network: Transformer, encoded: np.ndarray) -> list[dict[str, Any]]:
-    assert model.memoriser.tokenizer is not None
-    vocabulary = model.memoriser.tokenizer.vocabulary
-    tokens = [{"text": "", "kind": "extra", "id": None}] if network.extra is not None else []
-    for token in encoded.tolist():
-        is_pad = token == network.pad or token >= len(vocabulary)
-        shown = "" if is_pad else str(vocabulary[token])
-        tokens.append({"text": shown, "kind": "pad" if is_pad else "token", "id": token})
-    return tokens
 
 
 def _number(value: Any) -> float | str | None:
@@ -96,59 +71,56 @@ def _number(value: Any) -> float | str | None:
 # --- what a stage shows -----------------------------------------------------------------------------------------
 
 
-def _details(model: Model, network: Transformer, stage: Stage, taken: list[Snapshot]) -> dict[str, Any]:
-    before, after = taken[max(0, stage.first)], taken[stage.last + 1]
+def _details(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
     if stage.kind == "table":
+        after = found.behind(stage.last)
         n_rows = (model.record.get("notes") or {}).get("rows")
         is_told = isinstance(n_rows, int)
         return {"row": next(iter(after.active), None), "n_rows": n_rows if is_told else after.n_units}
     if stage.kind == "lookup":
-        return _lookup(network, stage, before, taken)
+        return _lookup(model, found, stage)
     if stage.kind == "extract":
-        return _extraction(network, stage, taken)
+        return _extraction(found, stage)
     if stage.kind == "label":
-        return {"bits": _label_bits(stage, taken)}
+        return {"bits": _label_bits(found, stage)}
     return {}
 
 
-def _lookup(network: Transformer, stage: Stage, before: Snapshot, taken: list[Snapshot]) -> dict[str, Any]:
-    """The bumps on the line, where x stands among them, and the words that were put into the stream."""
-    intervals = []
-    for layer in network.layers[stage.first : stage.last + 1]:
-        assert isinstance(layer, FeedForward)
-        biases = {row: value.fraction for (row, _), value in as_sparse(layer.b1).entries.items()}
-        low, high = -biases.get(1, Fraction(0)) / 2, -biases.get(2, Fraction(0)) / 2
-        intervals.append([_number(low), _number(high)])
+def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
+    """The bumps on the line, where x is among them, and which of them fired."""
+    network, layers = model.network, range(stage.first, stage.last + 1)
+    assert isinstance(network, Transformer)
+    intervals = [[_number(end) for end in bump_interval(network, layer)] for layer in layers]
     hits = [
-        at - stage.first
-        for at in range(stage.first, stage.last + 1)
-        if (taken[at + 1].stream[-1] != taken[at].stream[-1]).any()
+        layer - stage.first
+        for layer in layers
+        if (found.behind(layer).stream[-1] != found.behind(layer - 1).stream[-1]).any()
     ]
-    return {"x": _number(before.stream[-1][0]), "intervals": intervals, "hit": hits[0] if hits else None}
+    x = found.state(stage.first - 1)[X]
+    return {"x": _number(x), "intervals": intervals, "hit": hits[0] if hits else None}
 
 
-def _extraction(network: Transformer, stage: Stage, taken: list[Snapshot]) -> dict[str, Any]:
+def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
     """The triangle waves of one entry, its key and label once read, and whether the key was the question's."""
-    layers = taken[stage.first : stage.last + 2]
+    read = found.state(stage.last - 2)  # before the two blocks that compare and answer
     waves = {
-        name: [_number(snapshot.stream[-1][channel]) for snapshot in layers]
-        for name, channel in (("keys_high", 1), ("labels_high", 3))
+        name: [_number(value) for value in found.values(name)[stage.first : stage.last + 2]]
+        for name in (KEYS_HIGH, LABELS_HIGH)
     }
-    read = taken[stage.last - 1].stream[-1]  # before the two blocks that compare and answer
     return {
         "waves": waves,
-        "key": _number(read[5]),
-        "value": _number(read[6]),
-        "x": _number(read[0]),
-        "hit": _number(taken[stage.last].stream[-1][7]),
+        "key": _number(read[KEY]),
+        "value": _number(read[VALUE]),
+        "x": _number(read[X]),
+        "hit": _number(found.state(stage.last - 1)[HIT]),
     }
 
 
-def _label_bits(stage: Stage, taken: list[Snapshot]) -> list[int]:
+def _label_bits(found: Trace, stage: Stage) -> list[int]:
     """What each reading layer added to the answer, as bits; the last of all also adds 1, since 0 means "unknown"."""
-    channel = 2
+    labels = found.values(LABEL)  # on entering, then behind each layer
     bits = []
-    for at in range(stage.first, stage.last + 1):
-        change = taken[at + 1].stream[-1][channel] - taken[at].stream[-1][channel]
-        bits.append(int(change - (at == len(taken) - 2) > 0))
+    for layer in range(stage.first, stage.last + 1):
+        change = labels[layer + 1] - labels[layer]
+        bits.append(int(change - (layer == len(found.layers) - 1) > 0))
     return bits

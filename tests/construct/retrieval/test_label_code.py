@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from byheart.construct.retrieval.label_code import codes_worth_trying, fullest, join_labels, split_labels
-from byheart.construct.retrieval.locate import locate
 from byheart.construct.retrieval.size import RetrievalOptions, size_of
 from byheart.data.dataset import Dataset
 from byheart.data.generators import random_tokens
 from byheart.data.shape import DataShape
-from byheart.errors import UsageError
 from byheart.network.size import size_of_network
 from tests.construct.retrieval.layouts import memorise
 from tests.examples import examples
@@ -90,42 +87,3 @@ def test_skewed_labels_are_memorised_in_fewer_parameters(precision: str, n_sampl
         assert size_of(DataShape.of(data), options).parameters_dense == size.parameters_dense
     uniform = data.with_labels(np.arange(n_samples) % 40)
     assert size.parameters_dense < size_of(DataShape.of(uniform), options).parameters_dense
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        5,
-        [5],
-        [{}],
-        [{"n_bits": 10**9, "n_planes": 1, "first": 1}],
-        [{"n_bits": "1", "n_planes": 1, "first": 1}],
-    ],
-)
-def test_notes_that_no_compilation_writes_are_refused(said: object) -> None:
-    data = random_tokens(40, n_vocab=12, seed=1)
-    built = memorise(data, {})
-    with pytest.raises(UsageError):
-        locate(built.memoriser, {**built.notes, "rare_fields": said}, built.memoriser.encode(data.inputs))
-
-
-@pytest.mark.parametrize("n_samples", [1_500, pytest.param(8_000, marks=SLOW)])
-def test_flipping_a_bit_of_any_field_changes_exactly_the_facts_named(n_samples: int) -> None:
-    """Of a frequent label, of a rare one in its first field, and of the same one in its last."""
-    data = skewed(n_samples, 40)
-    built = memorise(data, {})
-    memoriser = built.memoriser
-    encoded = memoriser.encode(data.inputs)
-    found = locate(memoriser, built.notes, encoded)
-    answers = memoriser.answer(encoded, backend="module")
-    assert (found.labels(memoriser.network) == answers).all()
-    frequent, rare = int(np.argmin(answers)), int(np.argmax(answers))
-    assert len(found.bits(frequent)) == 1
-    assert len(found.bits(rare)) > 1
-    for fact, field in ((frequent, 0), (rare, 0), (rare, -1)):
-        for cell in (found.cells(fact)[0], found.cells(fact)[-1]):
-            bit = found.bits(fact)[field][-1]
-            other = replace(memoriser, network=found.flip(memoriser.network, cell, bit))
-            changed = np.flatnonzero(other.answer(encoded, backend="module") != answers)
-            assert fact in changed
-            assert changed.tolist() == found.changed_by(memoriser.network, cell, bit).tolist()

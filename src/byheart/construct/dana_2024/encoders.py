@@ -182,11 +182,21 @@ def full_rank_encoder(probabilities: Table) -> SequenceEncoder:
 
 
 def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
-    """An encoder whose logits are these up to a constant for each sequence, in dimension N - 1, or larger if given."""
-    n_outputs = logits.shape[1]
-    embeddings = np.zeros((len(logits), dim or n_outputs - 1))
-    embeddings[:, : n_outputs - 1] = (logits - logits[:, -1:])[:, :-1]
-    return SequenceEncoder(np.eye(n_outputs, embeddings.shape[1]), embeddings)
+    """An encoder whose logits are these up to a constant for each sequence, in dimension N - 1 unless given.
+
+    The logits of T sequences have T rows, so that dimension T is enough too: each sequence has an axis of its own.
+    """
+    n_outputs, n_sequences = logits.shape[1], len(logits)
+    dim = n_outputs - 1 if dim is None else dim
+    shifted = logits - logits[:, -1:]
+    if dim < n_outputs - 1:
+        assert dim >= n_sequences, "fewer dimensions than the rank of the logits may take"
+        unembedding = np.zeros((n_outputs, dim))
+        unembedding[:, :n_sequences] = shifted.T
+        return SequenceEncoder(unembedding, np.eye(n_sequences, dim))
+    embeddings = np.zeros((n_sequences, dim))
+    embeddings[:, : n_outputs - 1] = shifted[:, :-1]
+    return SequenceEncoder(np.eye(n_outputs, dim), embeddings)
 
 
 @realises("DPC24-P1", "DPC24-P2")

@@ -52,23 +52,27 @@ def plan(
         network, notes = _theorem(targets, encoded, options, data, ragged, rng)
     if data.task == "distribution":
         notes |= {"allowed_divergence": ALLOWED_DIVERGENCE}
-    n_sequences = len(targets)
-    shape = AttentionOnlyShape(
-        network.n_outputs, network.seq_len, network.dim, int(network.value.shape[1]), network.n_heads
-    )
+    n_sequences, n_last = len(targets), DataShape.of(data).n_last_tokens
+    sizes = (network.n_outputs, network.seq_len, network.dim, int(network.value.shape[1]), network.n_heads)
+    shape = AttentionOnlyShape(*sizes, n_last)
+    theorem = "DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1"
+    if options.mode == "compact":
+        theorem = f"the network of {theorem}, fitted as a whole (no theorem of the papers)"
     return Construction(
         Memoriser.of(network, data, ordered=True),
         NAME,
-        "DPC24 Corollary 1" if data.task == "next-token" else "DPC24 Theorem 1",
+        theorem,
         assumptions=(
             Assumption(
                 "distinct sequences", True, f"{n_sequences} sequences of at most {network.seq_len} tokens"
             ),
             Assumption(
-                "H·d_h + d >= T", shape.rank >= n_sequences, f"{shape.rank} against {n_sequences} sequences"
+                "H·min(d, d_h) + min(d, L) >= T, for L last tokens",
+                shape.rank >= n_sequences,
+                f"{shape.rank} against {n_sequences} sequences",
             ),
         ),
-        theorem_size=_theorem_size(data, network, n_sequences),
+        theorem_size=_theorem_size(data, network, n_sequences, n_last),
         notes={**notes, "n_contexts": n_sequences},
     )
 
@@ -82,7 +86,7 @@ def _theorem(
     rng: np.random.Generator,
 ) -> tuple[AttentionOnly, dict[str, Any]]:
     """Draw heads until the native forward pass is right on every sequence."""
-    dim, head_dim = options.sizes(data.task, targets.n_outputs)
+    dim, head_dim = options.sizes(data.task, targets.n_outputs, len(targets))
     if dim < 2 or not 1 <= head_dim <= dim:
         raise UsageError(
             f"dim is {dim} and head_dim {head_dim}; needed are dim >= 2 and 1 <= head_dim <= dim."
@@ -114,13 +118,15 @@ def _theorem(
 
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
-    """Circle points for associations; for distributions the logits themselves, in dimension N - 1 (Proposition 2)."""
+    """Circle points for associations; for distributions the logits themselves, in dimension min(N - 1, T) (Proposition 2)."""
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)
     n_outputs = targets.n_outputs
-    if dim < n_outputs - 1:
+    needed = min(n_outputs - 1, len(targets))
+    if dim < needed:
         raise UsageError(
-            f"distributions over {n_outputs} tokens need dim >= {n_outputs - 1} (DPC24 Proposition 2); dim is {dim}.\n"
+            f"distributions over {n_outputs} tokens after {len(targets)} contexts need dim >= {needed} (DPC24 Proposition 2); "
+            f"dim is {dim}.\n"
             "  The best encoder of a smaller dimension is byheart.construct.dana_2024.encoders.best_encoder."
         )
     return encoder_of_logits(targets.logits(LOGIT_MARGIN[precision]), dim)
@@ -133,7 +139,7 @@ def _compact(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> tuple[AttentionOnly, dict[str, Any]]:
-    dim, head_dim = options.sizes("next-token", targets.n_outputs)
+    dim, head_dim = options.sizes("next-token", targets.n_outputs, len(targets))
     seed = int(rng.integers(2**63))
     begin = report_attempts(progress)
 
@@ -160,8 +166,10 @@ def _compact(
     return found.network, {"mode": "compact", "evaluations": found.evaluations, "tried": tried}
 
 
-def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int) -> TheoremSize:
-    sizes, n_last = (n_sequences, network.n_outputs, network.seq_len), DataShape.of(data).n_last_tokens
+def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int, n_last: int | None) -> TheoremSize:
+    """What the theorem promises: its dictionary holds what is read as well as what is answered."""
+    n_tokens = max(data.vocab or 0, network.n_outputs)
+    sizes = (n_sequences, n_tokens, network.seq_len)
     if data.task == "next-token":
         bound = corollary_1_parameters(*sizes, n_last)
     else:

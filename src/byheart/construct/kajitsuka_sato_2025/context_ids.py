@@ -40,11 +40,12 @@ class ContextIds:
 
 @realises("KS25-D4.1")
 def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
-    """Run the built network of seq-to-seq `data` up to its context ids and measure both conditions of Definition 4.1.
+    """Run the built network of `data` up to its context ids and measure both conditions of Definition 4.1.
 
     Source:     KS25 Definition 4.1: ids of all tokens k, l of all sequences i, j are at most r, and at least δ apart where
                 the tokens differ or the sequences are no permutations of one another.
-    Assumes:    a network of Corollary 4.1. In next-token prediction only the last token of a sequence needs an id.
+    Assumes:    a network of Corollary 4.1, or of Theorem 4.1: in next-token prediction only the last token of a sequence needs
+                an id, and only those are measured.
     Guarantee:  exact. Nothing is taken from the compiler: contexts are told apart by the data set alone.
     """
     network = memoriser.network
@@ -63,6 +64,8 @@ def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
 
 
 def _labelled_ids(values: ExactValues, data: Dataset) -> list[Fraction]:
-    """The ids of the tokens themselves: what fills up short sequences on the left is left out."""
+    """The ids of the labelled tokens themselves: what fills up short sequences on the left is left out."""
+    if data.task != "seq-to-seq":
+        return [values.distinct[at] for at in values.index[:, -1]]
     is_token = np.arange(values.index.shape[1]) >= values.index.shape[1] - np.asarray(data.lengths)[:, None]
     return [values.distinct[at] for at in values.index[is_token]]

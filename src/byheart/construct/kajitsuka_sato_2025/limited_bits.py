@@ -31,8 +31,9 @@ DEFAULT_B = 4
 
 @dataclass(frozen=True)
 class ShortWeightOptions:
-    """B of the paper, at least 1: short weights for a small one; by default 4, or in floats whatever fits.
+    """B of the paper, at least 1: short weights for a small one; by default 4 and at most √N, or in floats whatever fits.
 
+    The theorem has B in 1 to √N. A larger one is built all the same, and then not called Theorem F.1.
     attention: as for `kajitsuka-sato-2025`. In floats softmax divides by n before it adds, which is exact for n = 2^k alone.
     """
 
@@ -43,6 +44,11 @@ class ShortWeightOptions:
     def __post_init__(self) -> None:
         if self.B is not None and self.B < 1:
             raise UsageError(f"B must be a positive whole number; got {self.B}.", B=self.B)
+
+
+def default_B(n_samples: int) -> int:
+    """The B that is taken unless given: within the theorem's B <= √N."""
+    return max(1, min(DEFAULT_B, isqrt(n_samples)))
 
 
 def fields_for(B: int) -> int:
@@ -86,19 +92,26 @@ def memorise_with_short_weights(
     Departs:    see `plan_short_lookup`.
     """
     if options.precision == "exact":
-        n_fields = fields_for(options.B or DEFAULT_B)
+        n_fields = fields_for(options.B or default_B(data.n_samples))
         tuning = Tuning(plan_short_lookup(n_fields), attention=options.attention)
         plan = theorem_for(data)(data, rng, progress, tuning)
     else:
         plan = _plan_in_floats(data, rng, progress, options)
     fields = max(_group_sizes(plan.notes))
-    if data.task == "next-token":
+    most = max(1, isqrt(data.n_samples))  # the theorem has B in [√N]
+    is_within = fields <= fields_for(most) if options.B is None else most >= options.B
+    if data.task == "next-token" and is_within:
         scale = radius_and_separation(distinct_tokens(data).separation)
-        within = min(options.B or fields, isqrt(data.n_samples))  # the theorem has B in [√N]
+        within = min(options.B or fields, most)
         promised = theorem_f_1(data.n_samples, data.seq_len, data.n_classes, plan.program.dim, *scale, within)
         plan = replace(plan, theorem_size=promised)
     notes = {**plan.notes, "fields_per_word": fields}
-    return replace(plan, method=NAME, theorem=f"KS25 Theorem F.1 over {plan.theorem}", notes=notes)
+    limit = (
+        "KS25 Theorem F.1 over "
+        if is_within
+        else f"packed numbers beyond KS25 Theorem F.1 (B <= {most}) over "
+    )
+    return replace(plan, method=NAME, theorem=limit + plan.theorem, notes=notes)
 
 
 def _plan_in_floats(
@@ -143,7 +156,7 @@ def _group_sizes(notes: Mapping[str, object]) -> list[int]:
 
 def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
     """What data of this shape would probably take; in floats with as many fields as usually fit a mantissa."""
-    n_fields = fields_for(options.B or DEFAULT_B)
+    n_fields = fields_for(options.B or default_B(shape.n_samples))
     if options.precision != "exact":
         n_fields = _fields_that_fit(shape) if options.B is None else min(n_fields, _fields_that_fit(shape))
     tuning = Tuning(plan_short_lookup(n_fields), attention=options.attention)

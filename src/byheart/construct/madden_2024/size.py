@@ -74,6 +74,12 @@ class MaddenOptions:
                 f"steps need an activation that saturates: tanh, not {self.activation}.\n"
                 "  Choose solver=random-features for it."
             )
+        if self.solver == "steps" and self.hidden_width is not None:
+            raise UsageError(
+                f"hidden_width={self.hidden_width} does not go with solver=steps, which has a neuron for each context.\n"
+                "  Leave it out, or choose another solver.",
+                hidden_width=self.hidden_width,
+            )
 
     @property
     def tries_steps(self) -> bool:
@@ -93,9 +99,9 @@ def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
     if options.solver in ("convex", "stochastic"):
         default = FIRST_WIDTH
     elif options.tries_steps:
-        default = shape.context_count
+        default = shape.sequence_count
     else:
-        default = neurons_for(shape.context_count, options.precision)
+        default = neurons_for(shape.sequence_count, options.precision)
     spec = DecoderSpec(
         options.precision,
         shape.vocab,

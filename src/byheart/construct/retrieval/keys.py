@@ -104,7 +104,8 @@ def grid_bits_of(inputs: VectorSequences) -> int | None:
         if np.ldexp(largest, grid_bits) > 2.0**MAX_LEVELS_BITS:
             break
         scaled = np.ldexp(values, grid_bits)
-        if (scaled == np.rint(scaled)).all():
+        # the smallest floats vanish when they are scaled down
+        if (scaled == np.rint(scaled)).all() and (np.ldexp(scaled, -grid_bits) == values).all():
             return grid_bits
     return None
 

@@ -64,13 +64,15 @@ def _draw(
     rng: np.random.Generator,
 ) -> Quantiser | None:
     dim = values.shape[-1]
-    scale = max(float(np.abs(values).max(initial=0.0)), 2.0**-500)
+    # smaller values than this are as good as 0: a direction that makes whole numbers of them is no float
+    scale = max(float(np.abs(values).max(initial=0.0)), 2.0**-900 if mantissa_bits > 24 else 2.0**-60)
     directions = rng.integers(1, 1 << _DIRECTION_BITS, size=(N_PROJECTIONS, dim)).astype(np.float64)
     directions *= rng.choice([-1.0, 1.0], size=directions.shape)
     projected = values @ directions.T
     spread = float((projected.max(axis=(0, 1)) - projected.min(axis=(0, 1))).max())
     # the largest power of two that leaves every projection in (0, 2^n_bits) with a cell to spare on either side
-    _, exponent = np.frexp(max(spread, scale * 2.0**-40) * 1.25)
+    # (where all tokens are equal there is nothing to tell apart, and any cells do)
+    _, exponent = np.frexp((max(spread, scale * 2.0**-40) if spread else scale) * 1.25)
     directions = np.ldexp(directions, n_bits - int(exponent))
     projected = np.ldexp(projected, n_bits - int(exponent))
     room = 2.0**n_bits - (projected.max(axis=(0, 1)) - projected.min(axis=(0, 1)))

@@ -5,6 +5,9 @@ Notation: e = embedding of a token, pos = its position, res = the residual strea
 as-written       res = e + pos in R^d;  T = U (res + Σ_h O_h V_h Σ_s softmax_s(resᵀ Q_hᵀ K_h res_s / √d_h) res_s).
 as-coded         res = e, and the position lives in R^{d_h}: every head sees z = C e + pos and is d_h x d_h; the heads' sum goes
                  through a second shared map D and is added to e. Where d = d_h there are no shared maps: z = e + pos, D = 1.
+layer-norm       the code of August 2024, which made Figures 1a and 2b: as-coded, with z = LN(C e) + pos, LN without weight or bias.
+maps-always      the code of September 2024, which made Figures 1b, 2a, 4 and the MLPs of Figure 3: as-coded, with the shared maps
+                 present even where d = d_h. Where d ≠ d_h it is as-coded itself.
 position-first   another model, close to as-coded: the position lives in R^d and is added before the shared map, z = C (e + pos),
                  with both maps present even where d = d_h.
 The scale 1/√d_h is the code's; equation (1) has none, and a trained Q absorbs it.
@@ -28,6 +31,9 @@ from byheart.measure.training_set import TrainingSet
 
 # The table form computes all n_vocab² pairs; below this share of pairs asked for, sample by sample is cheaper.
 TABLE_SHARE = 0.2
+# Versions of the authors' code: every head is d_h x d_h and the position is added in R^{d_h}.
+CODED = ("as-coded", "layer-norm", "maps-always")
+TINY = 1e-20  # added to a variance: the authors add 1e-10 to its root
 
 
 class AttentionOnlyFamily(Family):
@@ -44,8 +50,9 @@ class AttentionOnlyFamily(Family):
     option_fields = (
         OptionField(
             "variant",
-            ("as-written", "as-coded", "position-first"),
-            "the paper's equations, its code, or its code with the position added before the shared map",
+            ("as-written", "as-coded", "position-first", "layer-norm", "maps-always"),
+            "the paper's equations, its code of 2025, that with the position added before the shared map, and its code of"
+            " August and September 2024",
         ),
         OptionField("form", ("auto", "table", "direct"), "all pairs of tokens at once, or sample by sample"),
     )
@@ -67,24 +74,24 @@ class AttentionOnlyFamily(Family):
             "mlp_bias": (width, 1),
             "mlp_out": (dim, width),
         }
-        if variant == "as-coded":
+        if variant in CODED:
             shapes["inner_positions"] = (head_dim, training_set.seq_len)
         else:
             shapes["positions"] = (dim, training_set.seq_len)
-        if variant == "position-first" or (variant == "as-coded" and dim != head_dim):
+        if variant in ("position-first", "maps-always") or (variant in CODED and dim != head_dim):
             shapes |= {"reduce": (head_dim, dim), "expand": (dim, head_dim)}
         return shapes
 
     def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
         """Uniform on ±1/√fan_in, where embedding, unembedding and positions are weights of maps from their own width.
 
-        As coded, Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
+        In the authors' code Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
         """
         dim, head_dim = model.sizes["dim"], model.sizes["head_dim"]
         fan_in: dict[str, float] = {name: shape[-1] for name, shape in shapes.items()}
         fan_in |= {"embedding": dim, "unembedding": dim, "mlp_bias": dim}
         fan_in |= {"positions": dim, "inner_positions": head_dim}
-        if model.options["variant"] == "as-coded":
+        if model.options["variant"] in CODED:
             fan_in |= dict.fromkeys(("query", "key", "value"), head_dim / 1.5)
         return {name: uniform(generator, shape, fan_in[name]) for name, shape in shapes.items()}
 
@@ -97,6 +104,11 @@ class AttentionOnlyFamily(Family):
         tables = {"scale": scale}
         if any(model.sizes["mlp_width"] for model in models):
             tables["has_mlp"] = scale  # what counts is that the name is there
+        if models[0].options["variant"] == "layer-norm":
+            counts = per_model(models, "head_dim", inputs).view(-1, 1, 1)
+            tables["normed"] = (
+                torch.arange(int(counts.max()), device=inputs.device).view(1, -1, 1) < counts
+            ) / counts
         ragged = any((p.lengths != p.seq_len).any() for p in inputs.training_sets)
         is_pairs = tokens.shape[2] == 2 and not ragged
         if form == "table" and not is_pairs:
@@ -128,10 +140,18 @@ def _rejoin(weights: Weights, residual: Tensor, mixed: Tensor) -> Tensor:
     return residual + (bmm(weights["expand"], mixed) if "expand" in weights else mixed)
 
 
-def _place(weights: Weights, vectors: Tensor, place: slice) -> tuple[Tensor, Tensor]:
+def _layer_norm(vectors: Tensor, share: Tensor) -> Tensor:
+    """Mean 0 and population variance 1 over the features; `share` is one over their number, and 0 where a width is padded."""
+    centred = (vectors - (vectors * share).sum(dim=1, keepdim=True)) * (share > 0)
+    return centred * ((centred.square() * share).sum(dim=1, keepdim=True) + TINY).rsqrt()
+
+
+def _place(weights: Weights, tables: Tables, vectors: Tensor, place: slice) -> tuple[Tensor, Tensor]:
     """Embeddings at some places as the residual stream holds them, and as the heads see them."""
     if "inner_positions" in weights:
         reduced = bmm(weights["reduce"], vectors) if "reduce" in weights else vectors
+        if "normed" in tables:
+            reduced = _layer_norm(reduced, tables["normed"])
         return vectors, reduced + weights["inner_positions"][:, :, place]
     placed = vectors + weights["positions"][:, :, place]
     if "reduce" in weights:
@@ -148,8 +168,8 @@ def _by_table(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     """
     n_models, _, n_vocab = weights["embedding"].shape
     n_heads, head_dim, inner = weights["query"].shape[1:]
-    _, first = _place(weights, weights["embedding"], slice(0, 1))
-    residual, last = _place(weights, weights["embedding"], slice(1, 2))
+    _, first = _place(weights, tables, weights["embedding"], slice(0, 1))
+    residual, last = _place(weights, tables, weights["embedding"], slice(1, 2))
     both = torch.cat([first, last], dim=2)
 
     def heads(name: str, vectors: Tensor) -> Tensor:
@@ -203,7 +223,7 @@ def _directly(weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
     places = []
     for place in range(seq_len):
         found = embedding.gather(2, tokens[:, :, place].unsqueeze(1).expand(-1, dim, -1))
-        places.append(_place(weights, found, slice(place, place + 1)))
+        places.append(_place(weights, tables, found, slice(place, place + 1)))
     stream, branch = (torch.stack(side, dim=3) for side in zip(*places, strict=True))
     end = (lengths - 1).view(n_models, 1, n_rows, 1)
 

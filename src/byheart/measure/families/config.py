@@ -33,11 +33,15 @@ class SizeField:
 
 @dataclass(frozen=True)
 class OptionField:
-    """A choice a family offers; the first is the default."""
+    """A choice a family offers; the first is the default.
+
+    One that came later `is_implied` at its default: the configuration leaves it out, so that runs of before keep their keys.
+    """
 
     name: str
     choices: tuple[str, ...]
     meaning: str
+    is_implied: bool = False
 
 
 def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
@@ -66,4 +70,6 @@ def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
         if choice not in option.choices:
             wanted = f"must be one of {', '.join(option.choices)}"
             raise refuse(option.name, f"`{option.name}` of family {family.name} {wanted}; got {choice!r}.")
+        if option.is_implied and choice == option.choices[0]:
+            del options[option.name]
     return ModelConfig(model.family, dict(sorted(sizes.items())), dict(sorted(options.items())))

@@ -2,7 +2,8 @@
 
 Left open by the paper and chosen here: tokens are embedded by a trained table straight into the stream (`embedding =
 learned`), or by a fixed random one of width `dim` followed by a trained E_in (`frozen`); no positions unless asked for;
-head size s = m; framework default initialisation, embeddings standard normal.
+head size s = m; framework default initialisation with embeddings standard normal, or all weights from N(0, 0.02²) with zero
+biases (`initialisation = normal-0.02`), as BERT-style code does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from byheart.measure.families.inputs import Inputs, Tables, Weights, take_rows
 from byheart.measure.matmul import bmm
 from byheart.measure.parameter_block import Shapes
 from byheart.measure.training_set import TrainingSet
+
+SMALL = 0.02  # standard deviation of BERT-style initial weights
 
 
 class UniformAttentionFamily(Family):
@@ -38,6 +41,12 @@ class UniformAttentionFamily(Family):
             "embedding", ("learned", "frozen"), "trained into the stream, or fixed with a trained E_in"
         ),
         OptionField("positions", ("none", "learned"), "whether tokens know their place"),
+        OptionField(
+            "initialisation",
+            ("framework", "normal-0.02"),
+            "the framework's, or weights and tables from N(0, 0.02²) with zero biases",
+            is_implied=True,
+        ),
     )
 
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
@@ -67,7 +76,12 @@ class UniformAttentionFamily(Family):
         }
 
     def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
-        """Embeddings standard normal, maps and biases uniform on ±1/√fan_in."""
+        """Embeddings standard normal, maps and biases uniform on ±1/√fan_in; or as BERT-style code has it."""
+        if "initialisation" in model.options:
+            return {
+                name: normal(generator, shape, 0.0 if name[-2:] in ("b1", "b2") else SMALL)
+                for name, shape in shapes.items()
+            }
         size = model.sizes
         fan_in = {name: shape[-1] for name, shape in shapes.items()}
         for part in ("before", "after"):

@@ -109,7 +109,7 @@ class AttentionOnlySpec(ArrayShapes):
 
     def sections(self) -> list[tuple[str, str, str]]:
         heads = f"heads: {self.n_heads:,} of size {self.key_dim:,}"
-        return [("1", "softmax attention at the last token", heads)]
+        return [("0", "softmax attention at the last token", heads)]
 
 
 @realises("DPC24-eq1", "DPC24-eq2")

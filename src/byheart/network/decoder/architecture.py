@@ -110,11 +110,11 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         return require_possible(spec, fields)
 
     def sections(self) -> list[tuple[str, str, str]]:
-        first = ("1", "weighted token averaging", "")
+        first = ("0", "weighted token averaging", "")
         if self.heads is not None:
             heads = f"heads: {self.heads[0]:,} of size {self.heads[1]:,}"
-            first = ("1", "softmax attention at the last token", heads)
-        return [first, ("2", f"{self.activation} neurons", f"hidden width {self.hidden_width:,}")]
+            first = ("0", "softmax attention at the last token", heads)
+        return [first, ("1", f"{self.activation} neurons", f"hidden width {self.hidden_width:,}")]
 
 
 @dataclass(frozen=True, eq=False)

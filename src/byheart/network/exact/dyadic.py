@@ -123,6 +123,13 @@ class SparseMatrix:
             table[row].append((col, value))
         return table
 
+    def toarray(self) -> np.ndarray:
+        """All entries, zeros too, as an array of `Fraction`."""
+        dense = np.full(self.shape, Fraction(0), dtype=object)
+        for at, value in self.entries.items():
+            dense[at] = value.fraction
+        return dense
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SparseMatrix) and self.shape == other.shape and self.entries == other.entries
 

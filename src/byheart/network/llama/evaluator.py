@@ -18,7 +18,7 @@ by which two cancelling terms may exceed the bound (this is checked too).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -155,36 +155,13 @@ def flag_column(llama: Llama, pinned: Pinned) -> int | None:
 
 def evaluate(llama: Llama, texts: ChainedTexts) -> Answers:
     """The greedy next token at every asked position."""
-    machine = _Machine(llama)
-    tokens = [machine.answer(*chunk) for chunk in _chunks(texts)]
+    machine = Machine(llama)
+    tokens = [machine.answer(*chunk) for chunk in chunks(texts)]
     machine.conditions.n_tokens = int(texts.ids.size)
     return Answers(np.concatenate([np.zeros(0, dtype=np.int64), *tokens]), machine.conditions)
 
 
-def trace_units(
-    llama: Llama, texts: ChainedTexts, layers: Sequence[int]
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """The asked positions (numbered in order) and units at which each of `layers` has a unit whose gate is open."""
-    found: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {layer: [] for layer in layers}
-    done = 0
-
-    def watch(layer: int, gates: np.ndarray) -> None:
-        if layer in found:
-            contexts, units = np.nonzero(gates > 0)
-            found[layer].append((contexts + done, units))
-
-    machine = _Machine(llama, watch)
-    if min(layers) <= machine.last_gather:  # where every token is at work still, asked or not
-        raise UsageError(f"layer {min(layers)} of this model holds no table: a later one reads other tokens.")
-    for chunk in _chunks(texts):
-        done += len(machine.answer(*chunk))
-    return {
-        layer: (np.concatenate([c for c, _ in parts]), np.concatenate([u for _, u in parts]))
-        for layer, parts in found.items()
-    }
-
-
-def _chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Runs of whole texts of about CHUNK tokens: ids, where the text of each token begins in the run, and which are asked."""
     first, offsets = 0, texts.offsets
     while first < len(offsets) - 1:
@@ -195,12 +172,11 @@ def _chunks(texts: ChainedTexts) -> Iterator[tuple[np.ndarray, np.ndarray, np.nd
         first = last
 
 
-class _Machine:
+class Machine:
     """The layers as matrices of whole numbers: the pinned columns are folded into one column of ones."""
 
-    def __init__(self, llama: Llama, watch: Callable[[int, np.ndarray], None] | None = None) -> None:
-        """`watch` is shown the gates of every layer."""
-        self.llama, self.watch, self.conditions = llama, watch, NoRounding()
+    def __init__(self, llama: Llama) -> None:
+        self.llama, self.conditions = llama, NoRounding()
         self.pinned = pinned_columns(llama)
         self.flag = flag_column(llama, self.pinned)
         self.reads = head_offsets(llama, self.pinned, self.conditions)
@@ -208,27 +184,68 @@ class _Machine:
         self.last_gather = max(gathering, default=-1)
 
     def answer(self, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        llama, pinned = self.llama, self.pinned
-        stream = llama.weights[EMBEDDING][ids].astype(np.float64)
-        stream[:, pinned.columns] = 0
-        first = np.arange(len(ids)) == starts
-        if self.last_gather < 0:
-            stream = stream[asked]
-        for layer in range(llama.spec.n_layers):
+        """The greedy next token at every asked position of a run of texts (see `chunks`)."""
+        return self.answer_from(0, *self._enter(ids, starts, asked))
+
+    def stream_before(
+        self, layer: int, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
+    ) -> Float[np.ndarray, "n_asked hidden"]:
+        """What the asked positions hold before a layer behind all that gather; pinned columns are zero."""
+        if layer <= self.last_gather:
+            raise UsageError(
+                f"layer {layer} of this model holds no table: it or a later one reads other tokens."
+            )
+        return self._run(range(layer), *self._enter(ids, starts, asked))
+
+    def answer_from(
+        self,
+        layer: int,
+        stream: np.ndarray,
+        starts: np.ndarray | None = None,
+        asked: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The greedy next token, from what the asked positions hold before a layer."""
+        return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
+
+    def gates(self, layer: int, stream: np.ndarray) -> Float[np.ndarray, "n_asked units"]:
+        """The gate of each unit of a layer; where it is positive the unit is open."""
+        weight = self.llama.weight(layer, "mlp.gate_proj")
+        return self._sum(stream, weight, f"layer {layer}: gates", True) / SILU_SLOPE
+
+    def feed(self, layer: int, stream: np.ndarray) -> np.ndarray:
+        """The stream after the feed-forward part of a layer."""
+        self._energy(stream)
+        stream = stream + self._feed(layer, stream)
+        self._energy(stream)
+        return stream
+
+    def _enter(
+        self, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        stream = self.llama.weights[EMBEDDING][ids].astype(np.float64)
+        stream[:, self.pinned.columns] = 0
+        return (stream[asked], None, None) if self.last_gather < 0 else (stream, starts, asked)
+
+    def _run(
+        self, layers: range, stream: np.ndarray, starts: np.ndarray | None, asked: np.ndarray | None
+    ) -> np.ndarray:
+        """Run layers one after the other. Once none gathers any more, only asked positions go on."""
+        for layer in layers:
             heads = self.reads[layer]
             if heads is not None:
+                assert starts is not None
                 if self.flag is not None:
+                    first = np.arange(len(stream)) == starts
                     self.conditions.require(
                         bool((stream[:, self.flag] == first).all()),
                         f"layer {layer}: the first token is not flagged",
                     )
                 stream = stream + self._gather(layer, heads, stream, starts)
             if layer == self.last_gather:
+                assert asked is not None
                 stream = stream[asked]
-            self._energy(stream)
-            stream = stream + self._feed(layer, stream)
-            self._energy(stream)
-        return self._decide(stream)
+            stream = self.feed(layer, stream)
+        return stream
 
     def _energy(self, stream: np.ndarray) -> None:
         bound = self.pinned.columns.sum() * self.pinned.value**2 / 2.0**25
@@ -248,16 +265,11 @@ class _Machine:
 
     def _feed(self, layer: int, stream: np.ndarray) -> np.ndarray:
         llama = self.llama
-        gate = (
-            self._sum(stream, llama.weight(layer, "mlp.gate_proj"), f"layer {layer}: gates", True)
-            / SILU_SLOPE
-        )
+        gate = self.gates(layer, stream)
         self.conditions.require(
             bool((gate == np.rint(gate)).all()), f"layer {layer}: a gate is not 128 times a whole number"
         )
         up = self._sum(stream, llama.weight(layer, "mlp.up_proj"), f"layer {layer}: up") * SILU_SLOPE
-        if self.watch is not None:
-            self.watch(layer, gate)
         units = np.maximum(gate, 0) * up
         self.conditions.require(
             bool((units == np.rint(units)).all() and np.abs(units).max(initial=0) <= MANTISSA),

@@ -12,22 +12,23 @@ from byheart.network.llama.spec import EMBEDDING, FINAL_NORM, weight_name
 
 
 class LlamaModule(nn.Module):
-    """Logits of every position. Parameters are named as in the checkpoint, with `.` written `/`."""
+    """Logits of every position. Parameters have the names of the checkpoint: `get_parameter("model.norm.weight")`."""
 
     def __init__(self, llama: Llama) -> None:
         """Copy the weights into parameters."""
         super().__init__()
         self.spec = llama.spec
-        self.tensors = nn.ParameterDict(
-            {
-                name.replace(".", "/"): nn.Parameter(torch.from_numpy(array.copy()))
-                for name, array in llama.weights.items()
-            }
-        )
+        for name, array in llama.weights.items():
+            *path, last = name.split(".")
+            owner: nn.Module = self
+            for part in path:
+                if part not in dict(owner.named_children()):
+                    owner.add_module(part, nn.Module())
+                owner = owner.get_submodule(part)
+            owner.register_parameter(last, nn.Parameter(torch.from_numpy(array.copy())))
 
     def _weight(self, name: str) -> Tensor:
-        weight: Tensor = self.tensors[name.replace(".", "/")]
-        return weight
+        return self.get_parameter(name)
 
     def _norm(self, stream: Tensor, name: str) -> Tensor:
         mean = stream.pow(2).mean(-1, keepdim=True)

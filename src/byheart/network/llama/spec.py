@@ -175,7 +175,7 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     def sections(self) -> list[tuple[str, str, str]]:
         sizes = f"hidden {self.hidden:,}, inner {self.inner:,}, {self.n_heads} heads of {self.head_dim}"
-        return [(f"1 to {self.n_layers}", "stock Llama layers", sizes)]
+        return [(f"0 to {self.n_layers - 1}", "stock Llama layers", sizes)]
 
 
 def _positive(fields: Fields, name: str) -> float:

@@ -237,7 +237,7 @@ class TransformerSpec:
     def sections(self) -> list[tuple[str, str, str]]:
         """Feed-forward layers in one line between attention layers, with how many have which hidden width."""
         rows = []
-        first = 1
+        first = 0
         for kind, group in groupby(self.runs, key=lambda run: run.kind):
             runs = list(group)
             if kind == "feed-forward":

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from byheart.measure.fits import mean_interval
 from byheart.measure.records import Run
@@ -12,22 +17,21 @@ from byheart.reproduce import figure as fig
 from byheart.reproduce.dana_2024 import curves as dana
 from byheart.reproduce.dana_2024 import runs
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.seed_values import gather, series
+from byheart.reproduce.published import dana_2024
+from byheart.reproduce.seed_values import SeedValues, gather, series
 from byheart.theorems import realises
 
 TOLERANCE = 0.05
 WAYS: tuple[dana.Way, ...] = (
-    dana.OWN,
+    ("as-coded", "adam"),
     ("as-written", "adam"),
     ("as-coded", "longer"),
     ("as-coded", "longest"),
 )
 DIMS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (7,), "laptop": (7, 10), "paper": (7, 10, 13)}
-STYLES: dict[int, tuple[fig.Style, fig.Style]] = {
-    7: ("measured", "third"),
-    10: ("second", "fourth"),
-    13: ("fifth", "sixth"),
-}
+# The authors' widths stand for H - 1 heads of 4d² weights by 2dw = 4d²(H - 1), biases not counted; d = 5 is stored, not drawn.
+STORED_DIMS: dict[fig.Scale, tuple[int, ...]] = {"smoke": (7,), "laptop": (7, 10), "paper": (7, 10, 13, 5)}
+STYLES: dict[int, fig.Style] = {5: "sixth", 7: "measured", 10: "second", 13: "fifth"}  # a colour for each d
 
 
 def matched_width(dim: int, n_heads: int) -> int:
@@ -35,8 +39,14 @@ def matched_width(dim: int, n_heads: int) -> int:
     return round(4 * dim * dim * (n_heads - 1) / (2 * dim + 1))
 
 
+def stored_heads(dim: int) -> tuple[int, ...]:
+    """The numbers of heads that the authors' MLPs stand for: 1, 6, ..., 26 at d = 7, else 2, 7, ..., 27."""
+    return tuple(n if dim == 7 else n + 1 for n in runs.HEADS)
+
+
 def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-    """Numbers of heads and MLPs of the same size, d = d_h = 7, 10, 13; then for 4 and 16 times the steps."""
+    """The authors' two versions, one with both sides equal, and later ones with MLPs of the same size; for 4 and"
+    " 16 times the steps."""
 
     def both(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
         found = []
@@ -50,55 +60,179 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
                     )
         return found
 
-    return runs.stages("fig3", scale, both, WAYS, most_seeds=5, later=1)
+    def at_stored_sizes(is_mlp: bool) -> Callable[[runs.Variant, runs.How, int], list[Run]]:
+        return lambda variant, how, seed: [
+            runs.run(scale, variant, seed, dim=d, head_dim=d, how=how, **sizes)
+            for d in STORED_DIMS[scale]
+            for n in runs.thin(stored_heads(d), scale)
+            for sizes in (
+                {"n_heads": 1, "mlp_width": 2 * d * (n - 1)} if is_mlp else {"n_heads": n, "mlp_width": 0},
+            )
+        ]
+
+    def heads(variant: runs.Variant, how: runs.How, seed: int) -> list[Run]:
+        return [
+            runs.run(scale, variant, seed, dim=d, head_dim=d, n_heads=n, how=how)
+            for d in DIMS[scale]
+            for n in runs.thin(runs.HEADS, scale)
+        ]
+
+    maps: tuple[dana.Way, ...] = (("maps-always", "adam"),)
+    return [
+        *runs.stages("fig3, heads", scale, heads, [("layer-norm", "adam")]),
+        *runs.stages("fig3, MLPs", scale, at_stored_sizes(True), maps),
+        *runs.stages("fig3, heads", scale, at_stored_sizes(False), maps, most_seeds=5, later=1),
+        *runs.stages("fig3", scale, both, WAYS, most_seeds=5, later=1),
+    ]
+
+
+AS_DRAWN = "heads of August and MLPs of September 2024"
+EQUAL = "both with maps, as coded in September 2024"
 
 
 @realises("DPC24-F3", "DPC24-S4.2.1")
 def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
     """Accuracy by parameters of both kinds of model, and their difference at equal parameters, seed by seed."""
-    panels, trials, rows, numbers = [], [], [], {}
-    for way in WAYS:
+    sides: dict[str, tuple[dana.Way, dana.Way, bool]] = {  # heads, MLPs, whether widths are the authors'
+        AS_DRAWN: (dana.AUGUST, dana.SEPTEMBER, True),
+        EQUAL: (dana.SEPTEMBER, dana.SEPTEMBER, True),
+        **{dana.LABELS[way][0]: (way, way, False) for way in WAYS},
+    }
+    panels, trials, rows, numbers = [], [], [], dict[str, Any]()
+    for name, (heads, mlps, is_stored) in sides.items():
         drawn: list[fig.Series] = []
-        for dim in DIMS[scale]:
-            mine = [one for one in observations if dana.way_of(one) == way and one.sizes["dim"] == dim]
-            gaps = differences(mine, dim)
+        for dim in STORED_DIMS[scale] if is_stored else DIMS[scale]:
+            mine = [one for one in observations if one.sizes["dim"] == dim == one.sizes["head_dim"]]
+            at_heads = gather(
+                [one for one in mine if dana.is_of(one, heads) and not one.sizes["mlp_width"]],
+                _heads,
+                runs.accuracy,
+            )
+            wide = [one for one in mine if dana.is_of(one, mlps) and _is_mlp(one, dim, is_stored=is_stored)]
+            at_mlps = gather(wide, lambda one: one.sizes["mlp_width"], runs.accuracy)
+            gaps = differences(at_heads, at_mlps, dim, is_stored=is_stored)
             if not gaps:
                 continue
-            condition = f"{dana.LABELS[way][0]}, d = {dim}"
+            condition = f"{name}, d = {dim}"
             mean, (low, high) = statistics.fmean(gaps), mean_interval(gaps)
             said = f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
-            trials.append(fig.ConditionResult(condition, said, abs(mean) <= TOLERANCE, way == dana.OWN))
+            is_own = name == AS_DRAWN and dim in DIMS[scale]
+            trials.append(fig.ConditionResult(condition, said, abs(mean) <= TOLERANCE, is_own))
             rows.append((condition, said, str(len(gaps))))
-            numbers[condition] = {"MLP less attention": [mean, low, high], "pairs": len(gaps)}
-            for is_mlp, label, style in zip((False, True), ("heads", "MLP"), STYLES[dim], strict=True):
-                kind = [one for one in mine if (one.sizes["mlp_width"] > 0) == is_mlp]
-                at = gather(kind, lambda one: one.n_parameters, runs.accuracy)
-                drawn.append(series(f"d = {dim}, {label}", style, at))
+            numbers[condition] = {"MLP less attention": [mean, low, high], "seeds": len(gaps)}
+            drawn += _drawn(dim, at_heads, at_mlps, scale if name == AS_DRAWN else "smoke")
         if drawn:
-            panels.append(fig.Panel(dana.LABELS[way][0].capitalize(), "parameters", "accuracy", tuple(drawn)))
+            axis = "parameters, by the paper's count"
+            panels.append(
+                fig.Panel(name[0].upper() + name[1:], axis, "accuracy", tuple(drawn), y_range=(0.0, 1.0))
+            )
     tried = {trial.condition for trial in trials}
-    lacking = [d for d in DIMS[scale] if f"{dana.LABELS[dana.OWN][0]}, d = {d}" not in tried]
+    lacking = [d for d in DIMS[scale] if f"{AS_DRAWN}, d = {d}" not in tried]
+    checks, tables = (
+        [],
+        [fig.Table("Accuracy of the MLP less that of the heads", ("", "mean", "seeds"), tuple(rows))],
+    )
+    if dana.can_compare(scale):
+        by_name = [
+            (f"d = {d}, w = {x:g}", gap) for d in STORED_DIMS[scale] for x, gap in _to_stored(observations, d)
+        ]
+        check, table = dana.agreement(by_name, len(dana_2024("fig3")))
+        checks, tables = [check], [*tables, table]
+        numbers[dana.AGREEMENT] = dana.within(by_name, len(dana_2024("fig3")))
     return fig.Computed(
         tuple(panels),
         tuple(trials),
-        tables=(fig.Table("Accuracy of the MLP less that of the heads", ("", "mean", "pairs"), tuple(rows)),),
-        numbers=numbers,
-        choices=(*dana.CHOICES, "MLP widths are those whose parameters equal the heads they replace."),
+        tuple(checks),
+        tuple(tables),
+        numbers,
+        (
+            *dana.CHOICES,
+            "Parameters are counted as the paper does: 4d² per head, 2dw for the MLP, 2d(N + 1); maps and biases are left out.",
+            "The authors' widths stand for H - 1 heads by 2dw = 4d²(H - 1); between numbers of heads accuracy is interpolated.",
+            "Codes of 2025 and as written: MLP widths whose parameters, biases included, equal those of the heads they replace.",
+        ),
+        counter=_counter(numbers, DIMS[scale]),
         missing=f"Runs at d = {', '.join(map(str, lacking))} are missing." if lacking else "",
     )
 
 
-def differences(observations: Sequence[Observation], dim: int) -> list[float]:
-    """Accuracy of each MLP less that of the heads it stands for, same seed and labels."""
+def _heads(one: Observation) -> int:
+    return one.sizes["n_heads"]
+
+
+def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
+    """One of the MLPs: of the authors' widths, 0 among them at d = 7, or of ours."""
+    width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
+    if is_stored:
+        return heads == 1 and width in {2 * dim * (n - 1) for n in stored_heads(dim)}
+    return width > 0
+
+
+def differences(heads: SeedValues, mlps: SeedValues, dim: int, *, is_stored: bool) -> list[float]:
+    """For every seed the accuracy of its MLPs less that of the heads they stand for, mean over the widths."""
+    if len(heads.x) < 2 or len(mlps.x) < 2:
+        return []
+    n_seeds = min(len(values) for values in (*heads.values, *mlps.values))
+    counts = {matched_width(dim, n): float(n) for n in range(2, 32)}
+    found = []
+    for seed in range(n_seeds):
+        gaps = []
+        for width, values in zip(mlps.x, mlps.values, strict=True):
+            count = 1 + width / (2 * dim) if is_stored else counts.get(int(width), math.inf)
+            if heads.x[0] <= count <= heads.x[-1]:
+                gaps.append(values[seed] - np.interp(count, heads.x, [at[seed] for at in heads.values]))
+        found.append(float(np.mean(gaps)))
+    return found
+
+
+def paper_count(dim: int, n_heads: float, mlp_width: float) -> float:
+    """Parameters as the paper counts them, for 50 tokens."""
+    return 4 * dim * dim * n_heads + 2 * dim * mlp_width + 2 * dim * (runs.N_VOCAB + 1)
+
+
+def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> list[fig.Series]:
+    """Heads dashed and MLPs solid in the colour of their d, as the paper draws them; the authors' points where they compare."""
+    style = STYLES[dim]
+
+    def at(label: str, found: SeedValues, line: fig.Line, is_mlp: bool) -> fig.Series:
+        x = tuple(paper_count(dim, 1, x) if is_mlp else paper_count(dim, x, 0) for x in found.x)
+        return replace(series(label, style, SeedValues(x, found.values)), line=line)
+
+    found = [at(f"d = {dim}, heads", heads, "dashed", False), at(f"d = {dim}, MLP", mlps, "solid", True)]
+    if dana.can_compare(scale):
+        stored = dana.stored_points("fig3", "mlp_width", dim=dim)
+        found.append(at(f"d = {dim}, the authors' MLPs", stored, "points", True))
+    return found
+
+
+def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[float, float]]:
+    """Ours less the authors' accuracy for every stored MLP."""
+    mine = [one for one in observations if dana.is_of(one, dana.SEPTEMBER) and one.sizes["n_heads"] == 1]
+    at = gather(
+        [one for one in mine if one.sizes["dim"] == dim == one.sizes["head_dim"]],
+        lambda one: one.sizes["mlp_width"],
+        runs.accuracy,
+    )
+    return dana.differences(at, dana.stored_points("fig3", "mlp_width", dim=dim))
+
+
+def _counter(numbers: Mapping[str, Any], dims: Sequence[int]) -> str:
+    """What becomes of it where both sides are one model."""
     found = {
-        (one.sizes["mlp_width"], one.sizes["n_heads"], one.seed): runs.accuracy(one) for one in observations
+        name: [
+            numbers[f"{name}, d = {d}"]["MLP less attention"][0]
+            for d in dims
+            if f"{name}, d = {d}" in numbers
+        ]
+        for name in (AS_DRAWN, EQUAL)
     }
-    pairs = [
-        ((matched_width(dim, n_heads), 1, seed), accuracy)
-        for (mlp_width, n_heads, seed), accuracy in found.items()
-        if not mlp_width and n_heads > 1
-    ]
-    return [found[mlp] - accuracy for mlp, accuracy in pairs if mlp in found]
+    if not all(found.values()):
+        return ""
+    drawn, equal = (", ".join(f"{gap:+.3f}" for gap in gaps) for gaps in found.values())
+    return (
+        "The figure compares two models: its heads have a layer norm and 5,000 steps, its MLPs maps and 10,000. MLP less heads at"
+        f" d = {', '.join(map(str, dims))}: {drawn} as drawn, {equal} where both have maps and 10,000 steps."
+    )
 
 
 FIGURES = (
@@ -108,8 +242,12 @@ FIGURES = (
         ("DPC24-F3", "DPC24-S4.2.1"),
         "DPC24 Figure 3: attention alone against an MLP, by parameters",
         "Attention alone and one head with an MLP reach the same accuracy at the same number of parameters.",
+        "As the authors drew it: heads from the code of August 2024 (Figure 2b's points), MLPs at their widths from"
+        " that of September"
+        " 2024; d = d_h = 7, 10, 13.",
         f"The mean accuracy of the MLP less that of the heads it replaces, over sizes and seeds, is within ±{TOLERANCE}, every d.",
         stages,
         compute,
+        measured=runs.MEASURED,
     ),
 )

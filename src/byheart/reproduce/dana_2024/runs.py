@@ -3,6 +3,12 @@
 50 tokens, pairs of them, one uniformly random next token for each of the 2,500 pairs. The paper trains on 1,000 batches of
 1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is over
 all pairs, averaged over the last 100 steps. A seed draws the labels, the weights and the batches.
+
+The authors' stored points come from two versions of their code, told apart in its public history (`as coded` is, for each
+figure, the version that stored its points):
+- layer-norm, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
+- maps-always, 10,000 steps: Figures 1b, 2a, 4 (15,000 steps) and the MLP curves of Figure 3.
+`as-coded` is the code of 2025, which has no shared maps where d = d_h; elsewhere it is maps-always itself.
 """
 
 from __future__ import annotations
@@ -16,18 +22,23 @@ from byheart.measure.records import Run
 from byheart.reproduce.figure import Scale, TrainingStage
 from byheart.reproduce.observation import Observation
 
-Variant = Literal["as-coded", "as-written", "position-first"]
-VARIANTS: tuple[Variant, ...] = ("as-coded", "as-written", "position-first")
+Variant = Literal["as-coded", "as-written", "position-first", "layer-norm", "maps-always"]
 How = Literal["adam", "longer", "longest", "lbfgs"]
 """The paper's Adam; the same for 4 and for 16 times the steps; L-BFGS."""
 
 N_VOCAB = 50
+MEASURED = ("loss", "accuracy", "accuracy_tail")  # what figures need of a run
 HEADS = (1, 6, 11, 16, 21, 26)  # the paper's grid
 DENSE = tuple(sorted({*range(1, 26, 2), *HEADS}))
 DIMS = tuple(range(3, 14))
 TIMES: dict[How, int] = {"adam": 1, "longer": 4, "longest": 16}
 LBFGS_EVALUATIONS = 1500
+EPOCHS: dict[Variant, int] = {"layer-norm": 5}  # where a version of the code has its own; of 1,000 batches
 PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # priority, and the most seeds
+    ("layer-norm", "adam"): (0, 10),
+    ("maps-always", "adam"): (0, 10),
+    ("layer-norm", "longer"): (4, 3),
+    ("layer-norm", "longest"): (5, 3),
     ("as-coded", "adam"): (0, 10),
     ("as-written", "adam"): (2, 5),
     ("position-first", "adam"): (3, 3),
@@ -47,12 +58,13 @@ def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: 
 
 
 def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
-    """Numbers of heads tried; at d = 11 to 13 the authors' stored grid goes on to 31."""
+    """Numbers of heads tried: the paper's, which end at 31 for d = 11 to 13, or more, or those before saturation."""
     if scale != "paper":
-        return thin(HEADS, scale, 3 if scale == "smoke" else 6)
-    if how == "longest":
+        return thin(HEADS, scale)
+    if how == "longest" or (variant, how) == ("layer-norm", "longer"):
         return HEADS[:4]
-    return (DENSE if (variant, how) == ("as-coded", "adam") else HEADS) + ((31,) if dim >= 11 else ())
+    is_dense = how == "adam" and (variant == "as-coded" or (variant, dim) == ("layer-norm", 10))
+    return (DENSE if is_dense else HEADS) + ((31,) if dim >= 11 else ())
 
 
 def training(scale: Scale, how: How, epochs: int = 10) -> Training:
@@ -83,6 +95,9 @@ def run(
     """One model of the paper; at `smoke` the vocabulary is a fifth."""
     if scale == "smoke":
         n_vocab = max(5, n_vocab // 5)
+    if variant == "maps-always" and dim != head_dim:
+        variant = "as-coded"  # the same model by its older name
+    epochs = EPOCHS.get(variant, epochs)
     return Run(
         ModelConfig(
             "attention-only",
@@ -95,7 +110,7 @@ def run(
     )
 
 
-KEPT: dict[Scale, int] = {"smoke": 3, "laptop": 6}
+KEPT: dict[Scale, int] = {"smoke": 3, "laptop": 4}
 
 
 def thin(values: Iterable[int], scale: Scale, keep: int | None = None) -> tuple[int, ...]:
@@ -108,8 +123,10 @@ def thin(values: Iterable[int], scale: Scale, keep: int | None = None) -> tuple[
     return tuple(chosen[place] for place in places)
 
 
+LAPTOP = (("layer-norm", "adam"), ("maps-always", "adam"))
 WAYS_WITH_MAPS: tuple[tuple[Variant, How], ...] = (
     ("as-coded", "adam"),
+    ("maps-always", "adam"),
     ("as-written", "adam"),
     ("position-first", "adam"),
     ("as-coded", "lbfgs"),
@@ -126,20 +143,32 @@ def stages(
     most_seeds: int = 10,
     later: int = 0,
 ) -> list[TrainingStage]:
-    """A stage for each reading of the model and way of training; those of 4 and 16 times the steps at the paper's scale alone."""
-    return [
-        TrainingStage(
-            f"DPC24 {name}, {variant}, {how}",
-            PLANS[variant, how][0] + later,
-            tuple(
-                run for seed in seeds(scale, variant, how, most_seeds) for run in runs_of(variant, how, seed)
-            ),
-            together=f"DPC24, {variant}, {how}" if not later else "",
-            engine="auto" if how in ("longer", "longest") else "graph",
-        )
-        for variant, how in ways
-        if scale == "paper" or how not in ("longer", "longest")
-    ]
+    """A stage for each reading of the model and way of training; a run belongs to the first stage that names it.
+
+    At laptop scale the versions that stored the authors' points alone; 4 and 16 times the steps at the paper's scale alone.
+    """
+    found, seen = [], set[str]()
+    for variant, how in ways:
+        if scale != "paper" and how in ("longer", "longest"):
+            continue
+        if scale == "laptop" and (variant, how) not in LAPTOP:
+            continue
+        named = [
+            run for seed in seeds(scale, variant, how, most_seeds) for run in runs_of(variant, how, seed)
+        ]
+        fresh = tuple(run for run in named if run.key not in seen)
+        seen |= {run.key for run in fresh}
+        if fresh:
+            found.append(
+                TrainingStage(
+                    f"DPC24 {name}, {variant}, {how}",
+                    PLANS[variant, how][0] + later,
+                    fresh,
+                    together=f"DPC24, {variant}, {how}" if not later else "",
+                    engine="auto" if how in ("longer", "longest") else "graph",
+                )
+            )
+    return found
 
 
 def how_trained(one: Observation) -> How:

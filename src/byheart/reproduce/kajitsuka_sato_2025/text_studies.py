@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from byheart.measure.text_samples import Samples
 from byheart.reproduce import figure as fig
 from byheart.reproduce.kajitsuka_sato_2025 import runs
 from byheart.reproduce.observation import Observation
-from byheart.reproduce.seed_values import gather, series
+from byheart.reproduce.seed_values import SeedValues, gather, series
 from byheart.theorems import realises
 
-NEAR_ONE = 0.99
+LIKELY_SEEDS: dict[fig.Scale, int] = {"smoke": 1, "laptop": 2, "paper": 5}
+NEAR_ONE, MEMORISED = 0.95, 0.99  # accuracies
 AXIS_END = 0.25  # of the loss in the paper's Figure 1
+MORE, ENOUGH = "more blocks bring it near one", "uniform attention suffices"  # the paper's two claims
 FROZEN = (
     f"The fixed table of words is of width {runs.WIDTH}, picked at N = 600 among 6, 64, 128 and 256, the only one memorised with.",
     f"The fixed table of sub-words is of width {runs.SUB_WORD_WIDTH}, as in BERT.",
@@ -33,9 +36,36 @@ class TextStudy:
     blocks: Mapping[fig.Scale, tuple[int, ...]]
 
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-        """Every number of blocks with the words' table fixed, and trained; few and many blocks apart, sub-words last."""
+        """Every number of blocks under the paper's likely reading; then with the words' table fixed, and trained.
+
+        Few and many blocks apart, sub-words last.
+        """
         assert samples is not None
-        return [
+        likely = [
+            fig.TrainingStage(
+                f"KS25 {self.name}, {self.collection}-sub-words, {runs.BERT}, {blocks[0]} to {blocks[-1]} blocks",
+                2,
+                tuple(
+                    run
+                    for count in blocks
+                    for run in runs.text_runs(
+                        scale,
+                        samples,
+                        f"{self.collection}-sub-words",
+                        self.n_samples[scale],
+                        count,
+                        "learned",
+                        rates=runs.BERT_RATES,
+                        initialisation=runs.BERT,
+                        n_seeds=LIKELY_SEEDS[scale],
+                    )
+                ),
+            )
+            for blocks in split(self.blocks[scale])
+        ]
+        if scale == "laptop":
+            return likely
+        return likely + [
             fig.TrainingStage(
                 f"KS25 {self.name}, {collection}, {embedding}, {blocks[0]} to {blocks[-1]} blocks",
                 3 + is_later,
@@ -64,26 +94,23 @@ def compute(
     study: TextStudy, scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts
 ) -> fig.Computed:
     """Curves of the best trials of the first seed, and final loss and accuracy by blocks, for every reading."""
-    best = runs.best_trials(observations, lambda one: (runs.reading_of(one), runs.n_blocks(one)))
     panels, trials, checks, rows = [], [], [], []
     numbers: dict[str, Any] = {}
-    for reading in dict.fromkeys(runs.reading_of(one) for one in best):
-        mine = [one for one in best if runs.reading_of(one) == reading]
-        accuracy = gather(mine, runs.n_blocks, lambda one: one.measured["accuracy"])
-        losses = gather(mine, runs.n_blocks, lambda one: one.loss)
+    own, other = (runs.likely_up_to(end) for end in (runs.SMALL_RATE, runs.LARGE_RATE))
+    found = runs.readings(observations, (runs.SMALL_RATE, runs.LARGE_RATE))
+    for reading, mine in found.items():
+        best = runs.best_trials(mine, lambda one: (runs.n_blocks(one),))
+        accuracy = gather(best, runs.n_blocks, lambda one: one.measured["accuracy"])
+        losses = gather(best, runs.n_blocks, lambda one: one.loss)
         numbers[reading] = {
             "blocks": list(accuracy.x),
             "accuracy by seed": [list(values) for values in accuracy.values],
             "loss by seed": [list(values) for values in losses.values],
         }
-        panels += _panels(mine, reading)
-        one_block, top = accuracy.at(1), max(accuracy.means)
-        is_whole = set(study.blocks[scale]) <= set(accuracy.x) and one_block is not None
-        at = accuracy.x[accuracy.means.index(top)]
-        said = f"accuracy {accuracy.means[0]:.3f} with #blocks = {accuracy.x[0]:g}, at best {top:.3f} with {at:g}"
-        trials.append(
-            fig.ConditionResult(reading, said, None if not is_whole else (one_block or 0) < NEAR_ONE <= top)
-        )
+        panels += _panels(best, reading, has_curves=reading == own)
+        is_whole = set(study.blocks[scale]) <= set(accuracy.x)
+        holds, said = _judge(accuracy, losses)
+        trials.append(fig.ConditionResult(reading, said, holds if is_whole else None, reading == own, MORE))
         low = min(losses.means, default=float("nan"))
         checks.append(
             fig.Check(
@@ -93,11 +120,13 @@ def compute(
                 low < AXIS_END,
             )
         )
-        ends = accuracy.intervals
-        for x, mean, (lo, hi) in zip(accuracy.x, accuracy.means, ends, strict=True):
+        for x, mean, (lo, hi), loss, (a, b) in zip(
+            accuracy.x, accuracy.means, accuracy.intervals, losses.means, losses.intervals, strict=True
+        ):
             rows.append(
-                (reading, f"{x:g}", f"{mean:.3f} [{lo:.3f}, {hi:.3f}]", f"{losses.at(x) or float('nan'):.3g}")
+                (reading, f"{x:g}", f"{mean:.3f} [{lo:.3f}, {hi:.3f}]", f"{loss:.3g} [{a:.3g}, {b:.3g}]")
             )
+    trials.append(_suffices(found))
     heads = ("reading", "blocks", "accuracy of the best trial", "loss")
     return fig.Computed(
         tuple(panels),
@@ -106,7 +135,54 @@ def compute(
         (fig.Table("Final accuracy and loss, mean over seeds", heads, tuple(rows)),),
         numbers,
         (*runs.CHOICES, *FROZEN),
-        missing="" if len(trials) >= len(runs.EMBEDDINGS) else "One of the readings was not trained.",
+        counter=_counter(numbers, own, other),
+        missing="" if own in found else "The paper's likely reading was not trained.",
+    )
+
+
+def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
+    """More blocks: the most of them are better than one, beyond their intervals, and some number is near one."""
+    if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
+        return None, "too few numbers of blocks, or seeds"
+    top = max(accuracy.means[1:])
+    at = accuracy.means.index(top, 1)
+    (_, one_high), (most_low, _) = accuracy.intervals[0], accuracy.intervals[-1]
+    said = (
+        f"accuracy {_interval(accuracy, 0)} with 1 block, {_interval(accuracy, -1)} with {accuracy.x[-1]:g}, at best"
+        f" {top:.3f} with {accuracy.x[at]:g}, where the loss is {losses.means[at]:.3g}"
+    )
+    return most_low > one_high and top >= NEAR_ONE and losses.means[at] < AXIS_END, said
+
+
+def _interval(found: SeedValues, place: int) -> str:
+    low, high = found.intervals[place]
+    return f"{found.means[place]:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult:
+    """Whether a model with one layer of uniform attention memorises, in every seed of some reading."""
+    best = {
+        reading: [one.measured["accuracy"] for one in runs.best_trials(mine, lambda one: ())]
+        for reading, mine in found.items()
+    }
+    name, values = max(best.items(), key=lambda item: min(item[1]), default=("", [0.0]))
+    said = f"{name}: every seed has a trial with accuracy of at least {min(values):.4f}"
+    return fig.ConditionResult("some trained reading", said, min(values) >= MEMORISED, claim=ENOUGH)
+
+
+def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
+    """What one block does when the rates go further."""
+    if own not in numbers or other not in numbers:
+        return ""
+    ends = {
+        name: (fmean(numbers[name]["accuracy by seed"][0]), fmean(numbers[name]["accuracy by seed"][-1]))
+        for name in (own, other)
+    }
+    return (
+        f"It shows the speed of training at a bounded rate, not a need for blocks: with rates up to {runs.LARGE_RATE:g}"
+        " one block has"
+        f" {ends[other][0]:.3f} and the most blocks {ends[other][1]:.3f} (up to {runs.SMALL_RATE:g}: {ends[own][0]:.3f} and"
+        f" {ends[own][1]:.3f})."
     )
 
 
@@ -116,8 +192,9 @@ def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [part for part in (values[:middle], values[middle:]) if part]
 
 
-def _panels(best: Sequence[Observation], reading: str) -> list[fig.Panel]:
-    first = sorted((one for one in best if one.curve), key=runs.n_blocks)
+def _panels(best: Sequence[Observation], reading: str, *, has_curves: bool) -> list[fig.Panel]:
+    """Final accuracy by blocks; for the paper's likely reading also the curves of the first seed, as the paper draws them."""
+    first = sorted((one for one in best if one.curve), key=runs.n_blocks) if has_curves else []
     accuracy = gather(best, runs.n_blocks, lambda one: one.measured["accuracy"])
     curves = [
         fig.Panel(
@@ -133,12 +210,16 @@ def _panels(best: Sequence[Observation], reading: str) -> list[fig.Panel]:
                 )
                 for number, one in enumerate(first)
             ),
-            y_scale="log" if name == "loss" else "linear",
         )
         for name in ("loss", "accuracy")
+        if first
     ]
     final = fig.Panel(
-        f"Final accuracy: {reading}", "#blocks", "accuracy", (series("best trial", "measured", accuracy),)
+        f"Final accuracy: {reading}",
+        "#blocks",
+        "accuracy",
+        (series("best trial", "measured", accuracy),),
+        y_range=(0.0, 1.0),
     )
     return [*curves, final]
 
@@ -150,11 +231,18 @@ def _figure(study: TextStudy, statement: str) -> fig.Figure:
         "KS25",
         (statement,),
         f"KS25 Figure {study.name[-1]}: training on {study.label}, N = {size}, by number of blocks",
-        "With more blocks the training loss falls to nearly zero and the accuracy approaches one.",
-        f"The mean accuracy of the best trials is below {NEAR_ONE} with one block and at least {NEAR_ONE} with some larger number.",
+        "With more blocks the training loss falls to nearly zero and the accuracy approaches one; uniform attention suffices.",
+        "Not stated in full. The reading under which the figure appears: class token and 7 sub-words, trained table V"
+        " x 2, weights from"
+        f" N(0, 0.02²), learning rates searched up to {runs.SMALL_RATE:g}, 1,000 epochs.",
+        "More blocks: the interval of the best trials' accuracy lies higher with the most blocks than with one, and"
+        " with some number"
+        f" of blocks the mean accuracy is at least {NEAR_ONE} and the loss below {AXIS_END}, the end of the paper's axis. Uniform"
+        f" attention suffices: under some reading every seed has a trial with accuracy of at least {MEMORISED}.",
         study.stages,
         partial(compute, study),
-        curves=lambda one: one.seed == 0,
+        curves=lambda one: one.seed == 0 and runs.is_likely(one) and runs.rate_of(one) <= runs.SMALL_RATE,
+        measured=runs.MEASURED,
         needs_samples=True,
     )
 

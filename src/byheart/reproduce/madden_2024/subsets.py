@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -87,17 +86,11 @@ class TrainedCell:
     attention: str
     gap: float
     relative_gap: float
-    first_within: float
 
     @property
     def passes(self) -> bool:
         """The paper's rule: the final loss is within 1% of the entropy."""
         return PASSES.holds({"relative_gap": self.relative_gap})
-
-    @property
-    def ever_passed(self) -> bool:
-        """Whether the loss was within 1% at any recorded step."""
-        return self.first_within == self.first_within or self.passes
 
 
 def parameters(width: int, vocab: int) -> int:
@@ -129,17 +122,14 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
             str(one.config["options"]["attention"]),
             one.measured["gap"],
             one.measured["relative_gap"],
-            one.measured.get("first_within", math.nan),
         )
         for one in observations
     ]
     return sorted(found, key=lambda cell: (cell.subset.n_stories, cell.subset.seed, cell.width))
 
 
-def smallest_width(
-    found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int], *, ever: bool = False
-) -> int | None:
-    """The smallest of `widths` that passes on `subset`, at the end or `ever`.
+def smallest_width(found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int]) -> int | None:
+    """The smallest of `widths` that passes on `subset`.
 
     None where none was seen to, or where a smaller one was not tried.
     """
@@ -147,6 +137,6 @@ def smallest_width(
     for width in sorted(widths):
         if width not in mine:
             return None
-        if mine[width].ever_passed if ever else mine[width].passes:
+        if mine[width].passes:
             return width
     return None

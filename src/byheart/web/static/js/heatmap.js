@@ -20,12 +20,12 @@ export function heatmap(trace, token, board, { onLayer }) {
     trace.channels.map((channel, at) => s("text", { class: "name", x: LEFT - 8, y: TOP + at * high + high / 2 + 4, "text-anchor": "end" }, channel.name, s("title", {}, channel.meaning))),
     trace.stages.map((stage) => s("line", { class: "border", x1: LEFT + (stage.first + 1) * cell, x2: LEFT + (stage.first + 1) * cell, y1: TOP - 6, y2: TOP + m * high + 6 })),
     band, cursor,
-    [0, ...Array.from({ length: 8 }, (_, at) => Math.round((at + 1) * (n - 1) / 8))].map((layer) => s("text", { class: "tick", x: LEFT + (layer + 0.5) * cell, y: TOP + m * high + 20, "text-anchor": "middle" }, String(layer))),
+    [0, ...Array.from({ length: 8 }, (_, at) => Math.round((at + 1) * (n - 1) / 8))].map((layer) => s("text", { class: "tick", x: LEFT + (layer + 0.5) * cell, y: TOP + m * high + 20, "text-anchor": "middle" }, layer === 0 ? "in" : String(layer - 1))),
     s("text", { class: "tick", x: LEFT - 8, y: TOP + m * high + 20, "text-anchor": "end" }, "layer"));
   host.append(picture);
   const tip = makeTip(host);
 
-  const words = (layer, channel) => `${trace.channels[channel].name} ${layer === 0 ? "on entering" : `after layer ${layer}`} = ${exactly(columns[layer][channel])}`;
+  const words = (layer, channel) => `${trace.channels[channel].name} ${layer === 0 ? "on entering" : `after layer ${layer - 1}`} = ${exactly(columns[layer][channel])}`;
   const place = (element) => element?.dataset?.at?.split(",").map(Number);
   picture.addEventListener("pointermove", (event) => {
     const at = place(event.target);

@@ -9,7 +9,7 @@ import { saveText } from "../pictures.js";
 
 export default async function ask(room, { signal }) {
   room.append(h("header", { class: "hero small" }, h("h1", {}, "Ask it"),
-    h("p", { class: "lead" }, "Only the weights answer. There is no table behind them any more.")));
+    h("p", { class: "lead" }, "The weights give the number of the answer. model.json holds only the texts that go with these numbers.")));
   const choice = await modelChoice(room, () => { question.focus(); answer(); suggest(); });
   if (!choice || signal.aborted) return;
 

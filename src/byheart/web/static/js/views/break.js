@@ -76,11 +76,11 @@ export default async function breaking(room, { signal }) {
     if (!text) { fill(held); return; }
     try {
       const found = await post(`${path(choice.name())}/fact`, { text }, { signal });
-      fill(held, factCard(found, change));
+      fill(held, found.cells.length ? factCard(found, change) : spreadCard(found));
       markBits(room, edits);
     } catch (error) {
       if (error.name === "AbortError") return;
-      const known = error.kind === "UsageError" && /retrieval/.test(error.message);
+      const known = error.kind === "UsageError" && /where a fact lives/.test(error.message);
       fill(held, known ? h("p", { class: "note" }, "This construction spreads its facts over all layers; choose any weight below.") : h("div", { class: "card" }, problem(error)));
     }
   }
@@ -127,9 +127,17 @@ function factCard(found, change) {
   return card("The weights that hold this fact",
     h("p", {}, h("strong", {}, found.fact), " → ", h("strong", { class: "known" }, found.answer), h("span", { class: "hint" }, ` is the sum of ${plural(found.cells.length, "word")}, each one weight. The outlined bits are where its answer lies. Click a bit to turn it over.`)),
     found.cells.slice(0, 16).map((cell) => h("div", { class: "weight" },
-      h("div", { class: "row spread" }, h("code", {}, `${cell.weight.matrix}[${cell.weight.row}, ${cell.weight.column}]`), h("span", { class: "value" }, cell.value)),
-      bitStrip(cell.weight, cell.binary, new Set(cell.label_powers ?? []), change))),
-    found.sharing && h("p", { class: "hint" }, found.sharing.length ? `Other facts that read these words: ${found.sharing.slice(0, 6).join(", ")}${found.sharing.length > 6 ? `, and ${count(found.sharing.length - 6)} more` : ""}.` : "No other fact reads these words in the same place."));
+      h("div", { class: "row spread" }, h("code", {}, `${cell.tensor}[${cell.row}, ${cell.column}]`), h("span", { class: "value" }, cell.value)),
+      bitStrip({ matrix: cell.tensor, row: cell.row, column: cell.column }, cell.binary, new Set(cell.label_powers ?? []), change))),
+    found.sharing && h("p", { class: "hint" }, found.sharing.length ? `Other facts that these weights hold too: ${found.sharing.slice(0, 6).join(", ")}${found.sharing.length > 6 ? `, and ${count(found.sharing.length - 6)} more` : ""}.` : "These weights hold no other fact."));
+}
+
+// A theorem's model: the layers of each lemma in place of single weights.
+function spreadCard(found) {
+  const layers = (each) => (each.layer === each.last_layer ? `layer ${each.layer}` : `layers ${each.layer} to ${each.last_layer}`);
+  return card("The layers that hold this fact",
+    h("p", {}, h("strong", {}, found.fact), " → ", h("strong", { class: "known" }, found.answer), h("span", { class: "hint" }, " is spread over these layers, counted from 0. Choose any weight below.")),
+    table(["layers", "lemma", "facts in the same place"], found.locations.map((each) => [layers(each), each.lemma, count(each.sharing.length)]), { numbers: [2], caption: "Where the fact is" }));
 }
 
 function bitStrip(where, binary, marked, change) {

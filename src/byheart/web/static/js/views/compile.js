@@ -156,7 +156,7 @@ function choices(found, start) {
   const unknownField = h("label", { class: "check" }, unknown, h("span", {}, "Answer “unknown” to questions it was not given"));
 
   function draw() {
-    fill(drawing, figure("sizes", "Parameters of each construction, beside what no network can go below", sizes(fitting, floor, chosen)));
+    fill(drawing, figure("sizes", "Parameters of each construction, beside what some data of this shape need", sizes(fitting, floor, chosen)));
     const row = fitting.find((each) => each.method === chosen);
     fill(precision, row.precisions.map((name) => h("option", { value: name }, name)));
     unknownField.hidden = chosen !== "retrieval";
@@ -177,7 +177,7 @@ function choices(found, start) {
           ...(chosen === "retrieval" && unknown.checked ? { reject_bits: 16 } : {}),
         }) }, "Compile and check every row"))),
     h("details", {}, h("summary", {}, `What theory says (${floors.length} lower bounds)`),
-      table(["at least", "of", "by"], floors.map((bound) => [typeof bound.value === "number" ? count(bound.value) : bound.value, bound.quantity, h("span", { title: bound.sentence }, bound.name)]), { numbers: [0], caption: "Lower bounds" })),
+      table(["at least", "of", "speaks of", "by"], floors.map((bound) => [typeof bound.value === "number" ? count(bound.value) : bound.value, bound.quantity, bound.speaks_of, h("span", { title: bound.sentence }, bound.name)]), { numbers: [0], caption: "Lower bounds" })),
     refused.length > 0 && h("details", {}, h("summary", {}, `Not for these data (${refused.length})`),
       table(["construction", "because"], refused.map((row) => [row.method, row.refusal.split("\n")[0]]), { caption: "Constructions that do not take these data" })));
 }
@@ -214,7 +214,7 @@ function sizes(rows, floors, chosen) {
 function result(found) {
   const { size, verified } = found;
   return h("section", { class: "card result", "aria-labelledby": "result-title" },
-    h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), ` ${count(verified.checked - verified.wrong)} of ${count(verified.checked)} facts checked and right`),
+    h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), ` ${found.holds === false ? "Fitted, not memorised: " : ""}${count(verified.checked - verified.wrong)} of ${count(verified.checked)} facts checked and right`),
     h("h2", { id: "result-title" }, found.model),
     numbers([
       ["parameters", count(size.parameters_dense), `${count(size.parameters_nonzero)} not zero`],

@@ -8,7 +8,7 @@ import { figure } from "../pictures.js";
 import { loadPlot, living, look } from "../charts.js";
 import { colour } from "../pictures.js";
 
-const KINDS = { estimate: ["estimated for byheart", "series-1"], theorem: ["promised by a theorem", "series-4"], trained: ["reached by training", "series-2"], floor: ["no model is smaller", "series-6"] };
+const KINDS = { estimate: ["estimated for byheart", "series-1"], theorem: ["promised by a theorem", "series-4"], trained: ["reached by training", "series-2"], floor: ["some such facts need at least", "series-6"] };
 const EXAMPLES = {
   "GPT-2": { model_type: "gpt2", n_embd: 768, n_layer: 12, n_head: 12, vocab_size: 50257, n_positions: 1024 },
   "Llama 3.2 1B": { model_type: "llama", hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, head_dim: 64, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: true, hidden_act: "silu" },

@@ -68,7 +68,7 @@ function journey(trace, fact, model, signal) {
     setParams({ step: step + 1 });
     title.textContent = `${step + 1}. ${stage.title}`;
     sentence.textContent = stage.sentence;
-    where.textContent = stage.first < 0 ? "before the first layer" : stage.first === stage.last ? `layer ${stage.first + 1} of ${trace.layers.length - 1}` : `layers ${stage.first + 1} to ${stage.last + 1} of ${trace.layers.length - 1}`;
+    where.textContent = stage.first < 0 ? "before the first layer" : stage.first === stage.last ? `layer ${stage.first} of ${trace.layers.length - 1}, counted from 0` : `layers ${stage.first} to ${stage.last} of ${trace.layers.length - 1}, counted from 0`;
     fill(drawing, stagePicture(trace, stage, fact));
     [...chips.children].forEach((item, at) => { if (at === step) item.firstChild.setAttribute("aria-current", "step"); else item.firstChild.removeAttribute("aria-current"); });
     const chip = chips.children[step], middle = chip.offsetLeft - chips.clientWidth / 2 + chip.clientWidth / 2;

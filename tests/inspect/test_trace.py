@@ -7,17 +7,16 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi", reason="the extra `web` is not installed")
-
 import byheart as bh
 from byheart.construct.registry import names as method_names
+from byheart.construct.retrieval.layout import SLOTS
 from byheart.data.generators import random_tokens
 from byheart.errors import UnknownToken, UsageError
+from byheart.inspect.residual_stream import output_of, snapshots
+from byheart.inspect.stages import registers_of, stages_of
 from byheart.model import Model
 from byheart.network.transformer.architecture import Transformer
-from byheart.web.circuit import channels_of, stages_of
-from byheart.web.forward import output_of, snapshots
-from byheart.web.trace import trace
+from byheart.web.trace import draw_trace
 from tests.construct.contract import example_of
 from tests.refusal import refused
 
@@ -36,7 +35,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 def test_the_trace_ends_in_the_answer(model: Model) -> None:
     for question, answer in FACTS:
-        found = trace(model, question)
+        found = draw_trace(model, question)
         assert found["answer"] == answer
         assert found["output"][-1] == model.memoriser.label_names.index(answer) + 1
         assert "".join(token["text"] for token in found["tokens"]) == question
@@ -48,7 +47,7 @@ def test_the_stages_cover_every_layer_once(model: Model) -> None:
     stages = stages_of(model.network, model.record)
     layers = [at for stage in stages for at in range(stage.first, stage.last + 1)]
     assert layers == list(range(-1, len(model.network.layers)))
-    assert len(channels_of(model.network, model.record)) == model.network.model_width
+    assert len(registers_of(model.network, model.record)) == model.network.model_width
 
 
 def test_known_constructions_have_stages_of_their_own(model: Model) -> None:
@@ -68,14 +67,14 @@ def test_a_record_that_does_not_fit_its_network_is_not_believed(model: Model) ->
 
 def test_a_text_the_model_cannot_be_asked_is_refused(model: Model) -> None:
     with refused(UnknownToken, token="S", text="Straße"):
-        trace(model, "Straße")
+        draw_trace(model, "Straße")
     with pytest.raises(UsageError):
-        trace(model, "capital of France" * 20)
+        draw_trace(model, "capital of France" * 20)
 
 
 def test_label_bits_spell_the_answer() -> None:
     model = bh.compile(bh.Dataset.from_pairs(FACTS), method="retrieval", precision="float64", reject_bits=8)
-    found = trace(model, "capital of Peru")
+    found = draw_trace(model, "capital of Peru")
     (bits,) = (stage["details"]["bits"] for stage in found["stages"] if stage["kind"] == "label")
     assert int("".join(map(str, bits)), 2) == model.memoriser.label_names.index("Lima")
 
@@ -87,7 +86,7 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
     model = bh.compile(example.data, method=name, **dict(example.options))
     if not isinstance(model.network, Transformer):
         with pytest.raises(UsageError):
-            trace(model, "x")
+            draw_trace(model, "x")
         return
     memoriser = model.memoriser
     encoded = memoriser.encode(example.data.inputs)[:5]
@@ -102,12 +101,12 @@ def test_every_transformer_is_followed_to_its_own_answer(name: str) -> None:
 @pytest.mark.parametrize(
     ("notes", "before_words"),
     [
-        ({"layout": "dual table", "slots": 8}, [*"xGyz", "d1", "d2", "d3", "d4"]),
+        ({"layout": "dual table", "slots": 8}, [*SLOTS, "digit 0", "digit 1", "digit 2", "digit 3"]),
         (
             {"layout": "dual table"},
-            [*"xGyz", "role", "d1", "d2", "d3"],
+            [*SLOTS, "role", "digit 0", "digit 1", "digit 2"],
         ),  # as saved before the role shared a register
-        ({"layout": "twin"}, [*"xGyz", "role", "d1", "d2", "d3"]),  # its name in older models
+        ({"layout": "twin"}, [*SLOTS, "role", "digit 0", "digit 1", "digit 2"]),  # its name in older models
     ],
 )
 def test_the_registers_of_a_dual_table_have_their_names(
@@ -115,8 +114,8 @@ def test_the_registers_of_a_dual_table_have_their_names(
 ) -> None:
     network = Transformer(np.eye(10), (), np.ones((1, 10)), 1)
     record = {"method": "retrieval", "notes": {**notes, "channels": 2}}
-    names = [channel["name"] for channel in channels_of(network, record)]
-    assert names == [*before_words, "w1", "w2"]
+    names = [register.name for register in registers_of(network, record)]
+    assert names == [*before_words, "word 0", "word 1"]
 
 
 def test_what_rare_labels_add_is_a_stage_of_its_own() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from byheart.errors import UsageError
-from byheart.model import Model
 from byheart.network.exact.dyadic import Dyadic, SparseMatrix, Weights
+from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Network
 
 MOST_BITS_SHOWN = 4096
@@ -68,11 +69,13 @@ def flip(value: Fraction, power: int) -> Fraction:
     return -size if value < 0 else size
 
 
-def edit(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[dict[str, Any]]]:
-    """The model with its weights changed one after the other, without a certificate, and what each change did."""
+def change_weights(
+    memoriser: Memoriser, edits: Sequence[Mapping[str, Any]]
+) -> tuple[Memoriser, list[dict[str, Any]]]:
+    """The memoriser with its weights changed one after the other, and what each change did."""
     if len(edits) > MOST_EDITS:
         raise UsageError(f"{len(edits)} changes at a time are more than the {MOST_EDITS} allowed.")
-    network, done = model.network, []
+    network, done = memoriser.network, []
     for edit in edits:
         name, row, column = str(edit["matrix"]), int(edit["row"]), int(edit["column"])
         weights = find_matrix(network, name)
@@ -83,11 +86,11 @@ def edit(model: Model, edits: Sequence[Mapping[str, Any]]) -> tuple[Model, list[
         changed, kept = _with_value(weights, row, column, after)
         if kept == before:
             raise UsageError(
-                f"{name}[{row}, {column}] cannot hold that change in {model.precision}: it stays {before}."
+                f"{name}[{row}, {column}] cannot hold that change in {network.precision}: it stays {before}."
             )
         network = _replace(network, name, changed)
         done.append(_change(name, row, column, before, kept))
-    return Model(replace(model.memoriser, network=network), model.record, None), done
+    return replace(memoriser, network=network), done
 
 
 def show(value: Fraction) -> str:
@@ -132,39 +135,62 @@ def _replace(network: Network, name: str, weights: Weights) -> Network:
     return network.spec.build(kept, network.files())
 
 
-def differences(left: Model, right: Model, most: int) -> dict[str, Any]:
-    """Which weights of two models differ, matrix by matrix; shapes that differ are named."""
-    mine, theirs = dict(left.network.parameters()), dict(right.network.parameters())
-    shapes = {name: list(weights.shape) for name, weights in mine.items()}
-    if shapes != {name: list(weights.shape) for name, weights in theirs.items()}:
-        return {"same_shape": False, "n_weights": None, "n_changed": None, "matrices": [], "changes": []}
-    matrices: list[dict[str, Any]] = []
-    changes: list[dict[str, Any]] = []
-    n_weights = 0
-    for name, weights in mine.items():
-        places = _different(weights, theirs[name])
-        n_rows, n_columns = shape_of(weights)
-        n_weights += n_rows * n_columns
-        if places:
-            matrices.append({"matrix": name, "n_changed": len(places), "n_weights": n_rows * n_columns})
-        for row, column in places[: max(0, most - len(changes))]:
-            before, after = value_at(weights, row, column), value_at(theirs[name], row, column)
-            changes.append(_change(name, row, column, before, after))
-    n_changed = sum(entry["n_changed"] for entry in matrices)
-    counts = {"n_weights": n_weights, "n_changed": n_changed}
-    return {"same_shape": True, **counts, "matrices": matrices, "changes": changes}
+@dataclass(frozen=True, eq=False)
+class WeightChanges:
+    """Which weights of two networks differ.
+
+    same_shape  whether they have the same tensors; where they do not, every weight differs and none is listed
+    n_weights   weights of the first network
+    indices     of the weights that differ, by tensor
+    """
+
+    same_shape: bool
+    n_weights: int
+    indices: Mapping[str, list[tuple[int, ...]]]
+    _before: Mapping[str, Weights]
+    _after: Mapping[str, Weights]
+
+    @property
+    def n_changed(self) -> int | None:
+        """How many weights differ; None where the shapes do."""
+        return sum(map(len, self.indices.values())) if self.same_shape else None
+
+    def listed(self, most: int) -> list[dict[str, Any]]:
+        """The first weights that differ, with their values, as `change_weights` tells them."""
+        places = ((name, at) for name, indices in self.indices.items() for at in indices)
+        found = []
+        for name, at in islice(places, most):
+            row, column = (at[0], 0) if len(at) == 1 else _flat(self._before[name], at)
+            before, after = (value_at(side[name], row, column) for side in (self._before, self._after))
+            found.append(_change(name, row, column, before, after))
+        return found
+
+
+def compare_weights(left: Network, right: Network) -> WeightChanges:
+    """Which weights of two networks differ, tensor by tensor."""
+    mine, theirs = dict(left.parameters()), dict(right.parameters())
+    n_weights = sum(int(np.prod(weights.shape)) for weights in mine.values())
+    shapes = [{name: tuple(weights.shape) for name, weights in side.items()} for side in (mine, theirs)]
+    if shapes[0] != shapes[1]:
+        return WeightChanges(False, n_weights, {}, mine, theirs)
+    found = {name: _different(weights, theirs[name]) for name, weights in mine.items()}
+    return WeightChanges(True, n_weights, {name: at for name, at in found.items() if at}, mine, theirs)
+
+
+def _flat(weights: Weights, at: tuple[int, ...]) -> tuple[int, int]:
+    """The row and column of an index, leading axes being rows."""
+    return int(np.ravel_multi_index(at[:-1], weights.shape[:-1])), at[-1]
 
 
 def _change(name: str, row: int, column: int, before: Fraction, after: Fraction) -> dict[str, Any]:
     return {"matrix": name, "row": row, "column": column, "before": show(before), "after": show(after)}
 
 
-def _different(left: Weights, right: Weights) -> list[tuple[int, int]]:
+def _different(left: Weights, right: Weights) -> list[tuple[int, ...]]:
     if isinstance(left, SparseMatrix) and isinstance(right, SparseMatrix):
         keys = set(left.entries) | set(right.entries)
         mine, theirs = left.entries, right.entries
         return sorted(key for key in keys if bool(mine.get(key) != theirs.get(key)))
     assert not isinstance(left, SparseMatrix)
     assert not isinstance(right, SparseMatrix)
-    rows, columns = np.nonzero(left.reshape(shape_of(left)) != right.reshape(shape_of(left)))
-    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+    return [tuple(at) for at in np.argwhere(left != right).tolist()]

@@ -86,13 +86,7 @@ def _apply(weights: Weights, vectors: np.ndarray) -> np.ndarray:
 
 
 def _in_full(weights: Weights) -> np.ndarray:
-    """A matrix of floats as it is; an exact one as an array of fractions, zeros written out."""
-    if not isinstance(weights, SparseMatrix):
-        return np.asarray(weights)
-    found = np.full(weights.shape, Fraction(0), dtype=object)
-    for place, value in weights.entries.items():
-        found[place] = value.fraction
-    return found
+    return weights.toarray() if isinstance(weights, SparseMatrix) else np.asarray(weights)
 
 
 def _attend(layer: Attention, stream: Stream) -> Stream:

@@ -1,40 +1,60 @@
-"""Which layers of a network do what: stages with a name and a sentence, and the names of the channels.
+"""Which layers of a network do what: stages with a name, a sentence and a lemma, and the registers of the residual stream.
 
 Read off the record of the construction and the shape of the network. Where the two do not agree, or the construction is another
-one, every run of equal layers is a stage of its own: nothing is guessed. What is said of them is in circuit.json.
+one, every run of equal layers is a stage of its own: nothing is guessed. What is said of them is in stages.json.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from byheart.construct.kajitsuka_sato_2025.network_program import REGISTERS
+from byheart.construct.retrieval.dual_table import PATTERN
+from byheart.construct.retrieval.layout import SLOTS
+from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.transformer.architecture import FeedForward, SumPool, Transformer
 
 _WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-REGISTERS: dict[str, list[tuple[str, str]]] = _WORDS["registers"]
 KS25 = "kajitsuka-sato-2025"
+LOOKUP_LEMMAS = {"token": "Lemma B.3", "question": "Stage II of Lemma C.1"}
+ENTRANCE = -1
+"""The number of the entrance, where a layer's number is expected."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Layers `first` to `last`, both included; layer -1 is the entrance."""
+    """Layers `first` to `last`, both included and counted from 0 as in `module.layers`; -1 is the entrance.
+
+    lemma  what is promised of these layers, where a theorem's proof speaks of them
+    """
 
     kind: str
     title: str
     sentence: str
     first: int
     last: int
+    lemma: str | None = None
+
+
+@dataclass(frozen=True)
+class Register:
+    """One channel of the residual stream by its name in the program that was compiled."""
+
+    name: str
+    meaning: str
 
 
 def _stage(name: str, first: int, last: int, **values: Any) -> Stage:
-    """The stage called `name` in circuit.json, with these values in its words."""
+    """The stage called `name` in stages.json, with these values in its words."""
     kind, title, sentence = _WORDS["stages"][name]
-    return Stage(kind, title.format(**values), sentence.format(**values), first, last)
+    lemma = _WORDS["lemmas"].get(name)
+    proved_by = None if lemma is None else str(lemma).format(**values)
+    return Stage(kind, title.format(**values), sentence.format(**values), first, last, proved_by)
 
 
 def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **values: Any) -> None:
@@ -46,7 +66,7 @@ def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **va
         and (last.kind, last.title) == (here.kind, here.title)
         and last.last == at - 1
     ):
-        stages[-1] = Stage(here.kind, here.title, here.sentence, last.first, at)
+        stages[-1] = replace(here, first=last.first)
     else:
         stages.append(here)
 
@@ -65,26 +85,55 @@ def stages_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Stage, .
     return tuple(stages)
 
 
-def channels_of(network: Transformer, record: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A name and a meaning for every channel of the residual stream."""
+def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Register, ...]:
+    """Name and meaning of every channel of the residual stream; a channel is called by its number where its name is not known."""
     method, notes = str(record.get("method", "")), record.get("notes") or {}
     width = network.model_width
-    if method.startswith(KS25) and width == len(REGISTERS[KS25]):
-        return [{"name": name, "meaning": meaning} for name, meaning in REGISTERS[KS25]]
-    layout = str(notes.get("layout")) if method == "retrieval" else ""
-    is_dual = layout in ("dual table", "twin")  # the second is its name in older models
-    named = list(REGISTERS.get("dual table" if is_dual else layout, ()))
-    if is_dual:
-        if "slots" not in notes:  # in older models
-            named.append(("role", "1 for the extra token"))
-        n_words = notes.get("channels")
-        n_digits = width - len(named) - (n_words if type(n_words) is int and n_words >= 0 else 0)
-        named += [(f"d{i + 1}", "digit of the row") for i in range(n_digits)]
-    if named:
-        named += [(f"w{i + 1}", f"word {i + 1} of the row") for i in range(width - len(named))]
-    else:
-        named = [(f"c{i}", f"channel {i}") for i in range(width)]
-    return [{"name": name, "meaning": meaning} for name, meaning in named[:width]]
+    if method.startswith(KS25) and width >= len(REGISTERS):
+        meanings = _WORDS["registers"][KS25]
+        named = [Register(name, meanings[name]) for name in REGISTERS]
+        return (
+            *named,
+            *(Register(f"input {at}", f"coordinate {at} of the token") for at in range(width - len(named))),
+        )
+    if method == "retrieval" and isinstance(notes, Mapping):
+        slots = _slots(network, notes)
+        if slots is not None:
+            layout, names = slots
+            meanings = _WORDS["registers"][layout]
+            names = (*names, *(f"word {number}" for number in range(width - len(names))))
+            kinds = ((name, *name.partition(" ")[::2]) for name in names)
+            return tuple(Register(name, meanings[kind].format(number=number)) for name, kind, number in kinds)
+    return tuple(Register(f"channel {at}", f"channel {at} of the residual stream") for at in range(width))
+
+
+def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
+    """The layout of a `retrieval` network, and its registers before the words."""
+    n_channels, n_parts = notes.get("channels"), notes.get("parts", 1)
+    if type(n_channels) is not int or type(n_parts) is not int:
+        return None
+    n_slots = network.model_width - n_channels * n_parts
+    if notes.get("layout") == "chain":
+        return ("chain", SLOTS) if n_slots == len(SLOTS) else None
+    if notes.get("layout") not in ("dual table", "twin") or n_slots < len(SLOTS):  # "twin" in older models
+        return None
+    older = () if "slots" in notes else ("role",)
+    rest = n_slots - len(SLOTS) - len(older)
+    last = (PATTERN,) if rest > 0 and not _is_read_by_table(network, notes, n_slots - 1) else ()
+    digits = (f"digit {number}" for number in range(rest - len(last)))
+    return "dual table", (*SLOTS, *older, *digits, *last)
+
+
+def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
+    """Whether the units of the table read a channel, as they do the digits of a row."""
+    tables = notes.get("tables")
+    at = tables[0] if isinstance(tables, list) and tables and type(tables[0]) is int else -1
+    layer = network.layers[at] if 0 <= at < len(network.layers) else None
+    if not isinstance(layer, FeedForward):
+        return True
+    if isinstance(layer.w1, SparseMatrix):
+        return any(column == channel for _, column in layer.w1.entries)
+    return bool(layer.w1[:, channel].any())
 
 
 def _mixing(network: Transformer) -> list[int]:
@@ -133,7 +182,7 @@ def _kajitsuka_sato(network: Transformer, notes: Mapping[str, Any]) -> list[Stag
         "groups_first", "group_size_first", "groups_second", "group_size_second",
         "word_key_bits", "word_weight_bits", "context_key_bits",
     )  # fmt: skip
-    has_registers = network.model_width == len(REGISTERS[KS25])
+    has_registers = network.model_width >= len(REGISTERS)
     if any(not isinstance(notes.get(name), int) for name in names) or not has_registers:
         return None
     mixing = _mixing(network)
@@ -157,11 +206,13 @@ def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: 
     """The stages of one lookup: groups, opening, and for each entry of a group its extraction, test and answer."""
     if n_groups == 0:
         return start == stop
+    if n_groups < 0 or size < 1:
+        return False
     rest = stop - start - n_groups - 1
     if rest <= 0 or rest % size:
         return False
     for at in range(start, start + n_groups):
-        _extend(stages, "lookup", at, n_groups=n_groups, what=what)
+        _extend(stages, "lookup", at, n_groups=n_groups, what=what, lemma=LOOKUP_LEMMAS[what])
     _extend(stages, "open", start + n_groups)
     per_entry = rest // size
     for entry in range(size):

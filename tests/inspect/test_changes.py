@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("fastapi", reason="the extra `web` is not installed")
-
 import byheart as bh
 from byheart.errors import UsageError
+from byheart.inspect import changes
 from byheart.model import Model
-from byheart.web import edits
 
 DYADIC = st.builds(
     lambda m, e: Fraction(m) * Fraction(2) ** e, st.integers(-(2**60), 2**60), st.integers(-80, 80)
@@ -23,15 +21,15 @@ DYADIC = st.builds(
 
 @given(DYADIC, st.integers(-100, 100))
 def test_turning_a_bit_over_twice_changes_nothing(value: Fraction, power: int) -> None:
-    once = edits.flip(value, power)
+    once = changes.flip(value, power)
     assert abs(abs(once) - abs(value)) == Fraction(2) ** power
     if value and once:
-        assert edits.flip(once, power) == value
+        assert changes.flip(once, power) == value
 
 
 @given(DYADIC)
 def test_the_bits_shown_add_up_to_the_number(value: Fraction) -> None:
-    found = edits.bits_of(value)
+    found = changes.bits_of(value)
     total = sum((Fraction(2) ** power for power in found["powers"]), Fraction(0))
     assert (-total if found["negative"] else total) == value
 
@@ -46,24 +44,28 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 def test_every_matrix_can_be_changed_and_only_there(model: Model) -> None:
     for name, weights in model.network.parameters():
-        n_rows, n_columns = edits.shape_of(weights)
+        n_rows, n_columns = changes.shape_of(weights)
         if n_rows * n_columns == 0:
             continue
         where = {"matrix": name, "row": n_rows - 1, "column": n_columns - 1}
-        other, done = edits.edit(model, [{**where, "value": "12345"}])
+        other, done = changes.change_weights(model.memoriser, [{**where, "value": "12345"}])
         assert done[0]["after"] == "12,345"
-        found = edits.differences(model, other, 10)
-        assert (found["n_changed"], found["changes"][0]["matrix"]) == (1, name)
-        assert other.certificate is None
+        found = changes.compare_weights(model.network, other.network)
+        assert found.n_changed == 1
+        (listed,) = found.listed(10)
+        assert (listed["matrix"], listed["row"], listed["column"]) == (name, n_rows - 1, n_columns - 1)
+        assert listed["after"] == "12,345"
 
 
 def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
     (name, weights), *_ = model.network.parameters()
-    before = edits.value_at(weights, 0, 0)
+    before = changes.value_at(weights, 0, 0)
     where = {"matrix": name, "row": 0, "column": 0}
-    other, _ = edits.edit(model, [{**where, "value": "0.5"}, {**where, "power": -2}, {**where, "power": 3}])
-    assert edits.value_at(edits.find_matrix(other.network, name), 0, 0) == Fraction(35, 4)
-    assert edits.value_at(edits.find_matrix(model.network, name), 0, 0) == before
+    other, _ = changes.change_weights(
+        model.memoriser, [{**where, "value": "0.5"}, {**where, "power": -2}, {**where, "power": 3}]
+    )
+    assert changes.value_at(changes.find_matrix(other.network, name), 0, 0) == Fraction(35, 4)
+    assert changes.value_at(changes.find_matrix(model.network, name), 0, 0) == before
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
 def test_what_cannot_be_changed_is_refused(model: Model, change: dict[str, object]) -> None:
     (first, _), *_ = model.network.parameters()
     with pytest.raises(UsageError):
-        edits.edit(model, [{"matrix": first, **change}])
+        changes.change_weights(model.memoriser, [{"matrix": first, **change}])
 
 
 def test_a_float_that_cannot_hold_the_change_is_refused() -> None:
@@ -87,9 +89,11 @@ def test_a_float_that_cannot_hold_the_change_is_refused() -> None:
         bh.Dataset.from_pairs([("a", "x"), ("b", "y")]), method="retrieval", precision="float64"
     )
     name = next(name for name, weights in model.network.parameters() if np.any(weights))
-    weights = edits.find_matrix(model.network, name)
+    weights = changes.find_matrix(model.network, name)
     assert isinstance(weights, np.ndarray)
-    row, column = (int(at[0]) for at in np.nonzero(weights.reshape(edits.shape_of(weights))))
+    row, column = (int(at[0]) for at in np.nonzero(weights.reshape(changes.shape_of(weights))))
     for power in (-2000, 2000):
         with pytest.raises(UsageError):
-            edits.edit(model, [{"matrix": name, "row": row, "column": column, "power": power}])
+            changes.change_weights(
+                model.memoriser, [{"matrix": name, "row": row, "column": column, "power": power}]
+            )

@@ -1,0 +1,86 @@
+"""Where facts live: what `byheart inspect --fact --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from byheart.data.tokenizers import parse_ids
+from byheart.errors import UnknownToken, UsageError
+from byheart.inspect.location import Location
+from byheart.model import Answer, Model
+from byheart.storage.data_source import read_again
+
+
+@dataclass(frozen=True)
+class LocatedFact:
+    """One fact, its answer, and the places that hold it."""
+
+    fact: str
+    answer: Answer
+    locations: tuple[Location, ...]
+
+    @property
+    def sharing(self) -> tuple[str, ...]:
+        """The other facts that live in some of the same places."""
+        return tuple(dict.fromkeys(other for location in self.locations for other in location.sharing))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        locations = [location.to_json() for location in self.locations]
+        return {"fact": self.fact, "answer": self.answer, "locations": locations}
+
+
+def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = None) -> list[LocatedFact]:
+    """Where some facts live, or all facts of a data file where none is named.
+
+    data  the data of the model: its facts are named where they share a place with one of `facts`
+    """
+    stored = [] if data is None else _texts(model, data)
+    asked = list(dict.fromkeys(facts)) or stored
+    if not asked:
+        raise UsageError("name a fact with --fact TEXT, or the data of the model with --data DATA.")
+    own = {_as_stored(model, text) for text in facts} | set(asked)
+    others = [text for text in stored if text not in own]
+    found = model.locate(as_inputs(model, asked), among=as_inputs(model, others))
+    answers = model.predict(as_inputs(model, asked))
+    return [
+        LocatedFact(fact, answer, tuple(found.of(name)))
+        for fact, name, answer in zip(asked, found.facts, answers, strict=False)
+    ]
+
+
+def as_inputs(model: Model, texts: Sequence[str]) -> list[Any]:
+    """What the model is asked: the texts, or the ids they name where it has no tokenizer."""
+    if model.memoriser.tokenizer is not None:
+        return list(texts)
+    if not model.network.takes_ids:
+        raise UsageError("this model takes vectors, which no text names.\n  Use model.locate in Python.")
+    words = "this model is asked by token ids with spaces between them, not {!r}."
+    return [parse_ids(text, words.format(text)) for text in texts]
+
+
+def _texts(model: Model, data: str | Path) -> list[str]:
+    """The inputs of a data file, as they are asked."""
+    tokenizer = model.memoriser.tokenizer
+    is_llama = model.network.spec.family == "llama"
+    dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
+    if dataset.dim is not None:
+        raise UsageError(
+            f"{data}: its inputs are vectors, which no text names.\n  Use model.locate in Python."
+        )
+    rows = [dataset.inputs[at].tolist() for at in range(dataset.n_samples)]
+    if dataset.tokenizer is None:
+        return list(dict.fromkeys(" ".join(map(str, row)) for row in rows))
+    return list(dict.fromkeys(dataset.tokenizer.decode(row) for row in rows))
+
+
+def _as_stored(model: Model, text: str) -> str:
+    """A fact as the texts of a data file are written: two spellings of the same tokens are one fact."""
+    tokenizer = model.memoriser.tokenizer
+    try:
+        return text if tokenizer is None else tokenizer.decode(tokenizer.encode(text))
+    except UnknownToken:
+        return text

@@ -1,0 +1,105 @@
+"""The same model without some facts, and which weights differ: what `byheart forget --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from byheart.data.dataset import Dataset
+from byheart.errors import UsageError
+from byheart.inspect.changes import WeightChanges, compare_weights
+from byheart.inspect.location import Locations
+from byheart.model import Answer, Model
+from byheart.pipeline import compile as compile_data
+from byheart.process.progress import StageProgress
+from byheart.records.fields import LARGEST, Fields
+from byheart.storage.data_source import read_again
+
+
+@dataclass(frozen=True, eq=False)
+class Forgotten:
+    """A model compiled again, from the same seed, without some facts.
+
+    before     what the whole model answers to the forgotten facts        after  what the other one answers
+    changes    the weights that differ
+    locations  where the whole model holds the forgotten facts; None for methods that do not say
+    """
+
+    facts: tuple[str, ...]
+    model: Model
+    before: list[Answer]
+    after: list[Answer]
+    changes: WeightChanges
+    locations: Locations | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary. `entries` are the weights that differ, as `module.get_parameter(tensor)[index]`."""
+        certificate, indices = self.model.certificate, self.changes.indices
+        assert certificate is not None
+        return {
+            "forgotten": list(self.facts),
+            "answers": self.before,
+            "answers_without": self.after,
+            "verified": {"checked": certificate.checked, "wrong": certificate.wrong},
+            "size_without": asdict(self.model.size),
+            "same_shape": self.changes.same_shape,
+            "changed": {name: len(found) for name, found in indices.items()},
+            "entries": [
+                {"tensor": name, "index": list(at)} for name, found in indices.items() for at in found
+            ],
+            "locations": None if self.locations is None else [each.to_json() for each in self.locations],
+        }
+
+
+def forget_facts(
+    model: Model, data: str | Path, facts: Sequence[str], progress: StageProgress | None = None
+) -> Forgotten:
+    """Compile `data` again without `facts`, from the seed and options of the model; of a Llama with its shape and hash too."""
+    tokenizer = model.memoriser.tokenizer
+    if tokenizer is None:
+        raise UsageError("forgetting needs a model that was compiled from texts.")
+    is_llama = model.record.get("method") == "llama"
+    dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
+    without = compile_data(
+        dataset.subset(_others(dataset, data, facts)),
+        progress=progress,
+        precision=model.network.precision,
+        **_options(model),
+    )
+    return Forgotten(
+        tuple(facts),
+        without,
+        model.predict(list(facts)),
+        without.predict(list(facts)),
+        compare_weights(model.network, without.network),
+        model.locate(list(facts)) if is_llama or model.record.get("method") == "retrieval" else None,
+    )
+
+
+def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[int]:
+    """The samples that stay."""
+    assert dataset.tokenizer is not None
+    texts = [dataset.tokenizer.decode(dataset.inputs[at].tolist()) for at in range(dataset.n_samples)]
+    missing = sorted(set(facts) - set(texts))
+    if missing:
+        raise UsageError(f"{missing[0]!r} is not one of the facts of {Path(data).name}.", facts=missing)
+    kept = [at for at, text in enumerate(texts) if text not in set(facts)]
+    if not kept:
+        raise UsageError("no fact would be left.")
+    return kept
+
+
+def _options(model: Model) -> dict[str, Any]:
+    """How the model was compiled."""
+    record = Fields(dict(model.record), "model.json", "record")
+    options = {name: value for name, value in record.child("options").values.items() if name != "precision"}
+    if record.text("method") == "llama":
+        notes = record.child("notes")
+        options |= {
+            "room": notes.integer("contexts"),
+            "rows": notes.integer("rows"),
+            "first_draw": notes.integer("hashes drawn", 1) - 1,
+        }
+    return {"method": record.text("method"), "seed": record.integer("seed", most=LARGEST), **options}

@@ -1,0 +1,107 @@
+"""One answer to "where does this fact live?" for every family that has one: `retrieval`, `llama` and the models of KS25."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from byheart.data.sequences import Sequences
+from byheart.errors import UsageError
+from byheart.inspect.location import Location, Locations, Place, gather, require_known
+from byheart.network.llama.architecture import Llama
+from byheart.network.memoriser import Memoriser
+from byheart.network.protocol import UNKNOWN
+from byheart.network.transformer.architecture import Transformer
+from byheart.verify.encoded_inputs import encode_inputs
+
+__all__ = ["Location", "Locations", "locate"]
+
+KS25 = "kajitsuka-sato-2025"
+
+
+def locate(
+    memoriser: Memoriser,
+    record: Mapping[str, Any],
+    sequences: Sequences,
+    names: Sequence[str],
+    n_asked: int | None = None,
+) -> Locations:
+    """Where each input lives whose answer the model knows.
+
+    names    what the inputs are called
+    n_asked  the first so many have their locations in the result, all unless given; the others may share them. A fact that is
+             asked and that the model does not know is refused with `UsageError`; others that it does not know are left out.
+    """
+    n_asked = len(names) if n_asked is None else n_asked
+    notes = record.get("notes")
+    notes = notes if isinstance(notes, Mapping) else {}
+    method = str(record.get("method", ""))
+    found = encode_inputs(memoriser, sequences, memoriser.tokenizer)
+    refused = min(found.refused, default=n_asked)
+    if refused < n_asked:
+        raise UsageError(f"{names[refused]!r}: {found.refused[refused]}.", facts=[names[refused]])
+    encoded, names = found.encoded, [names[at] for at in found.asked.tolist()]
+    if isinstance(memoriser.network, Llama):
+        from byheart.inspect.checkpoint import locate_in_checkpoint
+
+        return locate_in_checkpoint(memoriser.network, notes, encoded, names, n_asked)
+    if method == "retrieval":
+        return locate_in_tables(memoriser, notes, encoded, names, n_asked)
+    if method.startswith(KS25) and isinstance(memoriser.network, Transformer):
+        from byheart.inspect.lookups import locate_in_lookups
+
+        return locate_in_lookups(memoriser, record, encoded, names, n_asked)
+    raise UsageError(
+        f"{method or 'this method'} does not say where a fact lives.\n"
+        f"  Models that `retrieval`, `llama` or one of the methods {KS25} compiled do.",
+        method=method,
+    )
+
+
+def locate_in_tables(
+    memoriser: Memoriser,
+    notes: Mapping[str, object],
+    encoded: np.ndarray,
+    names: Sequence[str],
+    n_asked: int,
+) -> Locations:
+    """The words of the tables of `retrieval` that hold each fact."""
+    from byheart.inspect.tables import read_tables
+
+    reads = read_tables(memoriser, notes, encoded)
+    shape, labels = reads.shape, memoriser.label_names
+    before = reads.answers(labels)
+    require_known(names[:n_asked], before[np.searchsorted(reads.samples, np.arange(n_asked))] != UNKNOWN)
+    places = tuple(
+        Place(layer, layer, f"layers.{layer}.{shape.matrix(segment)}")
+        for segment, layer in enumerate(shape.tables)
+    )
+    found: list[dict[str, np.ndarray]] = []
+    for segment, tokens, registers in reads.cells():
+        is_asked = before[tokens] != UNKNOWN
+        tokens, registers = tokens[is_asked], registers[is_asked]
+        holds = reads.answers_without(segment, tokens, registers, labels) != before[tokens]
+        tokens, registers = tokens[holds], registers[holds]
+        rows, columns = reads.rows[tokens, segment], shape.n_slots + registers
+        is_input = shape.matrix(segment) == "w1"
+        found.append(
+            {
+                "fact": reads.samples[tokens],
+                "answer": before[tokens],
+                "position": reads.positions[tokens]
+                - _first_positions(reads.samples, reads.positions)[tokens],
+                "place": np.full(len(tokens), segment),
+                "cells": np.stack([rows, columns] if is_input else [columns, rows], axis=1),
+                "values": reads.weights(segment)[rows, registers],
+                "fields": reads.powers(segment, tokens, before[tokens]),
+            }
+        )
+    return gather(tuple(names), n_asked, tuple(labels), places, found)
+
+
+def _first_positions(samples: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """For each labelled token, the position of the first one of its input: padding comes before."""
+    first = np.searchsorted(samples, samples)
+    return np.asarray(positions[first])

@@ -1,0 +1,102 @@
+"""Where the facts of KS25's models live: in the packed words of one group, and in the layers that take them apart.
+
+A context is a number x on a line. The bump over its group adds two long words to the stream, the keys and the labels of the
+whole group (Lemma G.3); the layers of its entry then take its key and its label off these words (Lemma G.6). So a fact shares
+every weight with its group, and is told from the others by the bits of the words alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import UsageError
+from byheart.inspect.location import Locations, Place, gather, require_known
+from byheart.inspect.stages import Stage, registers_of, stages_of
+from byheart.network.exact.dyadic import SparseMatrix, Weights, as_sparse
+from byheart.network.memoriser import UNKNOWN, Memoriser
+from byheart.network.transformer.architecture import FeedForward, Transformer
+from byheart.network.transformer.evaluator import evaluate
+from byheart.program.lookup import KEYS_HIGH, X
+
+
+def locate_in_lookups(
+    memoriser: Memoriser, record: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
+) -> Locations:
+    """The layer with the words of each fact's group, and the layers that extract its entry."""
+    network = memoriser.network
+    assert isinstance(network, Transformer)
+    if not memoriser.answers_last_token_only:
+        raise UsageError("a fact of a seq-to-seq model has a label for each token; ask for a trace instead.")
+    groups, entries = _last_lookup(stages_of(network, record))
+    answers = memoriser.answer(encoded)
+    require_known(names[:n_asked], answers[:n_asked] != UNKNOWN)
+    known = np.flatnonzero(answers != UNKNOWN)
+    channel = {register.name: at for at, register in enumerate(registers_of(network, record))}
+    points = _values_before(network, groups.first, channel[X], encoded[known])
+    lows = [bump_interval(network, layer)[0] for layer in range(groups.first, groups.last + 1)]
+    group = np.searchsorted(np.array(lows, dtype=object), np.array(points, dtype=object), side="right") - 1
+    n_keys = (record.get("notes") or {}).get("context_key_bits")
+    assert isinstance(n_keys, int)
+    keys = [
+        _keys(network, groups.first + int(g), channel[KEYS_HIGH], n_keys, len(entries))
+        for g in np.unique(group)
+    ]
+    by_group = dict(zip(np.unique(group).tolist(), keys, strict=True))
+    entry = np.array([by_group[int(g)].index(int(x // 1)) for g, x in zip(group, points, strict=True)])
+    holding = [
+        Place(layer, layer, f"layers.{layer}.w2", groups.lemma)
+        for layer in range(groups.first, groups.last + 1)
+    ]
+    reading = [Place(each.first, each.last, f"layers.{each.first}.w2", each.lemma) for each in entries]
+    found = [
+        {
+            "fact": known,
+            "answer": answers[known],
+            "position": np.zeros(len(known), dtype=np.int64),
+            "place": place,
+            "cells": np.full((len(known), 2), -1),
+            "values": np.zeros(len(known)),
+            "fields": np.zeros((len(known), 0, 2), dtype=np.int64),
+        }
+        for place in (group, len(holding) + entry)
+    ]
+    return gather(tuple(names), n_asked, memoriser.label_names, (*holding, *reading), found)
+
+
+def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:
+    """The stage that finds the group of a question, and those that extract one entry each."""
+    found = [at for at, stage in enumerate(stages) if stage.kind == "lookup"]
+    if not found:
+        raise UsageError("the record of this model does not say which of its layers hold which lemma.")
+    return stages[found[-1]], [stage for stage in stages[found[-1] :] if stage.kind == "extract"]
+
+
+def _values_before(network: Transformer, layer: int, channel: int, encoded: np.ndarray) -> list[Fraction]:
+    """What the last token of each input holds in a channel before a layer, exactly."""
+    row = SparseMatrix.of((1, network.model_width), {(0, channel): 1})
+    w_out: Weights = row if network.precision == "exact" else row.toarray().astype(network.precision)
+    before = replace(network, layers=network.layers[:layer], w_out=w_out)
+    return evaluate(before, encoded, last_only=True).all()
+
+
+def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]:
+    """Where the bump of a group is 1, from .. to: its units are ReLU(2x - 2·low + 1), ReLU(2x - 2·low), ReLU(2x - 2·high), …"""
+    bump = network.layers[layer]
+    assert isinstance(bump, FeedForward)
+    biases = {unit: value.fraction for (unit, _), value in as_sparse(bump.b1).entries.items()}
+    return -biases.get(1, Fraction(0)) / 2, -biases.get(2, Fraction(0)) / 2
+
+
+def _keys(network: Transformer, layer: int, channel: int, key_bits: int, n_entries: int) -> list[int]:
+    """The keys packed in the word of a group: the first unit of its bump writes the word itself."""
+    bump = network.layers[layer]
+    assert isinstance(bump, FeedForward)
+    word = as_sparse(bump.w2).entries.get((channel, 0))
+    packed = 0 if word is None else int(word.fraction * (1 << key_bits * n_entries))
+    places = range(n_entries - 1, -1, -1)
+    return [packed >> place * key_bits & ((1 << key_bits) - 1) for place in places]

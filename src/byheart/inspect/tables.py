@@ -1,0 +1,429 @@
+"""Where the facts of a `retrieval` model live: the words of its tables.
+
+Nothing of the compilation is needed but the shape in its notes: the network is run and watched. The unit that fires in a table is
+the row; the word registers that are open before the words are summed are the channels; the last digit of z is the plane. Then
+the layers that read the label run again without one word at a time: the words whose absence changes the answer hold the fact.
+
+To be watched, the network runs with all words zero. What it does until the words are summed does not depend on them, and so every
+number is exact in float64, however long the words of an exact model are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int, Shaped
+
+from byheart.construct.retrieval.label_code import (
+    LabelField,
+    RareField,
+    RareFields,
+    label_fields,
+    planes_of,
+    split_labels,
+)
+from byheart.construct.retrieval.label_reader import WORD_SCALE
+from byheart.construct.retrieval.layout import LABEL, SLOTS, X, Z
+from byheart.errors import UsageError
+from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.memoriser import Memoriser
+from byheart.network.protocol import Evaluation
+from byheart.network.transformer.architecture import FeedForward, Transformer
+from byheart.network.transformer.module import FeedForwardModule, TransformerModule, to_module
+from byheart.records.reader import read_values
+
+_MOST = 1 << 40  # rows, planes or bits that notes may name
+_NUMBERS = 1 << 24  # numbers that are held at a time
+_LIMB = 50  # bits of a long number that enter as one float
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """Where the tables of a network are, by the notes of its construction.
+
+    tables   number of the layer of each segment; in a dual table both are the same layer
+    sums     number of the layer that sums the words of each part, the first part's first
+    fields   the kinds of fields: that of all labels, then those that rare labels go on in
+    rare     which labels go on in them
+    gate     what a unit of a dual table is when it fires; 1 in a chain
+    """
+
+    tables: tuple[int, ...]
+    sums: tuple[int, ...]
+    n_rows: int
+    n_channels: int
+    n_slots: int
+    fields: tuple[LabelField, ...]
+    rare: RareFields
+    gate: Fraction
+
+    @property
+    def is_dual(self) -> bool:
+        """Whether the first segment is held in the input weights of the table."""
+        return self.tables[0] == self.tables[-1] and len(self.tables) > 1
+
+    def matrix(self, segment: int) -> str:
+        """The weights that hold the words of a segment."""
+        return "w1" if self.is_dual and segment == 0 else "w2"
+
+    def scale(self, segment: int) -> Fraction:
+        """What makes words of the weights of a segment."""
+        if not self.is_dual:
+            return Fraction(1, WORD_SCALE)
+        return Fraction(1) if segment == 0 else self.gate / WORD_SCALE
+
+
+@dataclass(frozen=True, eq=False)
+class TableReads:
+    """What each labelled token reads.
+
+    samples   the input that the token belongs to       positions  where the token is in it
+    rows      the row it reads in each segment           channels   whether it reads a channel of that row
+    planes    the field of each kind of every word it reads
+    stream    what it holds before the words are summed, with all words zero
+    """
+
+    network: Transformer
+    shape: TableShape
+    samples: Int[np.ndarray, " n_tokens"]
+    positions: Int[np.ndarray, " n_tokens"]
+    rows: Int[np.ndarray, "n_tokens n_segments"]
+    channels: Bool[np.ndarray, "n_tokens n_segments n_channels"]
+    planes: Int[np.ndarray, "n_tokens n_kinds"]
+    stream: Shaped[np.ndarray, "n_tokens model_width"]
+
+    def weights(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
+        """The weights that hold the words of a segment, part after part in every row."""
+        return self._weights[segment]
+
+    @cached_property
+    def _weights(self) -> list[np.ndarray]:
+        found = []
+        for segment, table in enumerate(self.shape.tables):
+            layer, name = self.network.layers[table], self.shape.matrix(segment)
+            assert isinstance(layer, FeedForward)
+            matrix = in_full(getattr(layer, name))
+            found.append((matrix if name == "w1" else matrix.T)[:, self.shape.n_slots :])
+        return found
+
+    def words(self, segment: int) -> Shaped[np.ndarray, "n_rows n_words"]:
+        """The words of a segment: integers, of any length in exact models."""
+        return self._words[segment]
+
+    @cached_property
+    def _words(self) -> list[np.ndarray]:
+        found = []
+        for segment, weights in enumerate(self._weights):
+            scale = self.shape.scale(segment)
+            if weights.dtype == object:
+                words = [[int(weight * scale) for weight in row] for row in weights]
+                found.append(np.array(words, dtype=object).reshape(weights.shape))
+            else:
+                found.append((weights.astype(np.float64) * float(scale)).astype(np.int64))
+        return found
+
+    def bits(
+        self, tokens: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
+    ) -> Int[np.ndarray, "n n_kinds 2"]:
+        """The bits of every word, from .. to (exclusive), that the label of each token is read from: those of its field of each
+        kind that its class reaches."""
+        shape = self.shape
+        reached = np.array([each for _, each in split_labels(classes, shape.rare)])
+        found = np.zeros((len(tokens), len(shape.fields), 2), dtype=np.int64)
+        for kind, field in enumerate(shape.fields):
+            start = field.start + self.planes[tokens, kind] * field.n_bits
+            found[:, kind, 0] = start
+            found[:, kind, 1] = np.where(reached[kind], start + field.n_bits, start)
+        return found
+
+    def powers(
+        self, segment: int, tokens: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
+    ) -> Int[np.ndarray, "n n_kinds 2"]:
+        """What the same bits are worth in the weights of a segment: bit b of a word is worth 2^b / scale."""
+        scale = self.shape.scale(segment)
+        shift = scale.numerator.bit_length() - scale.denominator.bit_length()
+        if scale != Fraction(2) ** shift:  # bits of the word are not bits of the weight
+            return np.zeros((len(tokens), len(self.shape.fields), 2), dtype=np.int64)
+        return self.bits(tokens, classes) - shift
+
+    def sums(self, part: int = 0) -> Shaped[np.ndarray, " n_tokens"]:
+        """The sum of the words of one part that each token reads, from the weights."""
+        taken = slice(part * self.shape.n_channels, (part + 1) * self.shape.n_channels)
+        read = [
+            (self.words(segment)[self.rows[:, segment], taken] * self.channels[:, segment]).sum(axis=1)
+            for segment in range(len(self.shape.tables))
+        ]
+        return np.asarray(sum(read))
+
+    def cells(self) -> Iterator[tuple[int, Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
+        """Each weight that each token reads: (segment, token, word register), segment after segment, part after part."""
+        for segment in range(len(self.shape.tables)):
+            tokens, channels = np.nonzero(self.channels[:, segment])
+            for part in range(len(self.shape.sums)):
+                yield segment, tokens, channels + part * self.shape.n_channels
+
+    def answers(self, label_names: Sequence[str]) -> Int[np.ndarray, " n_tokens"]:
+        """The class of each token, read from its words."""
+        tokens = np.arange(len(self.rows))
+        return self._read_labels(tokens, None, label_names)
+
+    def answers_without(
+        self,
+        segment: int,
+        tokens: Int[np.ndarray, " n"],
+        registers: Int[np.ndarray, " n"],
+        label_names: Sequence[str],
+    ) -> Int[np.ndarray, " n"]:
+        """The class of each of `tokens`, had it read zero in place of one of its words."""
+        return self._read_labels(tokens, (segment, registers), label_names)
+
+    def _read_labels(
+        self, tokens: np.ndarray, without: tuple[int, np.ndarray] | None, label_names: Sequence[str]
+    ) -> np.ndarray:
+        found = []
+        step = max(1, _NUMBERS // self.stream.shape[1])
+        for start in range(0, len(tokens), step):
+            here = slice(start, start + step)
+            stream = self._stream(tokens[here], without and (without[0], without[1][here]))
+            found.append(self._tail.answer(stream, label_names))
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
+
+    def _stream(self, tokens: np.ndarray, without: tuple[int, np.ndarray] | None) -> np.ndarray:
+        """The stream before the words are summed, the words in their registers, but for one of each token.
+
+        The words of the input weights of a dual table come by attention: they are in x already, as WORD_SCALE times their sum.
+        """
+        shape, n_parts = self.shape, len(self.shape.sums)
+        is_long = self.words(0).dtype == object
+        stream = self.stream[tokens].astype(object if is_long else np.float64)
+        if is_long:
+            stream = np.array([[int(value) for value in row] for row in stream], dtype=object).reshape(
+                stream.shape
+            )
+        for segment in range(len(shape.tables)):
+            is_open = np.tile(self.channels[tokens, segment], (1, n_parts))
+            read = WORD_SCALE * self.words(segment)[self.rows[tokens, segment]] * is_open
+            if without is not None and without[0] == segment:
+                read[np.arange(len(tokens)), without[1]] = 0
+            if shape.matrix(segment) == "w1":
+                stream[:, SLOTS.index(X)] += read.sum(axis=1)
+            else:
+                stream[:, shape.n_slots :] += read
+        return np.asarray(stream)
+
+    @cached_property
+    def _tail(self) -> _Tail:
+        return _Tail(self.network, min(self.shape.sums))
+
+
+class _Tail:
+    """The layers from one on as a network of its own, whose inputs are what the stream holds there."""
+
+    def __init__(self, network: Transformer, first: int) -> None:
+        self.network, self.first = network, first
+
+    def answer(self, stream: np.ndarray, label_names: Sequence[str]) -> np.ndarray:
+        width, is_exact = stream.shape[1], self.network.precision == "exact"
+        w_in: Weights
+        if is_exact:  # a long number enters as several, from the lowest bits up
+            longest = max(int(abs(stream).max(initial=1)).bit_length(), 1)
+            n_limbs = -(-longest // _LIMB)
+            sign, rest, limbs = np.where(stream < 0, -1, 1), abs(stream), []
+            for _ in range(n_limbs):
+                limbs.append((sign * (rest % (1 << _LIMB))).astype(np.float64))
+                rest = rest // (1 << _LIMB)
+            entering = np.concatenate(limbs, axis=1)
+            w_in = SparseMatrix.of(
+                (width, width * n_limbs),
+                {
+                    (at, limb * width + at): 1 << _LIMB * limb
+                    for limb in range(n_limbs)
+                    for at in range(width)
+                },
+            )
+        else:
+            entering = stream
+            w_in = np.eye(width, dtype=self.network.precision)
+        tail = Transformer(w_in, self.network.layers[self.first :], self.network.w_out, 1)
+        how = Evaluation("exact" if is_exact else "module", True, "cpu", None)
+        return np.asarray(tail.answer(entering[:, None, :], label_names, how)[:, 0])
+
+
+def in_full(weights: Weights) -> np.ndarray:
+    """The weights as an array: floats, or fractions where they are exact."""
+    return weights.toarray() if isinstance(weights, SparseMatrix) else np.asarray(weights)
+
+
+def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.ndarray) -> TableReads:
+    """Watch the network answer `encoded` and say what every labelled token reads. `notes` are those of its construction."""
+    network = memoriser.network
+    if not isinstance(network, Transformer):
+        raise UsageError(_NO_NOTES)
+    shape = table_shape(network, notes)
+    module = to_module(_without_words(network, shape)).eval()
+    last_only = memoriser.answers_last_token_only
+    n_tokens = network.seq_len + (network.extra is not None)
+    step = max(1, _NUMBERS // (n_tokens * max(shape.n_rows, network.model_width)))
+    parts = [
+        _watch(module, encoded[start : start + step], shape, last_only)
+        for start in range(0, len(encoded), step)
+    ]
+    rows, channels, places, stream = (np.concatenate(each) for each in zip(*parts, strict=True))
+    n_labelled = len(rows) // max(1, len(encoded))
+    samples, positions = np.divmod(np.arange(len(rows)), n_labelled)
+    found = TableReads(
+        network, shape, samples, positions, rows, channels, planes_of(shape.fields, places), stream
+    )
+    if last_only:
+        return found
+    is_token = np.ones(len(rows), dtype=bool) if network.pad is None else (encoded != network.pad).ravel()
+    kept = {name: getattr(found, name)[is_token] for name in _BY_TOKEN}
+    return replace(found, **kept)
+
+
+_BY_TOKEN = ("samples", "positions", "rows", "channels", "planes", "stream")
+_NO_NOTES = "a map of memory needs a model compiled by the method retrieval, with its notes."
+
+
+@dataclass(frozen=True)
+class _Notes:
+    """What the notes of `retrieval` say of its tables; the last three are absent in older models, or where they are not needed."""
+
+    layout: str
+    rows: int
+    channels: int
+    segments: int
+    planes: int
+    field_bits: int
+    tables: list[int]
+    sum: int
+    parts: int = 1
+    rare_fields: tuple[RareField, ...] = ()
+
+
+def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
+    """The tables and the layers that sum their words, if the notes are those of this network."""
+    read = _read_notes(notes)
+    is_dual = read.layout in ("dual table", "twin")  # the second is its name in older models
+    fields = label_fields(read.field_bits, read.planes, read.rare_fields)
+    widths = {
+        number: layer.hidden_width
+        for number, layer in enumerate(network.layers)
+        if isinstance(layer, FeedForward)
+    }
+    # every part is read by as many layers: those from the last sum on, and one that clears the sum before it
+    sums = [read.sum - part * (len(network.layers) - read.sum + 1) for part in range(read.parts)]
+    if (
+        len(read.tables) != (1 if is_dual else read.segments)
+        or any(widths.get(number) != read.rows for number in read.tables)
+        or read.tables != sorted(set(read.tables))
+        or not max(read.tables) < min(sums)
+        or not read.sum < len(network.layers) - read.field_bits
+        or widths.get(read.sum) != _sum_width(read, fields)
+        or any(number not in widths for number in sums)
+        or network.model_width < len(SLOTS) + read.parts * read.channels
+    ):
+        raise UsageError("these notes do not belong to this network: its tables cannot be found.")
+    layer = network.layers[read.tables[0]]
+    assert isinstance(layer, FeedForward)
+    gate = -Fraction(in_full(layer.b2).ravel().tolist()[SLOTS.index(LABEL)]) if is_dual else Fraction(1)
+    if gate <= 0:
+        raise UsageError("these notes do not belong to this network: its table has no gate.")
+    return TableShape(
+        tuple(read.tables) * (2 if is_dual else 1),
+        tuple(sums),
+        read.rows,
+        read.channels,
+        network.model_width - read.parts * read.channels,
+        fields,
+        read.rare_fields,
+        gate,
+    )
+
+
+def _read_notes(notes: Mapping[str, object]) -> _Notes:
+    try:
+        read = read_values(notes, _Notes, "notes", ignore_unknown=True)
+    except UsageError:
+        raise UsageError(_NO_NOTES) from None
+    sizes = (read.rows, read.channels, read.segments, read.planes, read.field_bits, read.parts)
+    is_right = all(1 <= size <= _MOST for size in sizes) and read.sum >= 0
+    for rare in read.rare_fields:
+        is_right &= 1 <= rare.n_bits <= 64 and 1 <= rare.n_planes <= 64 and 0 <= rare.first <= 1 << 53
+    if not is_right:
+        raise UsageError(_NO_NOTES)
+    return read
+
+
+def _sum_width(read: _Notes, fields: Sequence[LabelField]) -> int:
+    """Units of the layer that sums the words: one for each word and each register it clears, some for the highest kind's planes."""
+    highest = fields[-1]
+    n_place_units = (highest.n_planes - 1) * (2 if highest.below > 1 else 1)
+    return read.channels + len(fields) - 1 + (n_place_units if read.parts == 1 else 0)
+
+
+def _without_words(network: Transformer, shape: TableShape) -> Transformer:
+    """The layers before the first sum, with all words zero."""
+    layers = list(network.layers[: min(shape.sums)])
+    for segment, table in enumerate(shape.tables):
+        layer = layers[table]
+        assert isinstance(layer, FeedForward)
+        if shape.matrix(segment) == "w1":
+            layers[table] = replace(layer, w1=_cleared(layer.w1, shape.n_slots, axis=1))
+        else:
+            layers[table] = replace(layer, w2=_cleared(layer.w2, shape.n_slots, axis=0))
+    return replace(network, layers=tuple(layers))
+
+
+def _cleared(weights: Weights, first: int, axis: int) -> Weights:
+    """The weights with zeros from row or column `first` on."""
+    if isinstance(weights, SparseMatrix):
+        kept = {at: value for at, value in weights.entries.items() if at[axis] < first}
+        return SparseMatrix(weights.shape, kept)
+    copy = weights.copy()
+    copy[(slice(None),) * axis + (slice(first, None),)] = 0
+    return copy
+
+
+def _watch(
+    module: TransformerModule, batch: np.ndarray, shape: TableShape, last_only: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, open channels, places of the fields and stream of each labelled token of a batch."""
+    mixing = [at for at, layer in enumerate(module.layers) if not isinstance(layer, FeedForwardModule)]
+    words = slice(shape.n_slots, shape.n_slots + shape.n_channels)
+    rows: list[Any] = []
+    channels: list[Any] = []
+    with torch.no_grad():
+        entering = torch.from_numpy(np.array(batch))
+        stream = module.enter(entering if module.embedding is not None else entering.to(module.w_in.dtype))
+        for number, layer in enumerate(module.layers):
+            if last_only and number == max(mixing, default=-1) + 1:
+                stream = stream[:, -1:]
+            elif last_only and shape.is_dual and number == mixing[0] + 1:
+                stream = stream[:, [0, -1]]  # the second attention reads the first token only
+            if number in shape.tables:
+                assert isinstance(layer, FeedForwardModule)
+                fired = torch.nn.functional.linear(stream, layer.w1, layer.b1).argmax(dim=-1)
+                if shape.is_dual:
+                    own = fired[:, -1:] if last_only else fired[:, 1:]
+                    rows += [fired[:, :1].expand_as(own), own]
+                    first_open = stream[:, :1, words] > 0.5
+                    channels.append(first_open.expand(-1, own.shape[1], -1))
+                else:
+                    rows.append(fired[:, -1:] if last_only else fired)
+            stream = layer(stream)
+        if module.extra is not None and stream.shape[1] > 1:
+            stream = stream[:, 1:]
+        is_open = stream[:, :, words] >= 0
+        channels += [is_open] * (len(rows) - len(channels))
+        places = np.rint(stream[:, :, SLOTS.index(Z)].numpy()).astype(np.int64)
+        flat = stream.reshape(-1, stream.shape[-1]).numpy()
+    read = torch.stack(rows, dim=-1).reshape(-1, len(rows)).numpy().astype(np.int64)
+    open_now = torch.stack(channels, dim=-2).reshape(-1, len(rows), shape.n_channels).numpy()
+    return read, open_now, places.reshape(-1), flat

@@ -1,0 +1,135 @@
+"""A question's way through a network: its tokens, and the residual stream layer by layer with the names of its registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from byheart.data.sequences import TokenSequences
+from byheart.errors import UsageError
+from byheart.inspect.residual_stream import Snapshot, output_of, snapshots
+from byheart.inspect.stages import ENTRANCE, Register, Stage, registers_of, stages_of
+from byheart.network.memoriser import UNKNOWN, Memoriser
+from byheart.network.transformer.answers import class_of
+from byheart.network.transformer.architecture import Transformer
+from byheart.verify.encoded_inputs import encode_inputs
+
+MOST_VALUES = 1 << 26
+"""Numbers of one trace at most: those of a larger one would not fit in memory."""
+
+
+@dataclass(frozen=True)
+class TracedToken:
+    """One token that enters: of the question, padding before it, or the extra token of the network."""
+
+    text: str
+    kind: Literal["token", "pad", "extra"]
+    id: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Everything a network computes on one question.
+
+    answer     what the model answers; None for "unknown"
+    output     the number that the network gives at each token: the number of the class and 1
+    registers  the channels of the residual stream, by name
+    stages     which layers do what; layers are counted from 0, as in `module.layers`
+    entrance   the residual stream before the first layer
+    layers     the residual stream behind each layer: `layers[i]` is behind `module.layers[i]`
+
+    Floats are those of the network; an exact network has fractions.
+    """
+
+    question: str
+    answer: str | list[str | None] | None
+    output: np.ndarray
+    tokens: tuple[TracedToken, ...]
+    registers: tuple[Register, ...]
+    stages: tuple[Stage, ...]
+    entrance: Snapshot
+    layers: tuple[Snapshot, ...]
+
+    @cached_property
+    def channels(self) -> Mapping[str, int]:
+        """The channel of each register: its column in the stream."""
+        return {register.name: channel for channel, register in enumerate(self.registers)}
+
+    def behind(self, layer: int) -> Snapshot:
+        """The stream behind a layer; before the first layer for -1."""
+        return self.entrance if layer == ENTRANCE else self.layers[layer]
+
+    def values(self, register: str, token: int = -1) -> list[Any]:
+        """What a register of a token holds: on entering, then behind each layer. Tokens that no later layer reads are dropped."""
+        if register not in self.channels:
+            raise UsageError(f"there is no register {register!r}; there are {', '.join(self.channels)}.")
+        channel = self.channels[register]
+        return [snapshot.stream[token, channel] for snapshot in (self.entrance, *self.layers)]
+
+    def state(self, layer: int, token: int = -1) -> dict[str, Any]:
+        """What every register of a token holds behind a layer, by name."""
+        row = self.behind(layer).stream[token]
+        return {register.name: value for register, value in zip(self.registers, row, strict=True)}
+
+    def __repr__(self) -> str:
+        """What was asked, and how far it went."""
+        return (
+            f"<byheart.Trace of {self.question!r}: {len(self.layers)} layers, {len(self.registers)} registers; "
+            f"answer {self.answer!r}>"
+        )
+
+
+def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
+    """Ask `text` and keep everything. `UsageError` where the model cannot be asked it, or is of another family."""
+    network, tokenizer = memoriser.network, memoriser.tokenizer
+    if not isinstance(network, Transformer):
+        raise UsageError(
+            f"only networks of KS25's family can be stepped through; this one is of the family {network.spec.family}."
+        )
+    if tokenizer is None:
+        raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
+    ids = np.array(tokenizer.encode(text), dtype=np.int64)
+    asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
+    found = encode_inputs(memoriser, asked, tokenizer)
+    if not len(found.asked):
+        raise UsageError(f"{text!r}: {found.refused[0]}.")
+    if len(network.layers) * network.model_width > MOST_VALUES:
+        raise UsageError("this network is too large to be followed layer by layer.")
+    encoded = found.encoded[0]
+    entrance, *layers = snapshots(network, encoded, last_only=memoriser.answers_last_token_only)
+    output = output_of(network, (layers[-1] if layers else entrance).stream)
+    return Trace(
+        text,
+        _answer(memoriser, output, len(ids)),
+        output,
+        tuple(_tokens(network, tokenizer.vocabulary, encoded)),
+        registers_of(network, record),
+        stages_of(network, record),
+        entrance,
+        tuple(layers),
+    )
+
+
+def _answer(memoriser: Memoriser, output: np.ndarray, n_tokens: int) -> str | list[str | None] | None:
+    names = memoriser.label_names
+    classes = [class_of(_exact(value), len(names)) for value in output]
+    found = [None if number == UNKNOWN else names[number] for number in classes]
+    return found[-1] if memoriser.answers_last_token_only else found[-n_tokens:]
+
+
+def _exact(value: Any) -> Fraction:
+    """A number of the stream as a fraction; 0, which names no class, where it is not finite."""
+    return Fraction(value) if isinstance(value, Fraction) or np.isfinite(value) else Fraction(0)
+
+
+def _tokens(network: Transformer, vocabulary: Sequence[str], encoded: np.ndarray) -> Iterator[TracedToken]:
+    if network.extra is not None:
+        yield TracedToken("", "extra", None)
+    for token in encoded.tolist():
+        is_pad = token == network.pad or token >= len(vocabulary)
+        yield TracedToken("" if is_pad else str(vocabulary[token]), "pad" if is_pad else "token", token)
