@@ -72,18 +72,23 @@ def test_larger_rates_have_no_say_in_the_papers_own_range(samples: Samples) -> N
     assert claims(verdict, FAR)["more blocks bring it near one"] is True
 
 
-def plant_search(samples: Samples, needed: Callable[[Run], float]) -> tuple[Verdict, Computed]:
+@pytest.fixture(scope="module")
+def search_runs(samples: Samples) -> list[Run]:
+    """Those of one rate of each range: there are thousands of the others."""
+    found = runs_of("kajitsuka-sato-2025-fig3", "paper", samples)
+    return [run for run in found if run.training.learning_rate in (3e-4, 1e-3)]
+
+
+def plant_search(runs: list[Run], needed: Callable[[Run], float]) -> tuple[Verdict, Computed]:
     """The verdict where so many blocks are needed, whatever the rate."""
-
-    def law(run: Run) -> dict[str, float]:
-        return {"loss": 0.001 if run.model.sizes["n_blocks"] >= needed(run) else 0.5}
-
-    name = "kajitsuka-sato-2025-fig3"
-    return compute(name, observations_of(name, law, samples))
+    found = [
+        planted(run, {"loss": 0.001 if run.model.sizes["n_blocks"] >= needed(run) else 0.5}) for run in runs
+    ]
+    return compute("kajitsuka-sato-2025-fig3", found)
 
 
 @checks("KS25-F3")
-def test_the_search_tells_a_square_root_from_a_line(samples: Samples) -> None:
+def test_the_search_tells_a_square_root_from_a_line(search_runs: list[Run]) -> None:
     def law(power: float, late: float, spread: float) -> Callable[[Run], float]:
         def needed(run: Run) -> float:
             size = run.data["n_samples"]
@@ -91,39 +96,41 @@ def test_the_search_tells_a_square_root_from_a_line(samples: Samples) -> None:
 
         return needed
 
-    verdict, computed = plant_search(samples, law(0.5, 2.5, 0.15))
+    verdict, computed = plant_search(search_runs, law(0.5, 2.5, 0.15))
     fit = computed.numbers[OWN]["exponent, 600 to 1400"]
     assert fit["exponent"][0] == pytest.approx(0.5, abs=0.15)
     assert claims(verdict, OWN) == {block_search.ROOT: True, block_search.SHARP: True}
     assert verdict.outcome == "holds"
-    verdict, _ = plant_search(samples, law(1.4, 1, 0))
+    verdict, _ = plant_search(search_runs, law(1.4, 1, 0))
     assert claims(verdict, OWN)[block_search.ROOT] is False
 
 
 @checks("KS25-F3")
-def test_searches_that_do_not_end_and_floors_are_censored(samples: Samples) -> None:
-    verdict, computed = plant_search(samples, lambda run: 100)
+def test_searches_that_do_not_end_and_floors_are_censored(search_runs: list[Run]) -> None:
+    verdict, computed = plant_search(search_runs, lambda run: 100)
     assert verdict.outcome == FAILS
     assert computed.numbers[OWN]["open"] == computed.numbers[OWN]["searches"] == 36
-    verdict, computed = plant_search(samples, lambda run: 1)
+    verdict, computed = plant_search(search_runs, lambda run: 1)
     assert verdict.outcome == FAILS  # one block everywhere: a floor, not an exponent of 0
     assert computed.numbers[OWN]["exponent, 600 to 1400"] is None
     assert computed.numbers[OWN]["floors at one block"] == 36
     (row,) = [row for row in computed.tables[0].rows if row[0] == OWN]
     assert (row[2], row[4]) == ("100%", "censored")
-    verdict, computed = plant_search(samples, lambda run: 1 if run.seed else 3)
+    verdict, computed = plant_search(search_runs, lambda run: 1 if run.seed else 3)
     assert claims(verdict, OWN)[block_search.ROOT] is None
     assert verdict.outcome == "not settled"
 
 
-def test_a_wide_interval_settles_nothing(samples: Samples) -> None:
-    verdict, _ = plant_search(samples, lambda run: (2, 4, 12)[(run.seed + run.data["n_samples"] // 100) % 3])
+def test_a_wide_interval_settles_nothing(search_runs: list[Run]) -> None:
+    verdict, _ = plant_search(
+        search_runs, lambda run: (2, 4, 12)[(run.seed + run.data["n_samples"] // 100) % 3]
+    )
     assert claims(verdict, OWN)[block_search.ROOT] is None
     assert verdict.outcome == "not settled"
 
 
-def test_the_best_of_all_seeds_counts_them_as_trials(samples: Samples) -> None:
-    _, computed = plant_search(samples, lambda run: 3 + run.seed)
+def test_the_best_of_all_seeds_counts_them_as_trials(search_runs: list[Run]) -> None:
+    _, computed = plant_search(search_runs, lambda run: 3 + run.seed)
     pooled = computed.numbers[f"{OWN}, best of all seeds"]
     assert set(pooled["fewest blocks"].values()) == {3}
 
@@ -194,10 +201,10 @@ def test_fewest_blocks_need_not_be_monotone() -> None:
 
 
 @checks("KS25-F3", "KS25-length")
-def test_with_sizes_or_lengths_missing_nothing_is_settled(samples: Samples) -> None:
+def test_with_sizes_or_lengths_missing_nothing_is_settled(search_runs: list[Run]) -> None:
     found = observations_of("kajitsuka-sato-2025-length", lambda run: {"loss": 0.5})
     some = [one for one in found if one.config["data"]["seq_len"] == 10]
     assert compute("kajitsuka-sato-2025-length", some)[0].outcome == "not settled"
-    found = observations_of("kajitsuka-sato-2025-fig3", lambda run: {"loss": 0.5}, samples)
+    found = [planted(run, {"loss": 0.5}) for run in search_runs]
     some = [one for one in found if one.config["data"]["n_samples"] < 1000]
     assert compute("kajitsuka-sato-2025-fig3", some)[0].outcome == "not settled"

@@ -149,21 +149,25 @@ class Samples:
 
     def describe(self, collection: str, n_samples: int, sample: int) -> dict[str, Any]:
         """Data of a run: the first `n_samples` texts of the sample drawn with seed `sample`."""
-        ids, labels = _arrays(str(self.path), collection, sample)
-        if n_samples > len(ids):
-            raise DataError(
-                f"{self.path} has {len(ids)} texts of {collection}; {n_samples} were asked for.",
-                collection=collection,
-            )
-        content = hashlib.sha256(ids[:n_samples].tobytes() + labels[:n_samples].tobytes()).hexdigest()
         return {
             "kind": "prepared",
             "path": str(self.path),
             "collection": collection,
             "n_samples": n_samples,
             "seed": sample,
-            "sha256": content,
+            "sha256": _digest(str(self.path), collection, n_samples, sample),
         }
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: str, collection: str, n_samples: int, sample: int) -> str:
+    """What the first texts of a sample are told by; thousands of runs ask for the same ones."""
+    ids, labels = _arrays(path, collection, sample)
+    if n_samples > len(ids):
+        raise DataError(
+            f"{path} has {len(ids)} texts of {collection}; {n_samples} were asked for.", collection=collection
+        )
+    return hashlib.sha256(ids[:n_samples].tobytes() + labels[:n_samples].tobytes()).hexdigest()
 
 
 @lru_cache(maxsize=64)
