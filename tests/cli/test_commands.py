@@ -156,18 +156,16 @@ def test_verify_shows_the_first_wrong_samples_and_counts_the_rest(
     done = byheart("verify", folder, write_table(tmp_path / "other.csv", rows))
     assert done.status == 3
     assert "DOES NOT HOLD" in done.out
-    assert "8 of 9 rows are answered wrongly." in done.out
-    assert "sample 1: 'capital of France': expected 'Lima'" in done.out
-    assert "and 3 more wrong rows" in done.out
-    assert "the data set is not the one the stored certificate" in done.out
+    assert all(value in done.out for value in ("8 of 9", "'capital of France'", "'Lima'"))
+    found = byheart("verify", folder, tmp_path / "other.csv", "--json").document
+    assert (found["wrong"], len(found["wrong_samples"])) == (8, 5)
 
 
 def test_verify_knows_no_cuda_for_exact_models(byheart: Byheart, folder: Path, table: Path) -> None:
     done = byheart("verify", folder, table, "--device", "cuda")
-    assert (done.status, done.err) == (
-        2,
-        "UsageError: exact arithmetic runs on the cpu, not on cuda.\n",
-    )
+    assert done.status == 2
+    assert "UsageError" in done.err
+    assert "cuda" in done.err
 
 
 def test_predict_answers_a_line_each(byheart: Byheart, folder: Path) -> None:

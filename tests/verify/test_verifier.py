@@ -89,8 +89,9 @@ def test_one_flipped_label_is_found(sample: int, shift: int) -> None:
     assert wrong.input == repr(key)
     assert wrong.expected == data.label_names[labels[sample]]
     assert wrong.got == CAPITALS[key]
-    assert certificate.problems[0].startswith("the data set is not the one the stored certificate speaks of")
-    assert certificate.problems[1] == "1 of 5 rows are answered wrongly."
+    other_data, wrong_rows = certificate.problems
+    assert data.digest[:16] in other_data
+    assert "1 of 5" in wrong_rows
 
 
 @examples(200)
