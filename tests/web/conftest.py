@@ -65,7 +65,7 @@ class Server:
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-                if parent == self.pid and b"serve_worker" in (path / "cmdline").read_bytes():
+                if parent == self.pid and b"byheart.web.worker" in (path / "cmdline").read_bytes():
                     found.append(int(path.name))
             except (OSError, IndexError):
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from byheart.cli.options import (
 from byheart.cli.output import count, echo_json, is_quiet, say, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import (
-    RATES,
     density_lines,
     describe_check,
     describe_data,
@@ -34,14 +33,14 @@ from byheart.cli.summary import (
     entropy_lines,
     show_sizes,
 )
-from byheart.errors import UsageError, require_extra
+from byheart.errors import UsageError
 
 RESERVED = ("method", "precision", "task", "seed", "check", "progress")
 
 if TYPE_CHECKING:
-    from byheart.bounds import BoundTable
     from byheart.data.dataset import Dataset
     from byheart.data.dataset_pieces import DatasetPieces
+    from byheart.documents.compilation import CompiledFile
     from byheart.model import Model
 
 
@@ -125,41 +124,31 @@ def command(
     """
     from byheart.bounds import table
     from byheart.data.dataset import Dataset
-    from byheart.pipeline import compile, compile_in_shards
-    from byheart.storage.target import check_target
+    from byheart.documents.compilation import compile_file, prepare, save_compiled
+    from byheart.pipeline import compile_in_shards
 
-    check_target(output)
-    if method == "llama":
-        require_extra("transformers", "huggingface", "checking the checkpoint with transformers")
+    prepare(output, method)
     options = dict(_setting(text) for text in settings)
     if reject_bits is not None:
         options["reject_bits"] = reject_bits
     choices = reading_choices(reading)
     in_shards = _shard_options(shards, work, workers, cluster, sample, method, recite)
     with watch() as progress:
-        progress("read", 0, 1)
-        start = time.perf_counter()
         if in_shards is None:
-            dataset = _texts(data, choices) if recite else Dataset.read(data, **choices)
-            start = time.perf_counter()
-            progress("compile", 0, 1)
-            model = compile(
-                dataset, method=method, precision=precision, seed=seed, progress=progress, **options
-            )
+            chosen = {"method": method, "precision": precision, "seed": seed, **options}
+            read = _read_texts if recite else Dataset.read
+            found = compile_file(data, output, reading=choices, progress=progress, read=read, **chosen)
         else:
+            progress("read", 0, 1)
+            start = time.perf_counter()
             options |= {"precision": precision or "float64", "seed": seed, "reading": choices}
             model = compile_in_shards(data, progress=progress, **in_shards, **options)
-    assert model.certificate is not None
-    seconds = {
-        "compile": round(time.perf_counter() - start - model.certificate.seconds, 3),
-        "verify": model.certificate.seconds,
-    }
-    theory = table(dataset if in_shards is None else _pieces(model, data, in_shards["work"], choices))
-    model.save(output)
+            theory = table(_pieces(model, data, in_shards["work"], choices))
+            found = save_compiled(model, start, theory, output)
     if as_json:
-        echo_json(_document(model, seconds, theory, output))
+        echo_json(found.to_json())
     else:
-        _show(model, seconds, theory, data, output)
+        _show(found, data)
 
 
 def _shard_options(
@@ -208,7 +197,7 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _texts(data: Path, choices: dict[str, Any]) -> Dataset:
+def _read_texts(data: Path, **choices: Any) -> Dataset:
     """The windows of the texts in a file, each with the token that follows."""
     from byheart.storage.data_source import read_recitation
 
@@ -219,46 +208,10 @@ def _texts(data: Path, choices: dict[str, Any]) -> Dataset:
     return read_recitation(data, tokenizer=tokenizer, **{name: choices[name] for name in kept})
 
 
-def _document(model: Model, seconds: dict[str, float], theory: BoundTable, output: Path) -> dict[str, Any]:
+def _show(found: CompiledFile, data: Path) -> None:
     from byheart.construct.choice import describe_unknown_input
 
-    certificate = model.certificate
-    assert certificate is not None
-    return {
-        "method": model.record["method"],
-        "theorem": model.record["theorem"],
-        "task": model.memoriser.task,
-        "precision": model.precision,
-        "seed": model.record["seed"],
-        "dataset": certificate.dataset.to_json(),
-        "size": asdict(model.size),
-        "stored_bits": model.size.stored_bits,
-        "theorem_size": certificate.theorem_size,
-        **{name: getattr(model, name) for name in RATES},
-        "seconds": seconds,
-        "verdict": certificate.verdict,
-        "holds": certificate.holds,
-        "fitted": certificate.fitted,
-        "verified": {
-            "checked": certificate.checked,
-            "wrong": certificate.wrong,
-            "columns": certificate.columns,
-            "rows_left_out": certificate.rows_left_out,
-            "on_conflict": certificate.on_conflict,
-            "backend": certificate.backend,
-            "rechecked_by_interpreter": certificate.rechecked_by_interpreter,
-        },
-        "distribution": None if certificate.distribution is None else asdict(certificate.distribution),
-        "assumptions": [asdict(item) for item in certificate.assumptions],
-        "bounds": [bound.to_json() for bound in theory.applicable],
-        "unknown_inputs": describe_unknown_input(model.record),
-        "bytes_on_disk": {path.name: path.stat().st_size for path in sorted(output.iterdir())},
-        "path": str(output),
-    }
-
-
-def _show(model: Model, seconds: dict[str, float], theory: BoundTable, data: Path, output: Path) -> None:
-    from byheart.construct.choice import describe_unknown_input
+    model, seconds, theory, output = found.model, found.seconds, found.theory, found.path
 
     certificate = model.certificate
     assert certificate is not None

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from byheart.cli.options import PATH, model_argument, output_options
 from byheart.cli.output import count, echo_json, one_line, say, show_pairs, show_table
 from byheart.cli.summary import (
-    RATES,
     density_lines,
     describe_check,
     describe_data,
@@ -21,6 +19,7 @@ from byheart.cli.summary import (
 )
 
 if TYPE_CHECKING:
+    from byheart.inspect.stages import Stage
     from byheart.model import Model
     from byheart.network.protocol import NetworkSpec
     from byheart.verify.certificate import Certificate
@@ -52,18 +51,25 @@ def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bo
 
         show_facts(folder, facts, data, as_json)
         return
+    from byheart.documents.model_summary import known_stages, summarise
     from byheart.pipeline import load
 
     model = load(folder)
     spec = model.network.spec
     if as_json:
-        echo_json(_document(model, spec, folder))
+        echo_json(summarise(model, folder))
         return
     say(f"{folder}: {model.memoriser.task}, {model.precision} weights\n")
     show_pairs(_inputs_and_labels(model, spec))
     say()
     show_table(("layers", "kind", "sizes"), spec.sections())
     say()
+    stages = known_stages(model)
+    if stages:
+        n_columns = 3 if any(stage.lemma for stage in stages) else 2
+        rows = [_stage_row(stage)[:n_columns] for stage in stages[1:]]
+        show_table(("layers", "what they do", "by")[:n_columns], rows)
+        say()
     said = model.certificate.theorem_size if model.certificate else None
     show_sizes(model.size, said, None, is_said=said is not None)
     say()
@@ -72,19 +78,9 @@ def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bo
     show_pairs(_check_lines(model.certificate))
 
 
-def _document(model: Model, spec: NetworkSpec, folder: Path) -> dict[str, Any]:
-    return {
-        "path": str(folder),
-        "task": model.memoriser.task,
-        "ordered": model.memoriser.ordered,
-        "labels": len(model.memoriser.label_names),
-        "tokenizer": None if model.memoriser.tokenizer is None else model.memoriser.tokenizer.name,
-        "architecture": spec.to_json(),
-        "size": asdict(model.size),
-        **{name: getattr(model, name) for name in RATES},
-        "record": dict(model.record),
-        "certificate": None if model.certificate is None else model.certificate.to_json(),
-    }
+def _stage_row(stage: Stage) -> tuple[str, ...]:
+    layers = str(stage.first) if stage.first == stage.last else f"{stage.first} to {stage.last}"
+    return layers, stage.title, stage.lemma or ""
 
 
 def _inputs_and_labels(model: Model, spec: NetworkSpec) -> list[tuple[str, str]]:

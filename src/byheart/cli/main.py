@@ -15,7 +15,7 @@ import click
 
 from byheart.cli.options import set_variable
 from byheart.cli.output import echo_error, printable
-from byheart.errors import ByheartError, ExitStatus, UsageError, did_you_mean
+from byheart.errors import ByheartError, ExitStatus, UsageError, as_byheart_error, did_you_mean
 from byheart.process.interrupt import interruptible
 from byheart.process.memory_limit import VARIABLE, memory_limit
 
@@ -48,9 +48,6 @@ EXIT_STATUSES = (
     "Exit status: 0 it holds; 1 crash; 2 wrong usage; 3 checked and false; 4 data outside the assumptions; "
     "5 stopped early; 130 interrupted by Ctrl-C."
 )
-NO_MEMORY = ("can't allocate memory", "failed to map segment")
-"""What torch says in a RuntimeError, and the loader of a library in an ImportError."""
-
 STOPS_BY_ITSELF = ("measure", "reproduce", "serve")  # they end what is at hand first
 
 
@@ -134,7 +131,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if debug:
             click.echo(printable(traceback.format_exc(), keep="\n\t"), err=True)
-        known = as_byheart_error(error)
+        known = explain_error(error)
         if isinstance(error, OSError) and error.errno in (ENOSPC, EFBIG, EIO) and error.filename is None:
             as_json = False  # it was the output that could not be written
             _drop_output(sys.__stdout__)
@@ -157,21 +154,13 @@ def _drop_output(*streams: TextIO | None) -> None:
     os.close(nowhere)
 
 
-def as_byheart_error(error: Exception) -> ByheartError | None:
-    """The error in our own terms, where it is the user's and not ours."""
-    if isinstance(error, ByheartError):
-        return error
+def explain_error(error: Exception) -> ByheartError | None:
+    """The error in our own terms, where it is the user's and not ours; also those of the command line itself."""
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "byheart"
         return UsageError(f"{error.format_message()}\n  See `{command} --help`.")
-    if isinstance(error, OSError) and error.filename is not None:
-        return UsageError(f"{error.filename}: {error.strerror}.", path=str(error.filename))
-    if isinstance(error, OSError) and error.errno in (ENOSPC, EFBIG, EIO):
-        return UsageError(f"the output cannot be written: {error.strerror}.")
-    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
-        return ByheartError("there is not enough memory for this.")
-    return None
+    return as_byheart_error(error)
 
 
 def main() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
 from fractions import Fraction
 from typing import Any
 from unicodedata import category
 
 import click
+
+from byheart.records.json_values import json_default
 
 SCHEMA = 1
 MARGIN = 2
@@ -24,7 +25,7 @@ def echo_json(document: Mapping[str, Any]) -> None:
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
     """The document as JSON, readable; control and direction characters are JSON's escapes, which a terminal does not follow."""
-    text = json.dumps(document, indent=indent, ensure_ascii=False, default=_plain)
+    text = json.dumps(document, indent=indent, ensure_ascii=False, default=json_default)
     return "\n".join(
         printable(line, "", lambda character: json.dumps(character)[1:-1]) for line in text.split("\n")
     )
@@ -51,19 +52,6 @@ def is_quiet() -> bool:
     """Whether the command was given -q."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(QUIET))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no word for: our records, numbers of numpy, paths."""
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    return str(value)
 
 
 def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from byheart.cli.batch import output_kind, read_rows, write_answers
 from byheart.cli.options import (
     PATH,
     model_argument,
@@ -22,12 +20,12 @@ from byheart.cli.options import (
 from byheart.cli.output import echo_json, is_quiet, json_text, printable, say
 from byheart.cli.progress import watch
 from byheart.cli.summary import turns_away
-from byheart.data.tokenizers import parse_ids
+from byheart.documents.batch import output_kind, write_answers
 from byheart.errors import MalformedFile, UsageError, amount
 
 if TYPE_CHECKING:
     from byheart.data.textfile import TextFormat
-    from byheart.model import Answer, Model
+    from byheart.model import Answer
 
 UNKNOWN = "unknown"
 ANSWER = "answer"
@@ -68,9 +66,8 @@ def command(
     TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. Without TEXT, or with
     a single -, questions are read from standard input, one per line. Many are read from a file with --data.
     """
-    from byheart.construct.choice import describe_unknown_input
-    from byheart.data.readers import kind_of
     from byheart.data.textfile import TextFormat
+    from byheart.documents.predictions import ask, questions_in
     from byheart.pipeline import load
     from byheart.storage.data_source import source_of
 
@@ -88,13 +85,9 @@ def command(
     if output is not None:
         output_kind(output)
     model = load(folder)
-    source = source_of(model)
-    column = input or source.input or "key"
+    column = input or source_of(model).input or "key"
     if data is not None:
-        written = source.text_options(kind_of(data))
-        rows, column = read_rows(
-            data, column, delimiter or written["delimiter"], encoding or written["encoding"]
-        )
+        rows, column = questions_in(model, data, input, delimiter, encoding)
     elif from_input:
         lines = _lines(TextFormat(encoding or "utf-8"))
         rows = _json_rows(lines, column) if jsonl else [{column: line} for line in lines]
@@ -106,7 +99,8 @@ def command(
     asked = [row[column] for row in rows]
     with watch() as progress:
         progress("answer", 0, 1)
-        answers = model.predict(_questions(asked, model))
+        found = ask(model, asked)
+    answers = found.answers
     if output is not None:
         write_answers(output, rows, answers, column_of_answers)
         n_known = sum(answer is not None for answer in answers)
@@ -118,29 +112,18 @@ def command(
         for row, answer in zip(rows, answers, strict=True):
             click.echo(json_text({**row, ANSWER: answer}))
     elif as_json:
-        pairs = zip(asked, answers, strict=True)
-        answered = [{"input": question, "answer": answer} for question, answer in pairs]
-        echo_json({"answers": answered, "unknown_inputs": describe_unknown_input(model.record)})
+        echo_json(found.to_json())
     else:
         for answer in answers:
             click.echo(format_answer(answer))
     if not (as_json or is_quiet() or turns_away(model)):
-        click.echo(printable(f"Note: {describe_unknown_input(model.record)}."), err=True)
+        click.echo(printable(f"Note: {found.unknown_inputs}."), err=True)
 
 
 def format_answer(answer: Answer) -> str:
     if isinstance(answer, list):
         return " ".join(format_answer(one) for one in answer)
     return UNKNOWN if answer is None else printable(answer)
-
-
-def _questions(asked: list[Any], model: Model) -> Any:
-    """What `predict` takes: texts, lists of ids, or one array of vectors."""
-    if asked and isinstance(asked[0], np.ndarray):
-        return np.stack(asked)
-    if model.memoriser.tokenizer is not None:
-        return [one if isinstance(one, list) else str(one) for one in asked]
-    return [one if isinstance(one, list) else _ids(str(one), model) for one in asked]
 
 
 def _json_rows(lines: list[str], column: str) -> list[dict[str, Any]]:
@@ -170,18 +153,3 @@ def _lines(written: TextFormat) -> list[str]:
         raise MalformedFile(
             f"standard input is not {written.encoding}: {byte}.\n  Say what it is with --encoding, such as cp1252."
         ) from None
-
-
-def _ids(text: str, model: Model) -> list[int]:
-    if not model.network.takes_ids:
-        n, dim = model.network.seq_len, model.network.dim
-        vectors = "one vector" if n == 1 else f"{n} vectors"
-        shape = f"(n_samples, {dim})" if n == 1 else f"(n_samples, {n}, {dim})"
-        raise UsageError(
-            f"this model takes {vectors} of dimension {dim} a sample.\n"
-            f"  Give them with --data FILE, an NPZ file whose array `inputs` has shape {shape}."
-        )
-    asked = (
-        f"this model has no tokenizer, so it is asked by token ids with spaces between them, not {text!r}."
-    )
-    return parse_ids(text, asked)

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, TextIO
 
 from byheart.cli.output import is_quiet
@@ -25,18 +24,6 @@ LINE_SECONDS = 5.0
 TICK_SECONDS = 1.0
 """Time after which a silent stage is reported again, if a line is due."""
 
-_LISTENER: ContextVar[StageProgress | None] = ContextVar("listener", default=None)
-
-
-@contextmanager
-def reporting_to(report: StageProgress) -> Iterator[None]:
-    """Within the block, `watch` tells `report` and shows nothing: for a program that runs commands itself."""
-    token = _LISTENER.set(report)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(token)
-
 
 @contextmanager
 def watch(stream: TextIO | None = None) -> Iterator[StageProgress]:
@@ -44,10 +31,6 @@ def watch(stream: TextIO | None = None) -> Iterator[StageProgress]:
 
     A stage may go on after a comma with what changes on the way.
     """
-    listener = _LISTENER.get()
-    if listener is not None:
-        yield listener
-        return
     if is_quiet():
         yield lambda stage, done, total: None
         return

@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from byheart.verify.certificate import Certificate
 
 
-# what a model says of its labels and its size, in the order in which documents have it
-RATES = (
-    "label_bits", "label_entropy", "entropy_per_parameter", "bits_per_parameter", "bits_per_stored_bit"
-)  # fmt: skip
-
-
 def describe_data(numbers: DataShape) -> str:
     """The sizes of a data set in a line."""
     kind = (

@@ -76,16 +76,20 @@ def make_router(
         asked = request.model_dump(exclude_none=True)
         if isinstance(request, Examine):
             path = folders.data_path(request.data)
-            arguments = {"path": str(path), "reading": request.options()}
+            arguments = {"path": str(path), "reading": request.reading()}
             job = jobs.add("examine", f"Examine {path.name}", arguments, asked)
         elif isinstance(request, Compile):
             path = folders.data_path(request.data)
             model = folders.new_model(request.name or path.stem, limits)
             kept = model.with_name(f"{model.name}{DATA_MARK}{path.suffix}")
-            arguments = {"path": str(path), "model": str(model), "keep_data": str(kept)}
-            job = jobs.add(
-                "compile", f"Compile {path.name}", {**arguments, "options": request.compile_options()}, asked
-            )
+            arguments = {
+                "path": str(path),
+                "model": str(model),
+                "keep_data": str(kept),
+                "reading": {**request.reading(), "on_conflict": request.on_conflict},
+                "options": request.options(),
+            }
+            job = jobs.add("compile", f"Compile {path.name}", arguments, asked)
         elif isinstance(request, AskFile):
             path = folders.data_path(request.data)
             arguments = {"model": str(folders.model_path(request.model)), "path": str(path)}
@@ -214,10 +218,7 @@ def make_router(
     @api.post("/capacity", tags=["bounds"])
     def capacity(config: Document) -> Document:
         """What `byheart bounds --config --json` prints for the `config.json` in the body."""
-        with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as stream:
-            json.dump(config, stream)
-            stream.flush()
-            return questions.ask("capacity", {"path": stream.name})
+        return questions.ask("capacity", {"config": config})
 
     # --- figures and runs
 

@@ -22,11 +22,11 @@ NUMBERS = ("n_samples", "n_labels", "n_classes", "task", "seq_len", "vocab", "di
 TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 
 
-def examine(context: Context, path: str, reading: list[str]) -> Document:
+def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
     """Rows, duplicates and conflicts of a data file, what every construction would take, and the bounds."""
     file = Path(path)
     context.progress("read", 0, 2)
-    data = _read(file, reading)
+    data = Dataset.read(file, **{**reading, "on_conflict": "keep"})  # so that conflicts can be counted
     report = data.check()
     document: Document = {
         "file": file.name,
@@ -49,13 +49,6 @@ def examine(context: Context, path: str, reading: list[str]) -> Document:
         "not_applicable": [entry.to_json() for entry in theory.not_applicable],
         "methods": [_estimate(name, shape) for name in method_names()],
     }
-
-
-def _read(path: Path, reading: list[str]) -> Dataset:
-    """The data file, conflicts kept so that they can be counted. `reading` is option, value, option, value, …"""
-    given: dict[str, Any] = dict(zip(reading[::2], reading[1::2], strict=True))
-    options = {name.removeprefix("--"): value for name, value in given.items()}
-    return Dataset.read(path, **{**options, "on_conflict": "keep"})
 
 
 def _estimate(name: str, shape: DataShape) -> Document:

@@ -25,10 +25,9 @@ class Reading(Strict):
     input: Name | None = Field(None, description="column of inputs")
     label: Name | None = Field(None, description="column of labels")
 
-    def options(self) -> list[str]:
-        """As options of the command line."""
-        given = self.model_dump(include=set(Reading.model_fields), exclude_none=True)
-        return [part for name, value in given.items() for part in (f"--{name}", value)]
+    def reading(self) -> dict[str, str]:
+        """As options of `Dataset.read`."""
+        return self.model_dump(include=set(Reading.model_fields), exclude_none=True)
 
 
 class Examine(Reading):
@@ -50,14 +49,9 @@ class Compile(Reading):
     on_conflict: Literal["error", "first", "last", "majority", "drop"] = "error"
     name: Name | None = Field(None, description="name of the model; that of the data file unless given")
 
-    def compile_options(self) -> list[str]:
-        """As options of `byheart compile`."""
-        options = ["--method", self.method, "--seed", str(self.seed), "--on-conflict", self.on_conflict]
-        if self.precision is not None:
-            options += ["--precision", self.precision]
-        if self.reject_bits is not None:
-            options += ["--reject-bits", str(self.reject_bits)]
-        return [*options, *self.options()]
+    def options(self) -> dict[str, str | int]:
+        """As options of `byheart.compile`."""
+        return self.model_dump(include={"method", "precision", "seed", "reject_bits"}, exclude_none=True)
 
 
 class AskFile(Strict):

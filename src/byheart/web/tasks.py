@@ -1,6 +1,6 @@
 """What a worker process can be asked to do. Every task takes and gives plain JSON.
 
-What the command line prints with --json is made by the command line itself, so the page and the terminal say the same.
+Documents are made by the functions that the command line prints with --json, so the page and the terminal say the same.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from byheart.construct.choice import describe_unknown_input
+from byheart.bounds import capacity_of, read_architecture
 from byheart.data.dataset import Dataset
-from byheart.data.tokenizers import parse_ids
+from byheart.documents.compilation import compile_file
+from byheart.documents.exports import Format, export_model
+from byheart.documents.model_summary import summarise
+from byheart.documents.predictions import ask, questions_in
 from byheart.pipeline import compile as compile_data
 from byheart.web import damage, examination, overview, weights
 from byheart.web.context import Context, Document, open_model
@@ -26,29 +28,41 @@ def warm_up(context: Context) -> Document:
     return {}
 
 
-def compile_file(context: Context, path: str, model: str, keep_data: str, options: list[str]) -> Document:
-    """Compile a data file, and keep the data beside the model so that it can be verified again."""
-    document = context.command("compile", "--json", "-o", model, *options, "--", path)
+def compile_data_file(
+    context: Context, path: str, model: str, keep_data: str, reading: Document, options: Document
+) -> Document:
+    """What `byheart compile --json` prints. The data are kept beside the model, so that it can be verified again."""
+    found = compile_file(Path(path), Path(model), reading=reading, progress=context.progress, **options)
     shutil.copyfile(path, keep_data)
-    return {**document, "model": Path(model).name}
+    return {"schema": 1, **found.to_json(), "model": Path(model).name}
 
 
 def predict(context: Context, model: str, texts: list[str]) -> Document:
     """What `byheart predict --json` prints, from a model that stays in memory."""
+    return {"schema": 1, **ask(open_model(model), list(texts)).to_json()}
+
+
+def predict_file(context: Context, model: str, path: str) -> Document:
+    """What `byheart predict --data --json` prints."""
     opened = open_model(model)
-    asked: list[Any] = list(texts)
-    if opened.memoriser.tokenizer is None:
-        words = "this model is asked by token ids with spaces between them, not {!r}."
-        asked = [parse_ids(text, words.format(text)) for text in texts]
-    pairs = zip(texts, opened.predict(asked), strict=True)
-    answers = [{"input": text, "answer": answer} for text, answer in pairs]
-    return {"schema": 1, "answers": answers, "unknown_inputs": describe_unknown_input(opened.record)}
+    rows, column = questions_in(opened, Path(path))
+    context.progress("answer", 0, 1)
+    return {"schema": 1, **ask(opened, [row[column] for row in rows]).to_json()}
 
 
-def export(context: Context, model: str, output: str, to: str) -> Document:
+def inspect(context: Context, model: str) -> Document:
+    """What `byheart inspect --json` prints."""
+    return {"schema": 1, **summarise(open_model(model), Path(model))}
+
+
+def export(context: Context, model: str, output: str, to: Format) -> Document:
     """What `byheart export --json` prints, and the name to download."""
-    document = context.command("export", "--json", "--to", to, "-o", output, "--", model)
-    return {**document, "name": Path(output).name}
+    return {"schema": 1, **export_model(Path(model), to, Path(output)).to_json(), "name": Path(output).name}
+
+
+def capacity(context: Context, config: Document) -> Document:
+    """What `byheart bounds --config --json` prints."""
+    return {"schema": 1, **vars(capacity_of(read_architecture(config)))}
 
 
 def list_examples(context: Context, model: str, data: str | None) -> Document:
@@ -62,18 +76,13 @@ def trace_question(context: Context, model: str, text: str) -> Document:
     return {"schema": 1, **draw_trace(open_model(model), text)}
 
 
-def _command(*words: str) -> Callable[..., Document]:
-    """The task that gives what a command prints with --json; an argument stands in its words by name."""
-    return lambda context, **arguments: context.command(*(word.format(**arguments) for word in words))
-
-
 TASKS: dict[str, Callable[..., Document]] = {
     "warm_up": warm_up,
     "examine": examination.examine,
-    "compile": compile_file,
+    "compile": compile_data_file,
     "predict": predict,
-    "predict_file": _command("predict", "--json", "--data", "{path}", "--", "{model}"),
-    "inspect": _command("inspect", "--json", "--", "{model}"),
+    "predict_file": predict_file,
+    "inspect": inspect,
     "export": export,
     "examples": list_examples,
     "trace": trace_question,
@@ -84,7 +93,7 @@ TASKS: dict[str, Callable[..., Document]] = {
     "break": damage.break_model,
     "forget": damage.forget,
     "plan": overview.plan_facts,
-    "capacity": _command("bounds", "--json", "--config", "{path}"),
+    "capacity": capacity,
     "runs": overview.list_runs,
     "curves": overview.show_curves,
 }

@@ -15,13 +15,15 @@ import time
 import traceback
 from typing import IO, Any
 
-from byheart.web.context import CommandLine, Context
+from byheart.errors import as_byheart_error
+from byheart.records.json_values import json_default
+from byheart.web.context import Context
 from byheart.web.tasks import TASKS
 
 PROGRESS_SECONDS = 0.1
 
 
-def serve_requests(command_line: CommandLine, memory_bytes: int) -> None:
+def serve_requests(memory_bytes: int) -> None:
     """Serve requests until standard input closes, taking no more memory than given."""
     _limit_memory(memory_bytes)
     # What anyone prints goes to standard error; only answers go to the server.
@@ -30,7 +32,7 @@ def serve_requests(command_line: CommandLine, memory_bytes: int) -> None:
     requests: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     while True:
-        _answer(command_line, json.loads(requests.get()), answers)
+        _answer(json.loads(requests.get()), answers)
 
 
 def _read(requests: queue.Queue[str]) -> None:
@@ -39,7 +41,7 @@ def _read(requests: queue.Queue[str]) -> None:
     os._exit(0)
 
 
-def _answer(command_line: CommandLine, request: dict[str, Any], answers: IO[str]) -> None:
+def _answer(request: dict[str, Any], answers: IO[str]) -> None:
     last = 0.0
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -50,15 +52,15 @@ def _answer(command_line: CommandLine, request: dict[str, Any], answers: IO[str]
             _write({"progress": [stage, done, total]}, answers)
 
     try:
-        result = TASKS[request["task"]](Context(command_line, progress), **request["arguments"])
+        result = TASKS[request["task"]](Context(progress), **request["arguments"])
         _write({"result": result}, answers)
     except Exception as error:
-        _write({"error": _describe(command_line, error)}, answers)
+        _write({"error": describe_error(error)}, answers)
 
 
-def _describe(command_line: CommandLine, error: Exception) -> dict[str, Any]:
+def describe_error(error: Exception) -> dict[str, Any]:
     """The error as the command line would print it with --json."""
-    known = command_line.explain(error)
+    known = as_byheart_error(error)
     if known is not None:
         facts = {name: str(value) for name, value in known.facts.items()}
         status = int(known.exit_status)
@@ -69,7 +71,7 @@ def _describe(command_line: CommandLine, error: Exception) -> dict[str, Any]:
 
 
 def _write(document: dict[str, Any], answers: IO[str]) -> None:
-    text = json.dumps(document, allow_nan=False, default=str)
+    text = json.dumps(document, allow_nan=False, default=json_default)
     answers.write(text + "\n")
     answers.flush()
 
@@ -80,3 +82,7 @@ def _limit_memory(n_bytes: int) -> None:
     except ImportError:  # not on Windows
         return
     resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))
+
+
+if __name__ == "__main__":
+    serve_requests(int(sys.argv[1]))

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from fastapi import FastAPI
 
-from byheart.cli.serve_worker import InProcess
+from byheart.errors import as_byheart_error
 from byheart.measure.store import Store
 from byheart.web.api import make_router
 from byheart.web.context import Context
@@ -22,7 +22,7 @@ from byheart.web.limits import Limits
 from byheart.web.processes import Refused
 from byheart.web.server import EXAMPLES, _explain_errors
 from byheart.web.tasks import TASKS
-from byheart.web.worker import _describe
+from byheart.web.worker import describe_error
 from tests.attacks.fuzz.mutation import NUMBERS, TEXTS, mutate_bytes, mutate_document
 from tests.attacks.fuzz.target import Target, Wrong
 from tests.measure.test_store import record
@@ -53,13 +53,13 @@ class Questions:
 
     def ask(self, task: str, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
-            found = TASKS[task](Context(InProcess(), lambda *_: None), **json.loads(json.dumps(arguments)))
+            found = TASKS[task](Context(lambda *_: None), **json.loads(json.dumps(arguments)))
             json.dumps(found, allow_nan=False, default=str)
             return found
         except Exception as error:
-            if InProcess().explain(error) is None:
+            if as_byheart_error(error) is None:
                 raise
-            raise Refused(_describe(InProcess(), error)) from error
+            raise Refused(describe_error(error)) from error
 
 
 class Jobs:

@@ -1,0 +1,108 @@
+"""A data file compiled into a model folder: what `byheart compile --json` prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from byheart import pipeline
+from byheart.bounds import BoundTable, table
+from byheart.construct.choice import describe_unknown_input
+from byheart.data.dataset import Dataset
+from byheart.documents.model_summary import RATES
+from byheart.errors import require_extra
+from byheart.model import Model
+from byheart.process.progress import StageProgress
+from byheart.storage.target import check_target
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledFile:
+    """A model that was verified and saved.
+
+    seconds  what compiling and verifying took
+    theory   the bounds for its data
+    path     the model folder
+    """
+
+    model: Model
+    seconds: Mapping[str, float]
+    theory: BoundTable
+    path: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        model, certificate = self.model, self.model.certificate
+        assert certificate is not None
+        return {
+            "method": model.record["method"],
+            "theorem": model.record["theorem"],
+            "task": model.memoriser.task,
+            "precision": model.precision,
+            "seed": model.record["seed"],
+            "dataset": certificate.dataset.to_json(),
+            "size": asdict(model.size),
+            "stored_bits": model.size.stored_bits,
+            "theorem_size": certificate.theorem_size,
+            **{name: getattr(model, name) for name in RATES},
+            "seconds": dict(self.seconds),
+            "verdict": certificate.verdict,
+            "holds": certificate.holds,
+            "fitted": certificate.fitted,
+            "verified": {
+                "checked": certificate.checked,
+                "wrong": certificate.wrong,
+                "columns": certificate.columns,
+                "rows_left_out": certificate.rows_left_out,
+                "on_conflict": certificate.on_conflict,
+                "backend": certificate.backend,
+                "rechecked_by_interpreter": certificate.rechecked_by_interpreter,
+            },
+            "distribution": None if certificate.distribution is None else asdict(certificate.distribution),
+            "assumptions": [asdict(item) for item in certificate.assumptions],
+            "bounds": [bound.to_json() for bound in self.theory.applicable],
+            "unknown_inputs": describe_unknown_input(model.record),
+            "bytes_on_disk": {path.name: path.stat().st_size for path in sorted(self.path.iterdir())},
+            "path": str(self.path),
+        }
+
+
+def compile_file(
+    data: Path,
+    output: Path,
+    *,
+    reading: Mapping[str, Any],
+    progress: StageProgress,
+    read: Any = Dataset.read,
+    **options: Any,
+) -> CompiledFile:
+    """Read a data file, compile it, verify every sample and save the model in the folder `output`.
+
+    reading: how to read the file, as for `Dataset.read`; options: as for `byheart.compile`.
+    """
+    prepare(output, options.get("method"))
+    progress("read", 0, 1)
+    dataset = read(data, **reading)
+    start = time.perf_counter()
+    progress("compile", 0, 1)
+    model = pipeline.compile(dataset, progress=progress, **options)
+    return save_compiled(model, start, table(dataset), output)
+
+
+def prepare(output: Path, method: object) -> None:
+    """Refuse what could not be saved or checked at the end, before any work."""
+    check_target(output)
+    if method == "llama":
+        require_extra("transformers", "huggingface", "checking the checkpoint with transformers")
+
+
+def save_compiled(model: Model, start: float, theory: BoundTable, output: Path) -> CompiledFile:
+    """Save a model whose compilation began at `start`, on the clock of `time.perf_counter`."""
+    assert model.certificate is not None
+    verify = model.certificate.seconds
+    seconds = {"compile": round(time.perf_counter() - start - verify, 3), "verify": verify}
+    model.save(output)
+    return CompiledFile(model, seconds, theory, output)

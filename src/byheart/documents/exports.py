@@ -1,0 +1,52 @@
+"""A saved model in another format: what `byheart export --json` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from byheart.errors import UsageError
+from byheart.network.llama.architecture import Llama
+from byheart.pipeline import load
+from byheart.records.json_record import JsonRecord
+
+Format = Literal["gguf", "onnx", "transformer-lens"]
+
+
+@dataclass(frozen=True)
+class ExportedFile(JsonRecord):
+    """The file that was written; the model folder itself, and no bytes, where none is needed."""
+
+    format: str
+    path: str
+    bytes: int | None
+
+
+def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFile:
+    """Write a saved model for llama.cpp or an ONNX runtime, or check that TransformerLens opens its folder."""
+    network = load(folder).network
+    if kind != "transformer-lens" and output is None:
+        raise UsageError(f"--to {kind} writes a file: name it with -o PATH.")
+    if kind != "onnx" and not isinstance(network, Llama):
+        raise UsageError(
+            f"--to {kind} takes models that `llama` compiled; this one is a {network.spec.family}.\n"
+            "  Its blocks are no Llama's: they have biases, and sums without a softmax. Compile with --method llama."
+        )
+    if kind == "onnx":
+        from byheart.export.onnx import save_onnx
+
+        save_onnx(network, cast(Path, output))
+    elif kind == "gguf":
+        from byheart.export.gguf import save_gguf
+
+        save_gguf(cast(Llama, network), cast(Path, output))
+    else:
+        from byheart.export.transformer_lens import count_different_logits
+
+        n_different = count_different_logits(folder, cast(Llama, network))
+        if n_different:
+            raise UsageError(f"TransformerLens gives {n_different:,} logits that differ from transformers'.")
+        return ExportedFile(kind, str(folder), None)
+    assert output is not None
+    return ExportedFile(kind, str(output), output.stat().st_size)

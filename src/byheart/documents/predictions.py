@@ -1,0 +1,80 @@
+"""Answers to many questions: what `byheart predict --json` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byheart.construct.choice import describe_unknown_input
+from byheart.data.readers import kind_of
+from byheart.data.tokenizers import parse_ids
+from byheart.documents.batch import Row, read_rows
+from byheart.errors import UsageError
+from byheart.model import Answer, Model
+from byheart.storage.data_source import source_of
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Questions with their answers.
+
+    unknown_inputs  what the model does with inputs it was not compiled from
+    """
+
+    questions: list[Any]
+    answers: list[Answer]
+    unknown_inputs: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary; `null` is "unknown"."""
+        pairs = zip(self.questions, self.answers, strict=True)
+        answers = [{"input": question, "answer": answer} for question, answer in pairs]
+        return {"answers": answers, "unknown_inputs": self.unknown_inputs}
+
+
+def ask(model: Model, questions: list[Any]) -> Predictions:
+    """Ask texts, or token ids with spaces between them where the model has no tokenizer; lists of ids and vectors as they are."""
+    return Predictions(
+        questions, model.predict(_inputs(questions, model)), describe_unknown_input(model.record)
+    )
+
+
+def questions_in(
+    model: Model,
+    path: Path,
+    column: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> tuple[list[Row], str]:
+    """The rows of a file and the column of questions: the one named, or as the data of the model had it."""
+    source = source_of(model)
+    written = source.text_options(kind_of(path))
+    wanted = column or source.input or "key"
+    return read_rows(path, wanted, delimiter or written["delimiter"], encoding or written["encoding"])
+
+
+def _inputs(asked: list[Any], model: Model) -> Any:
+    """What `predict` takes: texts, lists of ids, or one array of vectors."""
+    if asked and isinstance(asked[0], np.ndarray):
+        return np.stack(asked)
+    if model.memoriser.tokenizer is not None:
+        return [one if isinstance(one, list) else str(one) for one in asked]
+    return [one if isinstance(one, list) else _ids(str(one), model) for one in asked]
+
+
+def _ids(text: str, model: Model) -> list[int]:
+    if not model.network.takes_ids:
+        n, dim = model.network.seq_len, model.network.dim
+        vectors = "one vector" if n == 1 else f"{n} vectors"
+        shape = f"(n_samples, {dim})" if n == 1 else f"(n_samples, {n}, {dim})"
+        raise UsageError(
+            f"this model takes {vectors} of dimension {dim} a sample.\n"
+            f"  Give them with --data FILE, an NPZ file whose array `inputs` has shape {shape}."
+        )
+    asked = (
+        f"this model has no tokenizer, so it is asked by token ids with spaces between them, not {text!r}."
+    )
+    return parse_ids(text, asked)
