@@ -20,7 +20,7 @@ from tests.examples import examples
 FIGURE_1 = AttentionOnlyShape(n_tokens=50, seq_len=2, dim=10, head_dim=10, n_heads=20)
 
 
-@checks("DPC24-T1")
+@checks("DPC24-T1", "DPC24-R1")
 def test_theorem_1_by_hand() -> None:
     # parameters 10 · (2 + 100 + 4·10·20) = 9,020; sequences 20·10 + 10 = 210
     assert FIGURE_1.parameters == 9_020

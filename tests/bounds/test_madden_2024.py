@@ -29,7 +29,7 @@ def test_lemma_1_by_hand() -> None:
     assert mft.lemma_1_parameters(2637, 690).value == 1_816_893
 
 
-@checks("MFT24-T1")
+@checks("MFT24-T1", "MFT24-Tab1")
 def test_theorem_1_by_hand_at_tinystories() -> None:
     # n = 2,637 contexts, ω = 690: (n - 1)(ω - 1)² / (2ω - 1) = 2,636 · 474,721 / 1,379 = 1,251,364,556 / 1,379
     # = 907,443.47..., so at least 907,444 parameters.

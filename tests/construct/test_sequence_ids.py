@@ -49,7 +49,7 @@ def test_weighted_sums_are_distinct(rows: list[Multiset[int]], seed: int) -> Non
     assert sums == [sequence_id(row, weights) for row in rows]
 
 
-@checks("KS25-L B.2")
+@checks("KS25-L B.2", "KS25-eq9", "KS25-fn1")
 def test_the_papers_shift_fails_on_the_counterexample_and_ours_does_not() -> None:
     rows = [Multiset.of([1, 2]), Multiset.of([3, 4, 5])]
     h = dict(zip(range(1, 6), (17, 3, -9, -20, -21), strict=True))

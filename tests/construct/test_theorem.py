@@ -329,7 +329,7 @@ def test_random_vectors(n_samples: int) -> None:
     assert size_of_network(construction.memoriser.network).depth < construction.theorem_size.depth
 
 
-@checks("KS25-C4.1", "KS25-T D.1", "KS25-T E.1")
+@checks("KS25-C4.1", "KS25-T D.1", "KS25-R4.1", "KS25-T E.1", "KS25-R4.2")
 @pytest.mark.parametrize("task", ["next-token", "seq-to-seq", "set"])
 @pytest.mark.parametrize("kind", ["uniform", "grid", "tokens", "bag of tokens"])
 def test_each_theorem_on_random_data(task: str, kind: str) -> None:

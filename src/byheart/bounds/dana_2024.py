@@ -42,6 +42,7 @@ class AttentionOnlyShape:
     n_last_tokens: int | None = None
 
     @property
+    @realises("DPC24-R1")
     def parameters(self) -> int:
         """d (S + 2N + 4 d_h H): positions, embedding and unembedding, four matrices per head."""
         return self.dim * (self.seq_len + 2 * self.n_tokens + 4 * self.head_dim * self.n_heads)

@@ -32,7 +32,7 @@ BY_LEMMA_1 = (SMOOTH, REAL, "every distribution of full support must be reachabl
 BY_THEOREM_1 = (SMOOTH, DEFINABLE, REAL, "every corpus with that many contexts must reach its entropy")
 
 
-@realises("MFT24-L1")
+@realises("MFT24-L1", "MFT24-Tab1")
 @takes_numbers
 def lemma_1(n_parameters: int, vocab: int) -> Bound:
     """At most k / (ω - 1) contexts can be given arbitrary next-token distributions."""
@@ -58,7 +58,7 @@ def lemma_1_parameters(n_contexts: int, vocab: int) -> Bound:
     return LEMMA_1.bound("parameters", "lower", value, BY_LEMMA_1, sentence)
 
 
-@realises("MFT24-T1")
+@realises("MFT24-T1", "MFT24-Tab1")
 @takes_numbers
 def theorem_1(n_parameters: int, vocab: int) -> Bound:
     """At most (2 + 1/(ω - 1)) k / (ω - 1) + 1 contexts in the empirical setting, where documents fix them."""

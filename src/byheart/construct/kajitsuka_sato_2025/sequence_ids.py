@@ -42,7 +42,7 @@ def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
     return kept
 
 
-@realises("KS25-L B.2")
+@realises("KS25-L B.2", "KS25-eq9", "KS25-fn1")
 def sequence_weights(
     multisets: Sequence[Multiset[int]], tokens: Sequence[int], rng: np.random.Generator
 ) -> dict[int, int]:

@@ -77,7 +77,7 @@ def memorise_seq_to_seq(
     return _plan(data, rng, progress, tuning, "KS25 Corollary 4.1, repaired", corollary_4_1)
 
 
-@realises("KS25-T D.1")
+@realises("KS25-T D.1", "KS25-R4.1")
 def memorise_sets(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
@@ -93,7 +93,7 @@ def memorise_sets(
     return _plan(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
 
 
-@realises("KS25-T E.1")
+@realises("KS25-T E.1", "KS25-R4.2")
 def memorise_token_ids(
     data: Dataset, rng: np.random.Generator, progress: Progress | None = None, tuning: Tuning = PLAIN
 ) -> ProgramPlan:
