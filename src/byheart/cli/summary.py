@@ -130,7 +130,7 @@ def show_sizes(
 
 def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
     """What some data of this shape need, as sentences: quantity, value and who proved it."""
-    said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs)
+    said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs if value > 0)
     if said:
         say()
         show_pairs([("worst case", f"some data of this shape need at least {said}; these may need less")])
