@@ -214,10 +214,16 @@ def test_another_programs_database_is_refused(path: Path) -> None:
         ),
         ("DROP TRIGGER runs_are_never_removed",),
         ("CREATE TRIGGER own AFTER INSERT ON runs BEGIN DELETE FROM claims; END",),
+        (
+            "DROP TRIGGER runs_are_never_removed",
+            "CREATE TRIGGER runs_are_never_removed AFTER INSERT ON runs BEGIN DELETE FROM runs; END",
+        ),
+        ("DROP INDEX runs_by_family", "CREATE INDEX runs_by_family ON runs (abs(steps))"),
+        ("CREATE INDEX own ON runs (abs(steps))",),
     ],
 )
 def test_tables_that_are_not_ours_are_refused(path: Path, changes: tuple[str, ...]) -> None:
-    """A view may never end, and a column too many ended in a traceback."""
+    """A view may never end, a column too many ended in a traceback, and a trigger may remove what was just stored."""
     with Store(path) as store:
         store.add(record(0))
         for change in changes:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from byheart.construct.registry import get, names
 from byheart.data.dataset import Dataset
 from byheart.errors import UsageError
 from byheart.inspect.changes import WeightChanges, compare_weights
@@ -15,6 +16,8 @@ from byheart.model import Answer, Model
 from byheart.pipeline import compile as compile_data
 from byheart.process.progress import StageProgress
 from byheart.records.fields import LARGEST, Fields
+from byheart.records.reader import read_values
+from byheart.records.refusals import corrupt
 from byheart.storage.data_source import read_again
 
 
@@ -66,6 +69,7 @@ def forget_facts(
         dataset.subset(_others(dataset, data, facts)),
         progress=progress,
         precision=model.network.precision,
+        check=True,
         **_options(model),
     )
     return Forgotten(
@@ -92,14 +96,17 @@ def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[in
 
 
 def _options(model: Model) -> dict[str, Any]:
-    """How the model was compiled."""
+    """How the model was compiled, as far as its record, which no digest covers, names options of its method."""
     record = Fields(dict(model.record), "model.json", "record")
-    options = {name: value for name, value in record.child("options").values.items() if name != "precision"}
-    if record.text("method") == "llama":
+    method = get(record.text("method", names()))
+    given = record.child("options")
+    read_values(given.values, method.options, "model.json, record.options", refuse=corrupt, noun="option")
+    options = {name: value for name, value in given.values.items() if name != "precision"}
+    if method.name == "llama":
         notes = record.child("notes")
         options |= {
             "room": notes.integer("contexts"),
             "rows": notes.integer("rows"),
             "first_draw": notes.integer("hashes drawn", 1) - 1,
         }
-    return {"method": record.text("method"), "seed": record.integer("seed", most=LARGEST), **options}
+    return {"method": method.name, "seed": record.integer("seed", most=LARGEST), **options}
