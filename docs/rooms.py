@@ -28,6 +28,7 @@ class Room:
 ROOMS = {
     "cli": Room(0, 5, "commands"),
     "web": Room(2, 5, "the local page"),
+    "documents": Room(4, 5, "what --json prints"),
     "data": Room(0, 3, "files to a Dataset", PATH),
     "construct": Room(2, 3, "one room per method", PATH),
     "program": Room(2, 2, "registers and blocks"),
