@@ -28,7 +28,12 @@ from byheart.inspect.tables import read_tables
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(__file__).with_name("_static")
 RECORDS = ROOT / "benchmarks" / "records"
-MEASURED = ("retrieval_two_cores.json", "retrieval_largest_two_cores.json")
+MEASURED = (
+    "retrieval_two_cores.json",
+    "retrieval_largest_two_cores.json",
+    "short_weights_two_cores.json",
+    "short_weights_ten_million.json",
+)
 CAPITALS, QUESTION = "examples/capitals.csv", "capital of France"
 
 
@@ -89,11 +94,9 @@ def measured() -> list[Point]:
         row for name in MEASURED for row in json.loads((RECORDS / name).read_text(encoding="utf-8"))["rows"]
     ]
     assert all(row["wrong"] == 0 and row["checked"] == row["n_samples"] for row in rows)
-    return [
-        Point(row["precision"], row["n_samples"], row["bits_per_stored_bit"])
-        for row in rows
-        if (row["data"], row["n_classes"], row["seed"]) == ("grid", 16, 0)
-    ]
+    chosen = [row for row in rows if (row["data"], row["n_classes"], row["seed"]) == ("grid", 16, 0)]
+    found = {(row["precision"], row["n_samples"]): row["bits_per_stored_bit"] for row in reversed(chosen)}
+    return [Point(precision, n_facts, bits) for (precision, n_facts), bits in sorted(found.items())]
 
 
 def draw_journey(journey: Journey) -> Figure:
@@ -159,15 +162,23 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> 
 def draw_measured(points: list[Point]) -> Figure:
     """Bits per stored bit against the number of facts, with what training reached and what nothing exceeds."""
     figure, axes = plt.subplots(figsize=(7.2, 3.6))
-    for precision, color, mark in (("float64", BLUE, "o"), ("float32", ORANGE, "s")):
+    kinds = (
+        ("int8", GREEN, "D"),
+        ("float64", BLUE, "o"),
+        ("float32", ORANGE, "s"),
+        ("bfloat16", "#8a5aa8", "^"),
+    )
+    for precision, color, mark in kinds:
         chosen = sorted(
             (point.n_facts, point.bits_per_stored_bit) for point in points if point.precision == precision
         )
         counts, bits = zip(*chosen, strict=True)
         axes.plot(counts, bits, color=color, marker=mark, ms=5, lw=1.6)
+        is_far = counts[-1] > 5e6  # no room to the right of the last point
         axes.text(
-            counts[-1] * 1.12, bits[-1], f"compiled, {precision}", color=color, va="bottom", fontsize=8.5
-        )
+            counts[-1] * (0.7 if is_far else 1.12), bits[-1], f"compiled, {precision}", color=color,
+            va="bottom", ha="right" if is_far else "left", fontsize=8.5,
+        )  # fmt: skip
     lines = (
         (1.0, "-", "no model holds more: 1", "bottom"),
         (float(STATIC_FUNCTION_BITS_PER_STORED_BIT), ":", "a static function outside a network", "top"),

@@ -15,6 +15,10 @@ from byheart.program.count import count_dense
 
 RESULTS = Path(__file__).with_name("retrieval-words.json")
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "records" / "retrieval_two_cores.json"
+SHORT = [
+    Path(__file__).parents[1] / "benchmarks" / "records" / name
+    for name in ("short_weights_two_cores.json", "short_weights_ten_million.json")
+]
 REJECTED = Path(__file__).parents[1] / "benchmarks" / "records" / "reject_rates.jsonl"
 ACCOUNTED = (10**4, 10**5, 10**6, 10**7)
 SAMPLES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**9)
@@ -23,6 +27,8 @@ SAMPLES = (10**3, 10**4, 10**5, 10**6, 10**7, 10**9)
 def write(folder: Path) -> None:
     """Write the parts into `folder`."""
     (folder / "retrieval-measured.md").write_text(measured(), encoding="utf-8")
+    (folder / "retrieval-short.md").write_text(short_weights(), encoding="utf-8")
+    (folder / "retrieval-speed.md").write_text(short_speeds(), encoding="utf-8")
     (folder / "retrieval-sizes.md").write_text(sizes(), encoding="utf-8")
     (folder / "retrieval-account.md").write_text(account(), encoding="utf-8")
     (folder / "reject-rates.md").write_text(rejected(), encoding="utf-8")
@@ -49,6 +55,36 @@ def measured() -> str:
         f" it took at most {most:.1f} GB, Python and torch included."
     )
     return "\n".join(lines) + f"\n\n{growth}\n"
+
+
+def short_weights() -> str:
+    """The stored rows of `benchmarks/short_weights.py`, and those of ten million facts."""
+    rows = [row for path in SHORT for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+    named = "facts | precision | parameters | bits per parameter | per stored bit | bytes of weights"
+    named += " | bytes of the file | bytes of labels | floor of BuRR | right"
+    lines = [f"| {named} |", "| ---: | --- |" + " ---: |" * 8]
+    for row in sorted(rows, key=lambda row: (row["n_samples"], row["stored_bits"])):
+        sizes = (row["stored_bits"] // 8, row["file_bytes"], row["payload_bytes"], row["burr_bytes"])
+        lines.append(
+            f"| {row['n_samples']:,} | {row['precision']} | {row['parameters']:,} | {row['bits_per_parameter']:.2f} "
+            f"| {row['bits_per_stored_bit']:.3f} | {' | '.join(f'{size:,}' for size in sizes)} "
+            f"| {row['checked'] - row['wrong']:,} of {row['checked']:,} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def short_speeds() -> str:
+    """Answers per second by precision, of the same benchmark."""
+    speeds = json.loads(SHORT[0].read_text(encoding="utf-8"))["speeds"]
+    names = list(speeds[0]["answers_per_second"])
+    lines = [f"| facts | threads | {' | '.join(names)} |", "| ---: | ---: |" + " ---: |" * len(names)]
+    lines += [
+        f"| {row['n_samples']:,} | {row['threads']} | "
+        + " | ".join(f"{row['answers_per_second'][name]:,}" for name in names)
+        + " |"
+        for row in speeds
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def rejected() -> str:

@@ -309,6 +309,10 @@ class _Notes:
 
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
     """The tables and the layers that sum their words, if the notes are those of this network."""
+    if network.storage is not None:
+        raise UsageError(
+            f"facts are not located in weights stored as {network.precision}.\n  Compile with precision float32 or float64."
+        )
     read = _read_notes(notes)
     is_dual = read.layout in ("dual table", "twin")  # the second is its name in older models
     fields = label_fields(read.field_bits, read.planes, read.rare_fields)

@@ -16,7 +16,8 @@ from byheart.construct.retrieval.dual_table import split_limbs
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, CorruptModel
+from byheart.errors import AssumptionViolated, CorruptModel, UsageError
+from byheart.inspect.tables import table_shape
 from byheart.network.exact.dyadic import Dyadic
 from byheart.network.size import size_of_network
 from byheart.network.transformer.architecture import Transformer
@@ -141,6 +142,12 @@ def test_a_folder_holds_short_tensors_and_comes_back(precision: str, table: str,
     assert all((mine[1] == other[1]).all() for mine, other in pairs)
     again.save(tmp_path / "again")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights.read_bytes()
+
+
+def test_a_map_of_short_weights_is_refused_in_words() -> None:
+    model = compile_data(DATA["few tokens"], method="retrieval", precision="int8")
+    with pytest.raises(UsageError):
+        table_shape(model.network, model.record["notes"])
 
 
 def test_a_file_with_a_tensor_of_another_type_is_refused(tmp_path: Path) -> None:
