@@ -66,3 +66,14 @@ _.verbosity
 _.allow_tf32
 _.model_config
 to_restructured_text
+
+# golden: settings that llama.cpp, ONNX Runtime and transformers read, a field written by asdict, hooks that pytest calls
+_.answer_text
+_.model_alias
+_.n_ctx
+_.cache_type_v
+_.flash_attn_type
+_.intra_op_num_threads
+_.eos_token_id
+pytest_addoption
+pytest_generate_tests

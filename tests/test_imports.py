@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("construct",),
     ("verify", "storage", "export", "inspect"),
     ("model", "pipeline", "compare", "shatter"),
-    ("measure",),
+    ("golden", "measure"),
     ("reproduce", "report"),
     ("documents",),
     ("__init__",),

@@ -34,6 +34,7 @@ COMMANDS = {
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
     "plan": "Show how large a model for that many facts would be.",
+    "golden": "Make checkpoints whose right answers are known, and check inference engines with them.",
     "shatter": "Realise every labelling of a few inputs by one architecture, and verify each.",
     "measure": "Train the models of a specification, and keep every run.",
     "runs": "List, filter, export and compare the runs of a store.",

@@ -1,0 +1,175 @@
+"""`byheart golden`: checkpoints whose right answers are known, and a check of inference engines with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from byheart.cli.options import PATH, output_option, output_options
+from byheart.cli.output import count, echo_json, say, show_table
+from byheart.cli.progress import watch
+from byheart.errors import ExitStatus, UsageError
+
+if TYPE_CHECKING:
+    from byheart.golden.check import Report
+    from byheart.golden.engines.engine import Engine
+    from byheart.golden.rounding import NumberType
+
+NUMBER_TYPES = ("float32", "float16", "bfloat16")
+MOST_SHOWN = 3
+
+
+@click.group()
+def command() -> None:
+    """Make checkpoints whose right answers are known, and check inference engines with them."""
+
+
+@command.command("make")
+@output_option("DIR", "Folder to write.", required=True)
+@click.option("--only", multiple=True, metavar="NAME", help="Make only this checkpoint; may be repeated.")
+@output_options
+def make_family(output: Path, only: tuple[str, ...], as_json: bool) -> None:
+    """Write a family of small checkpoints with their cases: prompts, and what a right engine answers."""
+    from byheart.golden.family import make
+
+    with watch() as report:
+        cases = make(output, only, progress=report)
+    n_bytes = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+    names = sorted({case.checkpoint for case in cases})
+    if as_json:
+        echo_json({"path": str(output), "checkpoints": names, "cases": len(cases), "bytes": n_bytes})
+    else:
+        say(f"{output}: {len(names)} checkpoints, {count(len(cases))} cases, {count(n_bytes)} bytes")
+
+
+@command.command("check")
+@click.argument("folder", metavar="DIR", type=PATH)
+@click.option(
+    "--engine",
+    "name",
+    required=True,
+    metavar="ENGINE",
+    help="transformers, llama.cpp, onnxruntime, or the address of a server, such as http://127.0.0.1:8000.",
+)
+@click.option(
+    "--number-type", type=click.Choice(NUMBER_TYPES), help="What the engine computes with (default: its own)."
+)
+@click.option("--device", default="cpu", help="For transformers: cpu or cuda.")
+@click.option("--attention", default="sdpa", type=click.Choice(("sdpa", "eager")), help="For transformers.")
+@click.option("--flash/--no-flash", default=True, help="For llama.cpp: flash attention.")
+@click.option("--model", metavar="ID", help="For a server: the model that is the checkpoint named by --only.")
+@click.option("--only", multiple=True, metavar="NAME", help="Check only this checkpoint; may be repeated.")
+@click.option("--long", "long_texts", is_flag=True, help="Also ask the cases of 4,000 and 32,000 tokens.")
+@click.option("--junit", metavar="FILE", type=PATH, help="Also write the results as JUnit XML.")
+@output_options
+def check_engine(
+    folder: Path,
+    name: str,
+    number_type: str | None,
+    device: str,
+    attention: str,
+    flash: bool,
+    model: str | None,
+    only: tuple[str, ...],
+    long_texts: bool,
+    junit: Path | None,
+    as_json: bool,
+) -> int:
+    """Ask an engine every case of DIR, and name the likely fault if an answer is wrong."""
+    import torch
+
+    from byheart.golden.cases import shapes
+    from byheart.golden.check import check
+
+    kind = cast("NumberType | None", number_type)
+    known = shapes(folder)
+    for each in only:
+        if each not in known:
+            raise UsageError(
+                f"{folder} holds no checkpoint {each!r}.\n  It holds {', '.join(known)}.", name=each
+            )
+    engine, only = _engine(name, kind, device, attention, flash, model, only, list(known))
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the models are so small that a second thread only waits
+    try:
+        with watch() as report:
+            found = check(engine, folder, only=only, long_texts=long_texts, progress=report)
+    finally:
+        torch.set_num_threads(n_threads)
+    if junit is not None:
+        from byheart.files.whole_file import write_whole
+        from byheart.golden.junit import junit_xml
+
+        write_whole(junit, lambda file: file.write(junit_xml(found).encode()))
+    if as_json:
+        echo_json({"path": str(folder), **found.to_json()})
+    else:
+        _show(found)
+    return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
+
+
+def _engine(
+    name: str,
+    number_type: NumberType | None,
+    device: str,
+    attention: str,
+    flash: bool,
+    model: str | None,
+    only: tuple[str, ...],
+    known: list[str],
+) -> tuple[Engine, tuple[str, ...]]:
+    """The engine, and the checkpoints to ask it for."""
+    if name == "transformers":
+        from byheart.golden.engines.transformers import TransformersEngine
+
+        return TransformersEngine(number_type or "float32", device, attention), only
+    if name == "llama.cpp":
+        from byheart.golden.engines.llama_cpp import LlamaCppEngine
+
+        return LlamaCppEngine(number_type or "float16", flash), only
+    if name == "onnxruntime":
+        from byheart.golden.engines.onnxruntime import OnnxRuntimeEngine
+
+        return OnnxRuntimeEngine(number_type or "float32"), only
+    if "://" not in name:
+        raise UsageError(
+            f"there is no engine {name!r}.\n  Name transformers, llama.cpp, onnxruntime or an address such as http://127.0.0.1:8000."
+        )
+    from byheart.golden.engines.server import ServerEngine
+
+    if number_type is None:
+        raise UsageError(
+            "say with --number-type what the server computes with: float32, float16 or bfloat16."
+        )
+    server = ServerEngine(name, number_type, model)
+    served = only or tuple(each for each in known if server.serves(each))
+    if (model is not None and len(only) != 1) or not served:
+        raise UsageError(
+            f"{name} serves {', '.join(server.served) or 'no model'}; no checkpoint has such a name.\n"
+            "  Say which checkpoint it serves with --only NAME --model ID.",
+            served=server.served,
+        )
+    return server, served
+
+
+def _show(report: Report) -> None:
+    rows = [
+        (checkpoint, way, count(n), count(wrong) if wrong else "-")
+        for checkpoint, way, n, wrong in report.rows()
+    ]
+    show_table(("checkpoint", "way", "cases", "wrong"), rows, numbers=(2, 3))
+    for reason, n in report.left_out.items():
+        say(f"  left out: {count(n)} cases, {reason}")
+    engine = f"{report.engine}, {report.number_type}"
+    if report.holds:
+        say(f"\n{engine}: all {count(len(report.outcomes))} answers are right.")
+        return
+    say(f"\n{engine}: {count(len(report.wrong))} of {count(len(report.outcomes))} answers are wrong.")
+    for place, suspicion in enumerate(report.suspicions[:MOST_SHOWN]):
+        word = "Likely fault" if place == 0 else "  or"
+        say(f"{word}: {suspicion.kind} ({suspicion.detail}); likeness {suspicion.likeness:.2f}")
+    for outcome in report.wrong[:MOST_SHOWN]:
+        answer: Any = list(outcome.answer)
+        say(f"  {outcome.case.name}, {outcome.way}: expected {list(outcome.case.answer)}, got {answer}")

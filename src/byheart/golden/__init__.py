@@ -1,0 +1,30 @@
+"""Golden checkpoints: stock checkpoints whose right answers are known, and a check of inference engines that names the fault.
+
+    from byheart import golden
+    golden.make("family")
+    golden.check(generate, "family").holds      # generate(checkpoint_folder, prompts, n_new) is a function of your own
+
+Names are imported when they are first used, so that the pytest plugin costs nothing where it is not asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from byheart.golden.cases import Case, cases
+    from byheart.golden.check import Report, check
+    from byheart.golden.family import make
+
+__all__ = ["Case", "Report", "cases", "check", "make"]
+_HOMES = {"Case": "cases", "cases": "cases", "Report": "check", "check": "check", "make": "family"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'byheart.golden' has no attribute {name!r}")
+    value = getattr(import_module(f"byheart.golden.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

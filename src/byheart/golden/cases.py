@@ -1,0 +1,117 @@
+"""Cases: a prompt, what a right engine answers, and the number types whose rounding cannot change it. One JSON line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from byheart.errors import UsageError
+from byheart.golden.rounding import NumberType
+from byheart.golden.shape import BOS, Shape
+from byheart.records.fields import Fields, parse_json
+
+CASES = "cases.jsonl"
+FAMILY = "family.json"
+NUMBER_TYPES: tuple[NumberType, ...] = ("float32", "float16", "bfloat16")
+N_NEW = 5
+"""Tokens of an answer."""
+
+Progress = Callable[[str, int, int], None]
+"""Told of each stage: its name, work done, work in all."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """`margins[t]` is the smallest gap of a decision over the bound for number type t; `holds_for` those of at least 1.
+
+    `logits` are those of the first decision, where they are exact.
+    """
+
+    name: str
+    checkpoint: str
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+    text: str
+    answer_text: str
+    gap: float
+    margins: dict[str, float]
+    sensitive_to: tuple[str, ...] = ()
+    logits: tuple[int, ...] = ()
+
+    def holds_for(self, number_type: NumberType) -> bool:
+        return self.margins.get(number_type, 0.0) >= 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def token_text(shape_vocab: int, token: int) -> str:
+    """The text of a token: one character each, a Chinese one where they suffice, else one for private use."""
+    if token < 2:
+        return ("<s>", "</s>")[token]
+    if shape_vocab <= 20_000:
+        return chr(0x4E00 + token)
+    return chr(
+        0xF0000 + token + 2 * (token >= 65_534)
+    )  # two code points at the end of each plane are no characters
+
+
+def token_of(shape_vocab: int, character: str) -> int:
+    """The id whose text this character is, or -1."""
+    number = ord(character)
+    token = number - 19968 if shape_vocab <= 20000 else number - 983040 - 2 * (number >= 1048576)
+    return token if 2 <= token < shape_vocab else -1
+
+
+def text_of(shape_vocab: int, tokens: Sequence[int]) -> str:
+    """The text of a prompt without its beginning, or of an answer."""
+    return "".join(token_text(shape_vocab, token) for token in tokens if token != BOS)
+
+
+def cases(folder: str | Path) -> list[Case]:
+    """The cases of a folder that `golden make` wrote."""
+    path = Path(folder) / CASES
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} holds no {CASES}.\n  Make a family of checkpoints with: byheart golden make -o {folder}",
+            path=str(path),
+        )
+    return [
+        _read_case(line, f"{CASES}, line {at}") for at, line in enumerate(path.read_bytes().splitlines(), 1)
+    ]
+
+
+def _read_case(line: bytes, where: str) -> Case:
+    fields = Fields(parse_json(line, where), where)
+    margins = fields.child("margins")
+    return Case(
+        fields.text("name"),
+        fields.text("checkpoint"),
+        fields.integers("prompt", 0, 2**31),
+        fields.integers("answer", 0, 2**31),
+        fields.text("text"),
+        fields.text("answer_text"),
+        fields.number("gap"),
+        {name: float(value) for name, value in margins.values.items()},
+        fields.texts("sensitive_to"),
+        fields.integers("logits", -(2**24), 2**24),
+    )
+
+
+def shapes(folder: str | Path) -> dict[str, Shape]:
+    """The checkpoints of a folder, by name."""
+    path = Path(folder) / FAMILY
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} holds no {FAMILY}.\n  Make a family of checkpoints with: byheart golden make -o {folder}",
+            path=str(path),
+        )
+    document = json.loads(path.read_text())
+    return {name: Shape(**fields) for name, fields in document["checkpoints"].items()}

@@ -1,0 +1,126 @@
+"""`check`: every case asked of an engine in every way it can be driven, and a report that names the likely fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from byheart.golden.cases import N_NEW, Case, Progress, cases, no_progress, shapes
+from byheart.golden.diagnosis import Outcome, Suspicion, diagnose
+from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate
+from byheart.golden.rounding import NumberType
+from byheart.golden.signatures import read_signatures
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an engine answered, what was not asked and why, and the likely faults."""
+
+    engine: str
+    number_type: NumberType
+    outcomes: tuple[Outcome, ...]
+    left_out: dict[str, int]
+    suspicions: tuple[Suspicion, ...]
+
+    @property
+    def wrong(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if not outcome.is_right]
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.outcomes) and not self.wrong
+
+    def rows(self) -> list[tuple[str, str, int, int]]:
+        """Checkpoint, way, cases asked, cases wrong."""
+        counts: dict[tuple[str, str], list[int]] = {}
+        for outcome in self.outcomes:
+            count = counts.setdefault((outcome.case.checkpoint, outcome.way), [0, 0])
+            count[0] += 1
+            count[1] += not outcome.is_right
+        return [(*key, *count) for key, count in counts.items()]  # type: ignore[misc] # two and two
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "engine": self.engine,
+            "number_type": self.number_type,
+            "checked": len(self.outcomes),
+            "wrong": len(self.wrong),
+            "holds": self.holds,
+            "likely_faults": [
+                {"kind": s.kind, "detail": s.detail, "likeness": round(s.likeness, 3)}
+                for s in self.suspicions[:5]
+            ],
+            "left_out": self.left_out,
+            "rows": [
+                {"checkpoint": checkpoint, "way": way, "checked": n, "wrong": wrong}
+                for checkpoint, way, n, wrong in self.rows()
+            ],
+            "failures": [
+                {
+                    "case": o.case.name,
+                    "way": o.way,
+                    "expected": list(o.case.answer),
+                    "answer": list(o.answer),
+                    "sensitive_to": list(o.case.sensitive_to),
+                }
+                for o in self.wrong
+            ],
+        }
+
+
+def check(
+    engine: Engine | Generate,
+    folder: str | Path,
+    *,
+    number_type: NumberType = "float32",
+    only: Sequence[str] = (),
+    long_texts: bool = False,
+    progress: Progress = no_progress,
+) -> Report:
+    """Ask `engine` every case of `folder` whose answer the rounding of its number type cannot change.
+
+    `engine` is one of `byheart.golden.engines`, or a function of your own: `generate(checkpoint_folder, prompts, n_new)` that
+    returns the greedy answers to `prompts`, lists of token ids, as lists of `n_new` token ids. `number_type` says what your
+    function computes with. Cases of thousands of tokens are asked with `long_texts`.
+    """
+    driver = engine if isinstance(engine, Engine) else FunctionEngine(engine, number_type)
+    root = Path(folder)
+    known, found = shapes(root), cases(root)
+    outcomes: list[Outcome] = []
+    left_out: dict[str, int] = {}
+    for name, shape in known.items():
+        if only and name not in only:
+            continue
+        mine = [case for case in found if case.checkpoint == name and case.holds_for(driver.number_type)]
+        if not long_texts:
+            n_long = sum(len(case.prompt) > LONG_TEXT for case in mine)
+            mine = [case for case in mine if len(case.prompt) <= LONG_TEXT]
+            if n_long:
+                left_out["long texts (ask for them with --long)"] = n_long
+        if not mine:
+            continue
+        session = driver.open(shape, root / name)
+        try:
+            for at, way in enumerate(session.ways()):
+                progress(f"{name}, {way}", at, len(session.ways()))
+                outcomes += _ask(session, way, mine, left_out)
+        finally:
+            session.close()
+    suspicions = diagnose(outcomes, known, read_signatures(root))
+    return Report(driver.name, driver.number_type, tuple(outcomes), left_out, tuple(suspicions))
+
+
+def _ask(session: Any, way: str, mine: Sequence[Case], left_out: dict[str, int]) -> list[Outcome]:
+    asked = []
+    for case in mine:
+        reason = session.why_not(way, case)
+        if reason is None:
+            asked.append(case)
+        else:
+            left_out[reason] = left_out.get(reason, 0) + 1
+    if not asked:
+        return []
+    answers = session.generate(way, [case.prompt for case in asked], N_NEW)
+    return [Outcome(c, way, tuple(map(int, a))) for c, a in zip(asked, answers, strict=True)]

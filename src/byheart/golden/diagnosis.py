@@ -1,0 +1,129 @@
+"""The likely fault of an engine that failed: the one in the table whose wrong answers are most like the engine's.
+
+Ways come first. What is right one by one and wrong only in batches, chunks, reused prefixes or speculative decoding is named by
+that. What is right without a cache and wrong with one is a fault of the cache or of the positions while decoding.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from byheart.golden.cases import Case
+from byheart.golden.faults import faults_of
+from byheart.golden.shape import Shape
+from byheart.golden.signatures import Signature
+
+BY_WAY = {
+    "left padding": "padding mask",
+    "batch of 64": "padding mask",
+    "right padding": "padding mask",
+    "chunked prefill": "chunked prefill",
+    "prefix reuse": "prefix reuse",
+    "speculative": "speculative decoding",
+    "static cache": "cache",
+    "concurrent requests": "batching",
+    "no cache": "running without a cache",
+}
+PLAIN_WAYS = ("one by one", "as given", "server")
+"""Where engines answer as the table's first way does."""
+
+LEAST_LIKENESS = 0.12
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an engine answered to one case in one way."""
+
+    case: Case
+    way: str
+    answer: tuple[int, ...]
+
+    @property
+    def is_right(self) -> bool:
+        return self.answer == self.case.answer
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A likely fault; `likeness` is 1 where every wrong answer is the one that this fault gives, and no other case is wrong."""
+
+    kind: str
+    detail: str
+    likeness: float
+
+
+def diagnose(
+    outcomes: Sequence[Outcome], shapes: dict[str, Shape], table: dict[str, dict[str, Signature]]
+) -> list[Suspicion]:
+    """The likely faults, the likeliest first; none if nothing failed."""
+    failed = {outcome.way for outcome in outcomes if not outcome.is_right}
+    if not failed:
+        return []
+    asked = {outcome.way for outcome in outcomes}
+    plain = next((way for way in PLAIN_WAYS if way in asked), None)
+    good = [each for each in _rank(outcomes, shapes, table, plain) if each.likeness >= LEAST_LIKENESS]
+    if plain is not None and plain not in failed and not good:
+        kind = next((BY_WAY[way] for way in BY_WAY if way in failed), "unknown")
+        return [Suspicion(kind, f"only with {', '.join(sorted(failed))}", 0.0)]
+    return good or [Suspicion("unknown", "no fault in the table gives such answers", 0.0)]
+
+
+def _rank(
+    outcomes: Sequence[Outcome],
+    shapes: dict[str, Shape],
+    table: dict[str, dict[str, Signature]],
+    plain: str | None,
+) -> list[Suspicion]:
+    """Every fault by its likeness, summed over checkpoints and ways.
+
+    For one case: 1 where both give the same wrong answer, 0.4 where they give different ones, 0 where only one is wrong. The
+    sum is divided by the number of cases that either gets wrong.
+    """
+    without_cache = [outcome for outcome in outcomes if outcome.way == "no cache"]
+    cached = [outcome for outcome in outcomes if outcome.way == plain]
+    only_cached = (
+        bool(without_cache) and all(o.is_right for o in without_cache) and any(not o.is_right for o in cached)
+    )
+    both = bool(without_cache) and any(not outcome.is_right for outcome in without_cache)
+    score: dict[tuple[str, str], float] = defaultdict(float)
+    size: dict[tuple[str, str], int] = defaultdict(int)
+    simulated = {"one by one": plain} | {way: way for way in BY_WAY}
+    needs_cache = {fault.name: fault.needs_cache for shape in shapes.values() for fault in faults_of(shape)}
+    ways_of = {fault.name: fault.ways for shape in shapes.values() for fault in faults_of(shape)}
+    by_checkpoint: dict[str, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_checkpoint[outcome.case.checkpoint].append(outcome)
+    names = {name for faults in table.values() for name in faults}
+    for name in names:
+        kind, _, detail = name.partition(": ")
+        if (only_cached and not needs_cache.get(name, False)) or (both and needs_cache.get(name, False)):
+            continue
+        for checkpoint, mine in by_checkpoint.items():
+            predicted = table.get(checkpoint, {}).get(name)
+            if predicted is None:
+                # a fault that cannot happen in this checkpoint leaves it right
+                size[kind, detail] += sum(o.way == plain and not o.is_right for o in mine)
+                continue
+            for way in ways_of.get(name, ("one by one",)):
+                if simulated.get(way) is None:
+                    continue
+                wrong = predicted.get(way, {})
+                for outcome in mine:
+                    if outcome.way != simulated[way]:
+                        continue
+                    guess = wrong.get(outcome.case.name)
+                    if guess is None and outcome.is_right:
+                        continue
+                    if guess is None and way != "one by one":
+                        continue  # not every case was tried in such a way
+                    size[kind, detail] += 1
+                    if guess is not None and not outcome.is_right:
+                        score[kind, detail] += 1.0 if list(outcome.answer) == guess else 0.4
+    ranked = [
+        Suspicion(kind, detail, score[kind, detail] / size[kind, detail])
+        for kind, detail in size
+        if size[kind, detail]
+    ]
+    return sorted(ranked, key=lambda suspicion: -suspicion.likeness)

@@ -1,0 +1,71 @@
+"""What a check asks of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from byheart.golden.cases import Case
+from byheart.golden.rounding import NumberType
+from byheart.golden.shape import Shape
+
+Prompts = Sequence[Sequence[int]]
+Generate = Callable[[Path, Prompts, int], list[list[int]]]
+"""A user's own engine: the folder of a checkpoint, prompts as token ids, and how many tokens to answer with."""
+
+LONG_TEXT = 1_000  # tokens; longer prompts are not run in every way
+
+
+class Session(Protocol):
+    """A checkpoint that is open in an engine."""
+
+    def ways(self) -> Sequence[str]:
+        """The names of the ways in which the engine can be driven."""
+
+    def why_not(self, way: str, case: Case) -> str | None:
+        """Why a case cannot be asked in this way, or None."""
+
+    def generate(self, way: str, prompts: Prompts, n_new: int) -> list[list[int]]:
+        """Greedy answers."""
+
+    def close(self) -> None:
+        """Free what the session holds."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """An inference engine; `number_type` is what it computes with."""
+
+    name: str
+    number_type: NumberType
+
+    def open(self, shape: Shape, folder: Path) -> Session:
+        """Load one checkpoint."""
+
+
+class FunctionEngine:
+    """A user's own function as an engine with one way."""
+
+    def __init__(self, generate: Generate, number_type: NumberType, name: str = "function") -> None:
+        self.name, self.number_type, self._generate = name, number_type, generate
+
+    def open(self, shape: Shape, folder: Path) -> Session:
+        return _FunctionSession(folder, self._generate)
+
+
+class _FunctionSession:
+    def __init__(self, folder: Path, generate: Generate) -> None:
+        self.folder, self._generate = folder, generate
+
+    def ways(self) -> Sequence[str]:
+        return ("as given",)
+
+    def why_not(self, way: str, case: Case) -> str | None:
+        return None
+
+    def generate(self, way: str, prompts: Prompts, n_new: int) -> list[list[int]]:
+        return self._generate(self.folder, prompts, n_new)
+
+    def close(self) -> None:
+        pass

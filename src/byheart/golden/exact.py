@@ -1,0 +1,194 @@
+"""A checkpoint in which every number is an integer that bfloat16 holds: its logits are known to the last bit.
+
+A token's code is 8 bits, +1 or -1 each, in 8 columns of the stream. Four pinned columns of 2^40 make RMSNorm a multiplication by
+a power of two: beside their squares, 4 * 2^80, all others vanish, and the root of the mean over 64 columns is 2^38.
+
+1. Heads of layer 1, one distance each (`DISTANCES`), copy the codes of earlier tokens. Their query and key are constant; of
+   five RoPE pairs with 256 nats each the sum at the right distance leads that at any other, up to 512, by more than 120 nats, so
+   the softmax is one-hot in float32 and in bfloat16. Sums of nine signed bits, y and z, are odd.
+2. Its feed-forward part multiplies: silu(128 n) c / 128 = max(n, 0) c, as silu(128 n) is 128 n or, below 0, nothing. The
+   differences R are integers up to 18.
+3. Layer 2 adds R from seven other distances, twice, and one bit: T is odd and at most 253. So it is never 0, and where it is 1 or
+   -1 one unit decides.
+4. Its feed-forward part takes the sign of T, max(T + 1, 0) - max(T - 1, 0) - 1, and the head the token with these 8 bits. The
+   logit of a token is 8 less twice the number of bits in which it differs.
+
+All sums are of integers. Two weights of 512 and -512 on two pins cancel in float32 in any order; added up in bfloat16 they carry
+the units between them away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from byheart.golden.cases import N_NEW, Case, text_of
+from byheart.golden.reference import ReferenceEngine
+from byheart.golden.shape import BOS, EMBEDDING, FINAL_NORM, HEAD, Shape
+
+PINS = (0, 20, 41, 63)
+PIN = 2.0**40
+CODE, Y, Z, R, T, SIGN = (slice(a, a + 8) for a in (1, 9, 22, 30, 42, 50))
+DISTANCES = ((1, 2, 3, 5, 8, 13, 21, 4), (0, 1, 2, 4, 7, 11, 16, 6))
+N_PAIRS, QUERY, KEY = 5, 64.0, 16.0
+CANCEL = 512.0
+EXACT_MARGIN = 1e6
+"""No rounding takes place at all."""
+
+
+def draw_exact_weights(shape: Shape) -> dict[str, Tensor]:
+    """The tensors of the checkpoint, in bfloat16."""
+    assert (shape.hidden, shape.n_heads, shape.head_dim, shape.n_layers) == (64, 8, 16, 2), (
+        "made for this shape"
+    )
+    rng = np.random.default_rng(shape.seed)
+    weights = {name: torch.zeros(size, dtype=torch.float64) for name, size in _sizes(shape).items()}
+    norm = torch.full((shape.hidden,), 2.0**38, dtype=torch.float64)
+    norm[list(PINS)] = 0.25  # a pin is 2^40 / 2^38 / 4 = 1
+    for name in weights:
+        if name.endswith("norm.weight"):
+            weights[name] = norm.clone()
+    codes = torch.tensor(
+        [[1.0 - 2 * ((token >> bit) & 1) for bit in range(8)] for token in range(shape.vocab)]
+    )
+    weights[f"{EMBEDDING}.weight"][:, list(PINS)] = PIN
+    weights[f"{EMBEDDING}.weight"][:, CODE] = codes.double()
+    weights[f"{HEAD}.weight"][:, SIGN] = codes.double()
+    for layer in range(2):
+        _write_attention(shape, weights, layer, rng)
+    _write_products(weights, rng)
+    _write_signs(weights)
+    return {name: value.to(torch.bfloat16) for name, value in weights.items()}
+
+
+def _sizes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    layers: dict[str, tuple[int, ...]] = {
+        f"model.layers.{layer}.{name}.weight": size
+        for layer in range(2)
+        for name, size in shape.linears().items()
+    }
+    norms = [
+        f"model.layers.{at}.{name}"
+        for at in range(2)
+        for name in ("input_layernorm", "post_attention_layernorm")
+    ]
+    whole = (shape.vocab, shape.hidden)
+    return (
+        layers
+        | {f"{name}.weight": (shape.hidden,) for name in (*norms, FINAL_NORM)}
+        | {f"{EMBEDDING}.weight": whole, f"{HEAD}.weight": whole}
+    )
+
+
+def _columns(part: slice) -> list[int]:
+    return list(range(part.start, part.stop))
+
+
+def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: np.random.Generator) -> None:
+    """One-hot heads. Key-value head g gives each part of a value a sign and a place of its own."""
+    at, size, half = f"model.layers.{layer}.self_attn", shape.head_dim, shape.head_dim // 2
+    angles = shape.frequencies()[:N_PAIRS]
+    for head, distance in enumerate(DISTANCES[layer]):
+        # the query is turned back, so that it meets the key that stands `distance` tokens before
+        rows = weights[f"{at}.q_proj.weight"][head * size : (head + 1) * size]
+        rows[:N_PAIRS, PINS[0]] = QUERY * torch.cos(angles * -distance)
+        rows[half : half + N_PAIRS, PINS[0]] = QUERY * torch.sin(angles * -distance)
+    source = _columns(CODE if layer == 0 else R)
+    for group in range(shape.n_kv_heads):
+        first = group * size
+        weights[f"{at}.k_proj.weight"][first : first + N_PAIRS, PINS[0]] = KEY
+        for place in range(size):
+            row = weights[f"{at}.v_proj.weight"][first + place]
+            is_code = layer == 1 and place >= 8
+            row[(_columns(CODE) if is_code else source)[(3 * place + 5 * group + place // 8) % 8]] = (
+                rng.choice((-1.0, 1.0))
+            )
+            row[PINS[1]], row[PINS[3]] = CANCEL, -CANCEL
+    out = weights[f"{at}.o_proj.weight"]
+    signs = torch.from_numpy(rng.choice((-1.0, 1.0), (2, 8, 9)))
+    for bit in range(8):
+        for head in range(8):
+            value = head * size + (bit + head) % 8
+            if layer == 0:
+                out[Y.start + bit, value] = signs[0, bit, head]
+                out[Z.start + bit, value + 8] = signs[1, bit, head]
+            elif head:
+                out[T.start + bit, value] = 2 * signs[0, bit, head]
+        extra = (bit + 3) % 8  # the ninth term: odd sums are never 0
+        if layer == 0:
+            out[Y.start + bit, extra + 8] = signs[0, bit, 8]
+            out[Z.start + bit, size + extra] = signs[1, bit, 8]
+        else:
+            out[T.start + bit, 8 + extra] = signs[0, bit, 8]
+
+
+def _unit(
+    weights: dict[str, Tensor], layer: int, unit: int, gate: dict[int, float], up: dict[int, float]
+) -> None:
+    at = f"model.layers.{layer}.mlp"
+    for name, entries in (("gate_proj", gate), ("up_proj", up)):
+        row = weights[f"{at}.{name}.weight"][unit]
+        for column, value in entries.items():
+            row[column] = value
+    weights[f"{at}.up_proj.weight"][unit, PINS[1]] = CANCEL
+    weights[f"{at}.up_proj.weight"][unit, PINS[3]] = -CANCEL
+
+
+def _write_products(weights: dict[str, Tensor], rng: np.random.Generator) -> None:
+    down = weights["model.layers.0.mlp.down_proj.weight"]
+    for bit in range(8):
+        for unit, part, sign, shift in ((bit, Y, 1.0, 1), (8 + bit, Z, -1.0, 5)):
+            side = float(rng.choice((-128.0, 128.0)))
+            _unit(weights, 0, unit, {part.start + bit: side}, {CODE.start + (bit + shift) % 8: 1.0})
+            down[R.start + bit, unit] = sign / 128
+
+
+def _write_signs(weights: dict[str, Tensor]) -> None:
+    down = weights["model.layers.1.mlp.down_proj.weight"]
+    for bit in range(8):
+        for unit, shift, sign in ((bit, 128.0, 1.0), (8 + bit, -128.0, -1.0)):
+            _unit(weights, 1, unit, {T.start + bit: 128.0, PINS[2]: shift}, {PINS[0]: 1.0})
+            down[SIGN.start + bit, unit] = sign / 128
+        down[SIGN.start + bit, 16] = -1 / 128
+    _unit(weights, 1, 16, {PINS[2]: 128.0}, {PINS[0]: 1.0})
+
+
+LENGTHS = (40, 41, 43, 46, 50, 64, 90)
+"""Tokens of the prompts: at least the sum of the two largest distances and 2, so that no head reaches before the beginning."""
+
+
+@torch.no_grad()
+def find_exact_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
+    """Random prompts and their answers; each also brings the exact logits of its first decision."""
+    rng = np.random.default_rng([shape.seed, 79])
+    engine = ReferenceEngine(shape, weights)
+    found: list[Case] = []
+    for length in LENGTHS:
+        prompts = rng.integers(2, shape.vocab, (3, length))
+        prompts[:, 0] = BOS
+        ids = torch.from_numpy(prompts)
+        answers = engine.generate(prompts.tolist(), N_NEW)
+        logits = engine.forward(
+            ids, torch.ones_like(ids, dtype=torch.bool), engine.empty_cache(len(ids)), n_last=1
+        )[:, 0]
+        for prompt, answer, row in zip(prompts.tolist(), answers, logits.tolist(), strict=True):
+            if min(answer) < 2:
+                continue
+            margins = dict.fromkeys(("float32", "float16", "bfloat16"), EXACT_MARGIN)
+            texts = text_of(shape.vocab, prompt), text_of(shape.vocab, answer)
+            case = Case(
+                "",
+                shape.name,
+                tuple(prompt),
+                tuple(answer),
+                *texts,
+                2.0,
+                margins,
+                logits=tuple(map(int, row)),
+            )
+            assert [float(value) for value in case.logits] == row, "a logit is not an integer"
+            found.append(replace(case, name=f"{shape.name}/exact-{len(found):02}"))
+    return found

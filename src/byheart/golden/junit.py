@@ -1,0 +1,28 @@
+"""A report as JUnit XML, which continuous integration shows: one test for each case and way."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from byheart.golden.check import Report
+
+
+def junit_xml(report: Report) -> str:
+    """The document. Failed tests hold what was expected, what came, and the likely fault of the engine."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"byheart golden, {report.engine}, {report.number_type}",
+        tests=str(len(report.outcomes)),
+        failures=str(len(report.wrong)),
+        errors="0",
+    )
+    likely = "; ".join(f"{each.kind}: {each.detail}" for each in report.suspicions[:3])
+    for outcome in report.outcomes:
+        test = ElementTree.SubElement(suite, "testcase", classname=outcome.case.name, name=outcome.way)
+        if not outcome.is_right:
+            failure = ElementTree.SubElement(test, "failure", message=f"wrong answer; likely fault: {likely}")
+            asked, expected = list(outcome.case.prompt), list(outcome.case.answer)
+            failure.text = f"prompt {asked}\nexpected {expected}\nanswer {list(outcome.answer)}"
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)

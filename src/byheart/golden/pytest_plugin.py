@@ -1,0 +1,29 @@
+"""`pytest --golden DIR`: one test for each case of a golden family, asked of the fixture `golden_generate` of your own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --golden and --golden-number-type."""
+    group = parser.getgroup("golden", "checkpoints whose right answers are known")
+    group.addoption("--golden", metavar="DIR", help="a folder that `byheart golden make` wrote")
+    group.addoption("--golden-number-type", default="float32", help="float32, float16 or bfloat16")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test with an argument `golden_case` every case; without --golden it is skipped."""
+    if "golden_case" not in metafunc.fixturenames:
+        return
+    folder = metafunc.config.getoption("--golden")
+    found: list[Any] = []
+    if folder is not None:
+        from byheart.golden.cases import cases
+
+        kind = metafunc.config.getoption("--golden-number-type")
+        found = [case for case in cases(folder) if case.holds_for(kind)]
+    metafunc.parametrize("golden_case", found, ids=[case.name for case in found])

@@ -1,0 +1,339 @@
+"""The reference engine: the forward pass of Llama, Mistral, Qwen2 and Qwen3 in float64, with a cache, padding and batches.
+
+Every step is a method, so that a fault of an engine is a subclass that overrides one of them (`faults`), and so is the
+rounding of a number type (`rounding`). Float64 carries 29 more bits than float32: its own error, some 1e-14, is nothing beside
+the margins, which start at 1e-6. Nothing is imported beyond torch and the shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
+
+
+@dataclass(frozen=True)
+class Way:
+    """How an engine is driven. The answer must not depend on it.
+
+    `reused` tokens of the prompt are in the cache from another request; `drafted` tokens are guessed and checked at once.
+    """
+
+    name: str
+    batch: int = 1
+    padding: str = "left"
+    has_cache: bool = True
+    chunk: int | None = None
+    reused: int = 0
+    drafted: int = 0
+
+
+PLAIN = Way("one by one", batch=0)  # 0: all prompts of one length together, without padding
+WAYS = (
+    PLAIN,
+    Way("no cache", batch=0, has_cache=False),
+    Way("left padding", batch=8),
+    Way("right padding", batch=8, padding="right"),
+    Way("chunked prefill", chunk=5),
+    Way("prefix reuse", reused=7),
+    Way("speculative", drafted=3),
+)
+
+
+@dataclass
+class Cache:
+    """Keys and values of each layer, `(batch, kv heads, slots, head_dim)`, and each slot's position and validity."""
+
+    keys: list[Tensor]
+    values: list[Tensor]
+    positions: Tensor
+    valid: Tensor
+
+    @property
+    def n_slots(self) -> int:
+        return self.positions.shape[1]
+
+    def crop(self, n_slots: int) -> None:
+        """Forget all but the first slots."""
+        self.keys = [each[:, :, :n_slots] for each in self.keys]
+        self.values = [each[:, :, :n_slots] for each in self.values]
+        self.positions, self.valid = self.positions[:, :n_slots], self.valid[:, :n_slots]
+
+    def repeat(self, n: int) -> Cache:
+        """Each row `n` times."""
+        keys = [each.repeat_interleave(n, 0) for each in self.keys]
+        values = [each.repeat_interleave(n, 0) for each in self.values]
+        return Cache(keys, values, self.positions.repeat_interleave(n, 0), self.valid.repeat_interleave(n, 0))
+
+
+class ReferenceEngine:
+    """One checkpoint, run in float64."""
+
+    def __init__(self, shape: Shape, weights: dict[str, Tensor]) -> None:
+        self.shape = shape
+        self.weights = {name: value.to(torch.float64) for name, value in weights.items()}
+        self.is_decoding = False
+
+    # ---- the steps of a forward pass, in their order
+
+    def weight(self, name: str) -> Tensor:
+        return self.weights[name]
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.weight(f"{EMBEDDING}.weight")[ids]
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        y = x @ self.weight(f"{name}.weight").T
+        return y + self.weight(f"{name}.bias") if f"{name}.bias" in self.weights else y
+
+    def epsilon(self, name: str) -> float:
+        return self.shape.norm_eps
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        scale = torch.rsqrt((x * x).mean(-1, keepdim=True) + self.epsilon(name))
+        return x * scale * self.weight(f"{name}.weight")
+
+    def frequencies(self) -> Tensor:
+        return self.shape.frequencies()
+
+    def angles(self, positions: Tensor) -> Tensor:
+        """`(batch, 1, tokens, pairs)`."""
+        return positions[:, None, :, None].to(torch.float64) * self.frequencies()
+
+    def rotate(self, x: Tensor, angles: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+    def split_heads(self, x: Tensor, n_heads: int) -> Tensor:
+        return x.view(*x.shape[:-1], n_heads, self.shape.head_dim).transpose(1, 2)
+
+    def queries(self, x: Tensor, angles: Tensor, at: str) -> Tensor:
+        heads = self.split_heads(self.linear(x, f"{at}.q_proj"), self.shape.n_heads)
+        if self.shape.has_qk_norm:
+            heads = self.norm(heads, f"{at}.q_norm")
+        return self.rotate(heads, angles)
+
+    def keys(self, x: Tensor, angles: Tensor, at: str) -> Tensor:
+        heads = self.split_heads(self.linear(x, f"{at}.k_proj"), self.shape.n_kv_heads)
+        if self.shape.has_qk_norm:
+            heads = self.norm(heads, f"{at}.k_norm")
+        return self.rotate(heads, angles)
+
+    def values(self, x: Tensor, at: str) -> Tensor:
+        return self.split_heads(self.linear(x, f"{at}.v_proj"), self.shape.n_kv_heads)
+
+    def store(self, old: Tensor, new: Tensor, layer: int, kind: str) -> Tensor:
+        """The cache of one layer with new keys or values at its end."""
+        return torch.cat([old, new], 2)
+
+    def kv_heads(self) -> list[int]:
+        """The key-value head of each query head."""
+        return [head // self.shape.group for head in range(self.shape.n_heads)]
+
+    def visible(self, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:
+        """Which slot each query may look at: `(batch, 1, queries, slots)`, from positions and validity."""
+        distance = queries[:, :, None] - keys[:, None, :]
+        seen = (distance >= 0) & valid[:, None, :]
+        if self.shape.window is not None:
+            seen = seen & (distance < self.shape.window)
+        return seen[:, None]
+
+    def scale(self, layer: int) -> float:
+        return 1.0 / math.sqrt(self.shape.head_dim)
+
+    def scores(self, queries: Tensor, keys: Tensor, layer: int) -> Tensor:
+        return queries @ keys.transpose(-1, -2) * self.scale(layer)
+
+    def softmax(self, scores: Tensor, visible: Tensor) -> Tensor:
+        return scores.masked_fill(~visible, -1e300).softmax(-1)
+
+    def mix(self, shares: Tensor, values: Tensor) -> Tensor:
+        return shares @ values
+
+    def attention(self, queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor, layer: int) -> Tensor:
+        """The outputs of all heads side by side."""
+        heads = torch.tensor(self.kv_heads())
+        shares = self.softmax(self.scores(queries, keys[:, heads], layer), visible)
+        return self.mix(shares, values[:, heads]).transpose(1, 2).flatten(-2)
+
+    def activation(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.silu(x)
+
+    def gate(self, x: Tensor, up: Tensor) -> Tensor:
+        return self.activation(x) * up
+
+    def feed_forward(self, x: Tensor, at: str) -> Tensor:
+        gated = self.gate(self.linear(x, f"{at}.gate_proj"), self.linear(x, f"{at}.up_proj"))
+        return self.linear(gated, f"{at}.down_proj")
+
+    def add(self, x: Tensor, change: Tensor) -> Tensor:
+        return x + change
+
+    def layer(
+        self, x: Tensor, angles: Tensor, positions: Tensor, cache: Cache, layer: int, n_last: int
+    ) -> Tensor:
+        """All tokens enter the cache; the last `n_last` come out."""
+        at = f"model.layers.{layer}"
+        normed = self.norm(x, f"{at}.input_layernorm")
+        keys, values = self.keys(normed, angles, f"{at}.self_attn"), self.values(normed, f"{at}.self_attn")
+        cache.keys[layer] = self.store(cache.keys[layer], keys, layer, "keys")
+        cache.values[layer] = self.store(cache.values[layer], values, layer, "values")
+        x = x[:, -n_last:]
+        queries = self.queries(normed[:, -n_last:], angles[:, :, -n_last:], f"{at}.self_attn")
+        visible = self.visible(positions[:, -n_last:], cache.positions, cache.valid)
+        mixed = self.attention(queries, cache.keys[layer], cache.values[layer], visible, layer)
+        x = self.add(x, self.linear(mixed, f"{at}.self_attn.o_proj"))
+        normed = self.norm(x, f"{at}.post_attention_layernorm")
+        return self.add(x, self.feed_forward(normed, f"{at}.mlp"))
+
+    def head(self, x: Tensor) -> Tensor:
+        return self.linear(self.norm(x, FINAL_NORM), EMBEDDING if self.shape.is_tied else HEAD)
+
+    # ---- what drives them
+
+    def empty_cache(self, n_rows: int) -> Cache:
+        shape = self.shape
+        none = torch.zeros(n_rows, shape.n_kv_heads, 0, shape.head_dim, dtype=torch.float64)
+        slots = torch.zeros(n_rows, 0, dtype=torch.long)
+        return Cache([none] * shape.n_layers, [none] * shape.n_layers, slots, slots.bool())
+
+    def positions(self, valid: Tensor, cache: Cache) -> Tensor:
+        """The position of each new token: how many valid tokens stand before it."""
+        before = cache.valid.sum(1, keepdim=True)
+        return before + (valid.long().cumsum(1) - 1).clamp(min=0)
+
+    def forward(self, ids: Tensor, valid: Tensor, cache: Cache, n_last: int | None = None) -> Tensor:
+        """Logits `(batch, tokens, vocabulary)` of new tokens, whose keys and values enter the cache.
+
+        With `n_last` only those of the last tokens are computed.
+        """
+        positions = self.positions(valid, cache)
+        cache.positions = torch.cat([cache.positions, positions], 1)
+        cache.valid = torch.cat([cache.valid, valid], 1)
+        angles = self.angles(positions)
+        x = self.embed(ids)
+        for layer in range(self.shape.n_layers):
+            is_last = layer == self.shape.n_layers - 1
+            n_kept = n_last if n_last is not None and is_last else x.shape[1]
+            x = self.layer(x, angles, positions, cache, layer, n_kept)
+        return self.head(x)
+
+    def pick(self, logits: Tensor) -> Tensor:
+        return logits.argmax(-1)
+
+    def accept(self, drafted: Tensor, picked: Tensor) -> int:
+        """How many drafted tokens are what the model itself picks."""
+        agrees = (drafted == picked[: len(drafted)]).long()
+        return int(agrees.cumprod(0).sum())
+
+    def pad(self, prompts: Sequence[Sequence[int]], side: str) -> tuple[Tensor, Tensor]:
+        longest = max(map(len, prompts))
+        rows = [[EOS] * (longest - len(p)) for p in prompts]
+        is_left = side == "left"
+        ids = [[*r, *p] if is_left else [*p, *r] for p, r in zip(prompts, rows, strict=True)]
+        valid = [
+            [*[False] * len(r), *[True] * len(p)] if is_left else [*[True] * len(p), *[False] * len(r)]
+            for p, r in zip(prompts, rows, strict=True)
+        ]
+        return torch.tensor(ids), torch.tensor(valid)
+
+    @torch.no_grad()
+    def generate(self, prompts: Sequence[Sequence[int]], n_new: int, way: Way = PLAIN) -> list[list[int]]:
+        """What follows each prompt under greedy decoding."""
+        answers: dict[int, list[int]] = {}
+        for rows in self.blocks(prompts, way):
+            block = [prompts[row] for row in rows]
+            made = (
+                [self.speculate(block[0], n_new, way)]
+                if way.drafted
+                else self.generate_block(block, n_new, way)
+            )
+            answers |= dict(zip(rows, made, strict=True))
+        return [answers[row] for row in range(len(prompts))]
+
+    def blocks(self, prompts: Sequence[Sequence[int]], way: Way) -> Iterator[list[int]]:
+        if way.batch:
+            for first in range(0, len(prompts), way.batch):
+                yield list(range(first, min(first + way.batch, len(prompts))))
+            return
+        by_length: dict[int, list[int]] = {}
+        for row, prompt in enumerate(prompts):
+            by_length.setdefault(len(prompt), []).append(row)
+        yield from by_length.values()
+
+    def generate_block(self, prompts: Sequence[Sequence[int]], n_new: int, way: Way) -> list[list[int]]:
+        ids, valid = self.pad(prompts, way.padding)
+        cache, first = self.prefill(prompts, ids, way)
+        new: list[Tensor] = []
+        for step in range(n_new):
+            if step == 0 or not way.has_cache:
+                self.is_decoding = False
+                if not way.has_cache:
+                    cache, first = self.empty_cache(len(prompts)), 0
+                # with padding on the right each row's last token is at a place of its own
+                n_last = None if way.padding == "right" else 1
+                for a, b in self.pieces(first, ids.shape[1], way):
+                    logits = self.forward(ids[:, a:b], valid[:, a:b], cache, n_last)
+                last = valid.long().cumsum(1).argmax(1) if n_last is None else torch.full((len(ids),), -1)
+                picked = self.pick(logits[torch.arange(len(ids)), last])
+            else:
+                self.is_decoding = True
+                logits = self.forward(new[-1][:, None], torch.ones(len(prompts), 1, dtype=torch.bool), cache)
+                picked = self.pick(logits[:, -1])
+            new.append(picked)
+            ids = torch.cat([ids, picked[:, None]], 1)
+            valid = torch.cat([valid, torch.ones(len(prompts), 1, dtype=torch.bool)], 1)
+        self.is_decoding = False
+        return torch.stack(new, 1).tolist()
+
+    def pieces(self, first: int, end: int, way: Way) -> list[tuple[int, int]]:
+        size = way.chunk or end
+        return [(a, min(a + size, end)) for a in range(first, end, size)]
+
+    def prefill(self, prompts: Sequence[Sequence[int]], ids: Tensor, way: Way) -> tuple[Cache, int]:
+        """An empty cache, or one that holds the first tokens from an earlier request."""
+        cache = self.empty_cache(len(prompts))
+        n_reused = min(way.reused, ids.shape[1] - 1)
+        if n_reused <= 0:
+            return cache, 0
+        other = torch.cat([ids[:, :n_reused], (ids[:, n_reused:] + 7) % self.shape.vocab], 1)
+        self.forward(other, torch.ones_like(other, dtype=torch.bool), cache)
+        cache.crop(n_reused)
+        return cache, n_reused
+
+    def draft(self, ids: Sequence[int], n: int) -> list[int]:
+        """Guesses: what followed the last occurrence of the last token, else tokens that are seldom right."""
+        for at in range(len(ids) - 2, -1, -1):
+            if ids[at] == ids[-1]:
+                found = list(ids[at + 1 : at + 1 + n])
+                return (found + [2] * n)[:n]
+        return [2] * n
+
+    def speculate(self, prompt: Sequence[int], n_new: int, way: Way) -> list[int]:
+        """Greedy decoding, several guessed tokens at a time. Every second guess starts with the right token."""
+        ids, cache = list(prompt), self.empty_cache(1)
+        while len(ids) < len(prompt) + n_new:
+            guesses = self.draft(ids, way.drafted)
+            if len(ids) % 2:  # a draft model that is sometimes right
+                peek = Cache(list(cache.keys), list(cache.values), cache.positions, cache.valid)
+                known = self.forward_ids(ids[cache.n_slots :], peek)
+                guesses = [int(known[-1]), *guesses[1:]]
+            picked = self.forward_ids([*ids[cache.n_slots :], *guesses], cache)[-len(guesses) - 1 :]
+            n_accepted = self.accept(torch.tensor(guesses), picked)
+            ids += [*guesses[:n_accepted], int(picked[n_accepted])]
+            cache.crop(self.kept_slots(len(ids) - 1))
+        return ids[len(prompt) : len(prompt) + n_new]
+
+    def kept_slots(self, n_sure: int) -> int:
+        """How many slots stay after drafted tokens were turned down."""
+        return n_sure
+
+    def forward_ids(self, ids: Sequence[int], cache: Cache) -> Tensor:
+        tokens = torch.tensor([list(ids)])
+        return self.pick(self.forward(tokens, torch.ones_like(tokens, dtype=torch.bool), cache)[0])

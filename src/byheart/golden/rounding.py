@@ -1,0 +1,190 @@
+"""How far rounding can move a decision: an error bound for any right engine, whatever its order of summation.
+
+A decision is the gap g between the logits of the right token and of a rival. Every step of the forward pass gets an error of its
+own, a number that is 0 here and at most e_i in an engine; to first order g moves by the sum over i of (dg/d error_i) * error_i.
+The derivatives come from one backward pass, so no step is bounded by norms and nothing is counted twice.
+
+Two kinds of error are told apart:
+
+- *rounding* of sums, products and stored values: different at each place and of either sign. Their effects are added as
+  squares: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. A sum of n products in any order has e = u32 * sqrt(n) * |w . x|_2 (Higham and
+  Mary, SIAM J. Sci. Comput. 41(5), 2019, Theorem 2.4 with lambda = 1: partial sums of terms of either sign are of the size of
+  the root of the sum of squares);
+- *approximation* of exp, rsqrt, cos and sin, and of the frequencies of RoPE: it can have the same sign everywhere, so the
+  effects are added as absolute values.
+
+A rounding error of at most c is taken as uniform: variance c^2 / 3, and a sum of such errors is sub-Gaussian with that variance.
+The bound is LAMBDA * sigma + the sum of absolute values; a right engine passes it with probability below 2 exp(-LAMBDA^2 / 2),
+5e-11 for each decision with LAMBDA = 7. A case is kept only where every rival stays behind by more than the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from byheart.golden.reference import ReferenceEngine
+from byheart.golden.shape import EMBEDDING, FINAL_NORM, HEAD, Shape
+
+LAMBDA = 7.0
+U32, U16, UB16 = 2.0**-24, 2.0**-11, 2.0**-8  # half a unit in the last place of 1
+FUNCTION = 4 * U32  # relative error of exp, rsqrt and silu in float32 that engines are allowed
+
+NumberType = Literal["float32", "float16", "bfloat16"]
+"""`float32`: all in float32. `float16`: float32 with keys, values and the sums of attention in float16 (llama.cpp's default).
+`bfloat16`: every stored number in bfloat16, sums in float32."""
+
+
+@dataclass(frozen=True)
+class Roundoff:
+    """Half a unit in the last place of what is stored between steps, and of keys, values and attention."""
+
+    stored: float
+    attention: float
+
+
+ROUNDOFF: dict[NumberType, Roundoff] = {
+    "float32": Roundoff(U32, U32),
+    "float16": Roundoff(U32, U16),
+    "bfloat16": Roundoff(UB16, UB16),
+}
+
+
+class RoundingEngine(ReferenceEngine):
+    """The reference engine with an error variable, zero, at every step."""
+
+    def __init__(self, shape: Shape, weights: dict[str, Tensor], number_type: NumberType) -> None:
+        super().__init__(shape, weights)
+        self.unit = ROUNDOFF[number_type]
+        self.errors: list[tuple[Tensor, Tensor, bool]] = []
+        self.tokens = torch.zeros(0, dtype=torch.long)
+
+    def _err(self, z: Tensor, size: Tensor, *, is_biased: bool = False) -> Tensor:
+        """`z` plus an error variable of at most `size`."""
+        error = torch.zeros_like(z, requires_grad=True)
+        self.errors.append((error, size.detach().abs(), is_biased))
+        return z + error
+
+    def _stored(self, z: Tensor, n_roundings: int = 1) -> Tensor:
+        return self._err(z, z * (self.unit.stored * n_roundings**0.5))
+
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        w = self.weight(f"{name}.weight").detach()
+        with torch.no_grad():
+            sums = ((x * x) @ (w * w).T).sqrt() * (U32 * x.shape[-1] ** 0.5)
+        return self._stored(self._err(super().linear(x, name), sums))
+
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        scale = torch.rsqrt((x * x).mean(-1, keepdim=True) + self.epsilon(name))
+        scale = self._err(scale, scale * FUNCTION, is_biased=True)
+        return self._stored(x * scale * self.weight(f"{name}.weight"), 2)
+
+    def angles(self, positions: Tensor) -> Tensor:
+        frequencies = self.frequencies().expand(len(positions), 1, 1, -1)
+        n_steps = 4 + torch.arange(frequencies.shape[-1])  # some engines multiply their way from pair to pair
+        frequencies = self._err(frequencies, frequencies * n_steps * U32, is_biased=True)
+        angles = positions[:, None, :, None].to(torch.float64) * frequencies
+        return self._err(angles, angles * U32)
+
+    def rotate(self, x: Tensor, angles: Tensor) -> Tensor:
+        first, second = x.chunk(2, -1)
+        cos, sin = angles.cos(), angles.sin()
+        terms = ((first * cos) ** 2 + (second * sin) ** 2).sqrt()
+        other = ((second * cos) ** 2 + (first * sin) ** 2).sqrt()
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+        # cos and sin, their products and the sum are each rounded; keys then enter a cache
+        turned = self._err(turned, torch.cat([terms, other], -1) * (self.unit.stored * 2))
+        return self._err(turned, turned * self.unit.attention)
+
+    def values(self, x: Tensor, at: str) -> Tensor:
+        values = super().values(x, at)
+        return self._err(values, values * self.unit.attention)
+
+    def scores(self, queries: Tensor, keys: Tensor, layer: int) -> Tensor:
+        scores = super().scores(queries, keys, layer)
+        with torch.no_grad():
+            sums = ((queries**2) @ (keys**2).transpose(-1, -2)).sqrt() * self.scale(layer)
+        return self._stored(self._err(scores, sums * (U32 * queries.shape[-1] ** 0.5)), 2)
+
+    def softmax(self, scores: Tensor, visible: Tensor) -> Tensor:
+        shares = super().softmax(scores, visible)
+        shares = self._err(shares, shares * FUNCTION, is_biased=True)
+        return self._err(shares, shares * self.unit.attention)
+
+    def mix(self, shares: Tensor, values: Tensor) -> Tensor:
+        mixed = super().mix(shares, values)
+        with torch.no_grad():
+            sums = ((shares**2) @ (values**2)).sqrt() * shares.shape[-1] ** 0.5
+        unit = U16 if self.unit.attention == U16 else U32  # llama.cpp's flash attention adds up in float16
+        return self._stored(self._err(mixed, sums * unit))
+
+    def gate(self, x: Tensor, up: Tensor) -> Tensor:
+        active = self.activation(x)
+        active = self._stored(self._err(active, active * FUNCTION, is_biased=True))
+        return self._stored(active * up)
+
+    def add(self, x: Tensor, change: Tensor) -> Tensor:
+        return self._stored(x + change)
+
+    def head(self, x: Tensor) -> Tensor:
+        """The logits of `tokens` alone, `(rows, new tokens, tokens)`: no other takes part in a gap."""
+        normed = self.norm(x, FINAL_NORM)[:, :, None]
+        rows = self.weight(f"{EMBEDDING if self.shape.is_tied else HEAD}.weight")[self.tokens]
+        products = rows * normed
+        sums = products.detach().square().sum(-1).sqrt() * (U32 * x.shape[-1] ** 0.5)
+        return self._stored(self._err(products.sum(-1), sums))
+
+
+N_RIVALS = 2
+
+
+def bounds(
+    shape: Shape,
+    weights: dict[str, Tensor],
+    rows: Sequence[Sequence[int]],
+    n_new: int,
+    number_type: NumberType,
+) -> tuple[Tensor, Tensor]:
+    """Gaps and their bounds, both `(rows, n_new)`, for texts of one length whose last `n_new` tokens are the answer.
+
+    Of the closest rivals the one with the smallest gap in units of its bound counts.
+    """
+    ids = torch.tensor([list(row) for row in rows])
+    valid = torch.ones_like(ids[:, :-1], dtype=torch.bool)
+    answer = ids[:, -n_new:, None]
+    plain = ReferenceEngine(shape, weights)
+    with torch.no_grad():
+        logits = plain.forward(ids[:, :-1], valid, plain.empty_cache(len(rows)), n_last=n_new)
+        rivals = logits.scatter(2, answer, -torch.inf).topk(N_RIVALS).indices
+    engine = RoundingEngine(shape, weights, number_type)
+    engine.tokens = torch.cat([answer, rivals], 2)
+    logits = engine.forward(ids[:, :-1], valid, engine.empty_cache(len(rows)), n_last=n_new)
+    gaps, limits = [], []
+    for step in range(n_new):
+        per_rival = [
+            _bound(engine, logits[:, step, 0] - logits[:, step, 1 + rival]) for rival in range(N_RIVALS)
+        ]
+        gap, limit = torch.stack([g for g, _ in per_rival]), torch.stack([b for _, b in per_rival])
+        worst = (gap / limit).argmin(0, keepdim=True)
+        gaps.append(gap.gather(0, worst)[0])
+        limits.append(limit.gather(0, worst)[0])
+    return torch.stack(gaps, 1), torch.stack(limits, 1)
+
+
+def _bound(engine: RoundingEngine, gap: Tensor) -> tuple[Tensor, Tensor]:
+    errors = [error for error, _, _ in engine.errors]
+    slopes = torch.autograd.grad(gap.sum(), errors, retain_graph=True, allow_unused=True)
+    squares, biased = torch.zeros(len(gap), dtype=torch.float64), torch.zeros(len(gap), dtype=torch.float64)
+    for slope, (_, size, is_biased) in zip(slopes, engine.errors, strict=True):
+        if slope is None:
+            continue
+        effect = (slope * size).flatten(1)
+        if is_biased:
+            biased += effect.abs().sum(1)
+        else:
+            squares += (effect**2).sum(1) / 3
+    return gap.detach(), LAMBDA * squares.sqrt() + biased

@@ -1,0 +1,85 @@
+"""What each fault would make of each case: the table that a failing engine is compared with, and what a case is sensitive to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from byheart.golden.cases import N_NEW, Case, Progress
+from byheart.golden.engines.engine import LONG_TEXT
+from byheart.golden.faults import Fault, faults_of
+from byheart.golden.reference import WAYS
+from byheart.golden.shape import Shape
+
+SIGNATURES = "signatures.json"
+N_PADDED = 12
+"""Cases that are tried in ways other than one by one."""
+
+Signature = dict[str, dict[str, list[int]]]
+"""Way -> case -> the wrong answer. Cases that stay right are left out."""
+
+
+@torch.no_grad()
+def signatures_of(
+    shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case], progress: Progress
+) -> dict[str, Signature]:
+    """The wrong answers of every fault, by its name. Texts of thousands of tokens are left out."""
+    short = [case for case in cases if len(case.prompt) <= LONG_TEXT]
+    found = {}
+    faults = faults_of(shape)
+    for at, fault in enumerate(faults):
+        progress(f"{shape.name}: faults", at, len(faults))
+        found[fault.name] = signature(fault, shape, weights, short)
+    return found
+
+
+def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> Signature:
+    """The wrong answers of one fault."""
+    engine = fault.engine(shape, weights)
+    found: Signature = {}
+    for way in WAYS:
+        if way.name not in fault.ways:
+            continue
+        asked = cases if way.name == "one by one" else spread(cases, N_PADDED)
+        made = engine.generate([case.prompt for case in asked], N_NEW, way) if asked else []
+        wrong = {c.name: answer for c, answer in zip(asked, made, strict=True) if tuple(answer) != c.answer}
+        if wrong:
+            found[way.name] = wrong
+    return found
+
+
+def spread(cases: Sequence[Case], count: int) -> list[Case]:
+    """Some of the cases, from all over the list."""
+    step = max(1, len(cases) // count)
+    return list(cases[::step][:count])
+
+
+def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list[Case]:
+    """The cases, each with the kinds of fault that change its answer."""
+    return [
+        replace(
+            case,
+            sensitive_to=tuple(
+                sorted(
+                    {
+                        name.partition(":")[0]
+                        for name, ways in table.items()
+                        if any(case.name in w for w in ways.values())
+                    }
+                )
+            ),
+        )
+        for case in cases
+    ]
+
+
+def read_signatures(folder: Path) -> dict[str, dict[str, Signature]]:
+    """Checkpoint -> fault -> way -> case -> wrong answer."""
+    path = folder / SIGNATURES
+    found: dict[str, dict[str, Signature]] = json.loads(path.read_text()) if path.is_file() else {}
+    return found

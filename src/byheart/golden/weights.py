@@ -1,0 +1,87 @@
+"""The weights of a golden checkpoint: generic, so that each one takes part in every answer.
+
+No entry is zero and no two rows are alike; every matrix has the scale at which scores have a spread of about `SHARPNESS` nats,
+each block changes the residual stream by as much as it holds, and the stream is so small (`STREAM`) that epsilon shows.
+
+For long distances (`n_needles`) most tokens are fillers whose keys are zero, and a few are needles whose scores stand far above
+them: a needle 32,000 tokens back still has most of the attention, turned by RoPE through its whole distance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from byheart.golden.shape import BOS, EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
+
+STREAM = 1 / 32
+SHARPNESS = 1.5
+LOGIT = 2.5  # the spread of logits
+
+
+def draw_weights(shape: Shape) -> dict[str, Tensor]:
+    """The tensors of the checkpoint by their stock names, in its number type."""
+    rng = np.random.default_rng([shape.seed, shape.n_layers, shape.hidden])
+
+    def normal(*size: int, spread: float) -> Tensor:
+        values = rng.standard_normal(size)
+        return torch.from_numpy(values * spread + np.copysign(spread / 16, values))
+
+    def norm_weight(size: int, middle: float = 1.0) -> Tensor:
+        return torch.from_numpy(rng.uniform(0.6, 1.4, size) * middle)
+
+    weights: dict[str, Tensor] = {}
+    embedding = normal(shape.vocab, shape.hidden, spread=STREAM)
+    for layer in range(shape.n_layers):
+        at = f"model.layers.{layer}"
+        weights[f"{at}.input_layernorm.weight"] = norm_weight(shape.hidden)
+        weights[f"{at}.post_attention_layernorm.weight"] = norm_weight(shape.hidden)
+        for name, (n_out, n_in) in shape.linears().items():
+            spread = n_in**-0.5
+            if name.endswith(("q_proj", "k_proj")):
+                spread *= SHARPNESS**0.5
+            elif name.endswith("o_proj"):
+                spread *= 3 * STREAM
+            elif name.endswith("down_proj"):
+                spread *= 4 * STREAM
+            elif name.endswith(("gate_proj", "up_proj")):
+                spread *= 1.5
+            weights[f"{at}.{name}.weight"] = normal(n_out, n_in, spread=spread)
+            if shape.has_bias and name.endswith(("q_proj", "k_proj", "v_proj")):
+                weights[f"{at}.{name}.bias"] = normal(n_out, spread=0.5)
+        if shape.has_qk_norm:
+            for name in ("q_norm", "k_norm"):
+                weights[f"{at}.self_attn.{name}.weight"] = norm_weight(shape.head_dim, SHARPNESS**0.5)
+    if shape.n_needles:
+        _make_needles(shape, weights, embedding, rng)
+    weights[f"{EMBEDDING}.weight"] = embedding
+    head = shape.hidden**-0.5
+    weights[f"{FINAL_NORM}.weight"] = norm_weight(
+        shape.hidden, LOGIT * head / STREAM if shape.is_tied else LOGIT
+    )
+    if not shape.is_tied:
+        weights[f"{HEAD}.weight"] = normal(shape.vocab, shape.hidden, spread=head)
+    return {name: value.to(getattr(torch, shape.dtype)) for name, value in weights.items()}
+
+
+def fillers(shape: Shape) -> range:
+    """The ids of tokens that no query looks at, in a checkpoint with needles."""
+    return range(2 + shape.n_needles, 2 + 2 * shape.n_needles)
+
+
+def _make_needles(
+    shape: Shape, weights: dict[str, Tensor], embedding: Tensor, rng: np.random.Generator
+) -> None:
+    """Zero the keys of the fillers and of the two special tokens, and sharpen the scores of all others.
+
+    Columns 0 to 7 of the stream are zero in fillers, and keys read nothing else.
+    """
+    quiet = [BOS, EOS, *fillers(shape)]
+    n_columns = 8
+    embedding[quiet, :n_columns] = 0.0
+    for layer in range(shape.n_layers):
+        at = f"model.layers.{layer}.self_attn"
+        keys = weights[f"{at}.k_proj.weight"]
+        keys[:, n_columns:] = 0.0
+        keys *= 8.0
