@@ -26,7 +26,7 @@ def test_the_wall_clock_of_the_passes_is_stored_beside_them() -> None:
     passes = read_passes(RESULTS)
     assert passes
     assert all("H200" in one.device for one in passes)
-    assert 0 < wall_clock(passes) < 60 * 60
+    assert 0 < wall_clock(passes) < 2 * 60 * 60
 
 
 def test_every_figure_has_a_result() -> None:
