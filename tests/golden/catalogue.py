@@ -1,6 +1,7 @@
 """Engine faults put into transformers' own forward pass, and into the reference engine where transformers has no such part.
 
-Each has the kind that a diagnosis should name. Sizes differ from those of `byheart.golden.faults`, which the diagnosis knows.
+Each has the kind that a diagnosis should name. Some are faults that the diagnosis knows (`byheart.golden.faults`); others differ
+from those in size or form.
 """
 
 from __future__ import annotations
