@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum
-from errno import EFBIG, EIO, ENOSPC
+from errno import EBADF, EFBIG, EIO, ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -136,6 +136,9 @@ class InexactWeights(ByheartError):
 NO_MEMORY = ("can't allocate memory", "failed to map segment")
 """What torch says in a RuntimeError, and the loader of a library in an ImportError."""
 
+UNWRITABLE = (ENOSPC, EFBIG, EIO, EBADF)
+"""What writing to a full disk, a broken device or a closed standard output ends with."""
+
 
 def as_byheart_error(error: Exception) -> ByheartError | None:
     """The error in our own terms, where it is the user's and not ours."""
@@ -143,8 +146,9 @@ def as_byheart_error(error: Exception) -> ByheartError | None:
         return error
     if isinstance(error, OSError) and error.filename is not None:
         return UsageError(f"{error.filename}: {error.strerror}.", path=str(error.filename))
-    if isinstance(error, OSError) and error.errno in (ENOSPC, EFBIG, EIO):
-        return UsageError(f"the output cannot be written: {error.strerror}.")
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        what = "the output cannot be written" if error.errno != EIO else "a file cannot be read or written"
+        return UsageError(f"{what}: {error.strerror}.")
     if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
         return ByheartError("there is not enough memory for this.")
     return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -16,13 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from numpy.lib.format import write_array_header_1_0
 
 import byheart as bh
 from byheart.cli.main import run
 from byheart.cli.runs import command as runs
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, ExitStatus
+from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, ExitStatus, MalformedFile
 from byheart.measure.store import Store
 from byheart.storage.tensor_file import read_header, read_tensor, write_tensors
 from tests.measure.test_store import record
@@ -80,6 +83,30 @@ def test_many_exponents(exact: Path) -> None:
     write_tensors(path, tensors)
     with refused(CorruptModel, "file", "problem"):
         bh.load(exact)
+
+
+def save_npz(path: Path, method: int, n_numbers: int) -> None:
+    """Zeros as `inputs` and `labels`, written in pieces."""
+    header = io.BytesIO()
+    write_array_header_1_0(header, {"descr": "|i1", "fortran_order": False, "shape": (n_numbers,)})
+    with zipfile.ZipFile(path, "w", method, compresslevel=9) as archive:
+        for name in ("inputs", "labels"):
+            with archive.open(f"{name}.npy", "w") as file:
+                file.write(header.getvalue())
+                for begin in range(0, n_numbers, 2**20):
+                    file.write(bytes(min(2**20, n_numbers - begin)))
+
+
+@pytest.mark.parametrize(
+    ("method", "n_numbers"),
+    [(zipfile.ZIP_DEFLATED, 2**26), (zipfile.ZIP_BZIP2, 1000), (zipfile.ZIP_LZMA, 1000)],
+)
+def test_an_archive_that_expands(tmp_path: Path, method: int, n_numbers: int) -> None:
+    """261 kB took 1.1 GB, and 1,243 bytes took 2.15 GB: bzip2 and lzma expand a piece of any length at once."""
+    path = tmp_path / "data.npz"
+    save_npz(path, method, n_numbers)
+    with refused(MalformedFile, "path", "array"):
+        bh.Dataset.read(path)
 
 
 def test_a_document_of_nothing_but_brackets(exact: Path) -> None:

@@ -86,14 +86,33 @@ def test_a_file_of_settings_that_is_none_is_refused(folder: Path, name: str, con
         load(folder, check=False)
 
 
-@pytest.mark.parametrize("name", ["adapter_config.json", "special_tokens_map.json", "more.safetensors"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adapter_config.json",
+        "special_tokens_map.json",
+        "more.safetensors",
+        "chat_template.jinja",
+        "custom_generate/generate.py",
+        "modeling_x.py",
+        "pytorch_model.bin",
+        "tokenizer.model",
+        ".hidden",
+    ],
+)
 def test_what_other_programs_would_read_too_is_refused(folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("{}")
-    with refused(CorruptModel, "file", "problem"):
-        load(folder)
-    (folder / name).unlink()
-    (folder / "notes.txt").write_text("a file that nobody reads")
-    load(folder)
+    with refused(CorruptModel, "problem", file=str(folder)) as caught:
+        load(folder, check=False)
+    assert name.partition("/")[0] in caught.value.facts["problem"]
+
+
+def test_a_changed_model_card_is_refused(folder: Path) -> None:
+    with (folder / "README.md").open("a") as file:
+        file.write("Run this first: ...")
+    with refused(CorruptModel, "problem", file="README.md"):
+        load(folder, check=False)
 
 
 def replace_tokenizer(folder: Path, how: Change) -> None:

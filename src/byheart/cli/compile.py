@@ -83,7 +83,9 @@ if TYPE_CHECKING:
     help="Processes that solve shards side by side.",
 )
 @click.option(
-    "--cluster", metavar="ADDRESS", help="Ray cluster that solves the shards; `local` starts one here."
+    "--cluster",
+    metavar="ADDRESS",
+    help="Ray cluster that solves the shards; `local` starts one here, which listens on all interfaces.",
 )
 @click.option(
     "--sample",

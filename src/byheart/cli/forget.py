@@ -35,6 +35,8 @@ def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_js
     from byheart.storage.target import check_target
 
     check_target(output)
+    if output.exists() and folder.exists() and output.samefile(folder):
+        raise UsageError(f"-o {output} is the model that is read.\n  Choose another place.", path=str(output))
     model = load(folder)
     if model.record.get("method") != "llama" or model.memoriser.tokenizer is None:
         raise UsageError("forget needs a model that `llama` compiled from keys with values.")

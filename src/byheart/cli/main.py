@@ -6,16 +6,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from errno import EFBIG, EIO, ENOSPC
 from importlib import import_module
-from pathlib import Path
 from typing import TextIO
 
 import click
 
 from byheart.cli.options import set_variable
 from byheart.cli.output import echo_error, printable
-from byheart.errors import ByheartError, ExitStatus, UsageError, as_byheart_error, did_you_mean
+from byheart.errors import UNWRITABLE, ByheartError, ExitStatus, UsageError, as_byheart_error, did_you_mean
 from byheart.process.interrupt import interruptible
 from byheart.process.memory_limit import VARIABLE, memory_limit
 
@@ -133,9 +131,9 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             click.echo(printable(traceback.format_exc(), keep="\n\t"), err=True)
         known = explain_error(error)
-        if isinstance(error, OSError) and error.errno in (ENOSPC, EFBIG, EIO) and error.filename is None:
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
             as_json = False  # it was the output that could not be written
-            _drop_output(sys.__stdout__)
+            _drop_output(sys.__stdout__ or sys.stdout)
         if known is not None:
             echo_error(type(known).__name__, str(known), known.facts, as_json)
             return int(known.exit_status)
@@ -165,8 +163,10 @@ def explain_error(error: Exception) -> ByheartError | None:
 
 
 def main() -> None:
-    if sys.stdout is None:  # closed by the caller: nobody wants to see it
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:  # closed by the caller: a result that nobody can get is an error
+        sys.stdout = _open_stream(1, os.O_RDONLY)
+    if sys.stderr is None:  # progress and messages that nobody wants to see
+        sys.stderr = _open_stream(2, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without Unicode shows escapes instead of failing
             stream.reconfigure(errors="backslashreplace")
@@ -176,6 +176,15 @@ def main() -> None:
     with interruptible(_end_now):
         status = run(arguments)
     sys.exit(status)
+
+
+def _open_stream(number: int, mode: int) -> TextIO:
+    """A stream in the place of one that is closed, which the next file to be opened would take."""
+    nowhere = os.open(os.devnull, mode)
+    if nowhere != number:
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+    return os.fdopen(number, "w", encoding="utf-8")
 
 
 def _end_now() -> None:

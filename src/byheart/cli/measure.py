@@ -41,7 +41,11 @@ class Interrupted(ByheartError):
     help="How steps are made; graph is for GPUs.",
 )
 @click.option("--workers", type=WholeNumber(), default=1, help="Processes to train with.")
-@click.option("--cluster", metavar="ADDRESS", help="Train on the Ray cluster there; `local` starts one here.")
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="Train on the Ray cluster there; `local` starts one here, which listens on all interfaces.",
+)
 @click.option("--dry-run", is_flag=True, help="Show runs, memory and time, and train nothing.")
 @output_options
 def command(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import click
 
 from byheart.cli.output import QUIET
-from byheart.errors import require_extra
+from byheart.errors import UsageError, require_extra
 from byheart.records.vocabulary import Compilable, Precision, Task
 
 MOST = 10**30
@@ -75,8 +76,31 @@ def precision_option(default: str) -> Callable[[Command], Command]:
 
 
 def output_option(metavar: str, help: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """-o: the file or folder to write."""
-    return click.option("-o", "--output", required=required, metavar=metavar, type=PATH, help=help)
+    """-o: the file or folder to write. A file that the same command reads is refused."""
+    option = click.option("-o", "--output", required=required, metavar=metavar, type=PATH, help=help)
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def call(**given: Any) -> Any:
+            _require_apart(given)
+            return command(**given)
+
+        return option(cast(Command, call))
+
+    return decorate
+
+
+def _require_apart(given: Mapping[str, Any]) -> None:
+    output = given["output"]
+    if output is None or not output.is_file():
+        return
+    for name, value in given.items():
+        is_path = isinstance(value, Path) or (name == "tokenizer" and isinstance(value, str))
+        if name != "output" and is_path and Path(value).is_file() and output.samefile(value):
+            raise UsageError(
+                f"-o {output} is a file that this command reads.\n  Choose another place; nothing was written.",
+                path=str(output),
+            )
 
 
 def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:

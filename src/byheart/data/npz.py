@@ -21,6 +21,12 @@ COPIES = 3
 """An array as it is read, as 64-bit numbers, and one working copy."""
 
 _MAX_DEFLATE_RATIO = 1100  # no deflate stream expands further (the format's limit is 1032)
+_USUAL_RATIO = 100  # beyond which an array must be small
+_SMALL = 2**29  # bytes of memory
+_METHODS = (
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+)  # those of numpy; what bzip2 and lzma expand to has no limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +44,12 @@ class StoredArray:
     def row_items(self) -> int:
         """Numbers in a row, along the first axis."""
         return math.prod(self.shape[1:])
+
+    @property
+    def memory(self) -> int:
+        """Bytes that reading the whole array takes, with its copies."""
+        n_numbers = math.prod(self.shape)
+        return n_numbers * self.dtype.itemsize + (COPIES - 1) * 8 * n_numbers
 
     def read_rows(self, n_rows: int) -> np.ndarray:
         """The next rows."""
@@ -79,8 +91,7 @@ def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
 def _read_whole(array: StoredArray) -> np.ndarray:
     n_numbers = math.prod(array.shape)
     require_memory(
-        f"{array.path}: array `{array.name}` of shape {array.shape} and type {array.dtype}",
-        n_numbers * array.dtype.itemsize + (COPIES - 1) * 8 * n_numbers,
+        f"{array.path}: array `{array.name}` of shape {array.shape} and type {array.dtype}", array.memory
     )
     flat = replace(array, shape=(n_numbers,)).read_rows(n_numbers)
     return np.array(flat.reshape(array.shape, order="F" if array.is_fortran else "C"))
@@ -98,6 +109,13 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
             found=found,
         )
     info = entries[f"{name}.npy"]
+    if info.compress_type not in _METHODS:
+        raise MalformedFile(
+            f"{path}: array `{name}` is compressed by a method that numpy does not write.\n"
+            "  Save it with numpy.savez or numpy.savez_compressed.",
+            path=str(path),
+            array=name,
+        )
     stream = archive.open(info)
     version = npy.read_magic(stream)
     read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -123,4 +141,14 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
             claimed_bytes=claimed,
             stored_bytes=stored,
         )
-    return StoredArray(path, name, shape, is_fortran, dtype, stream)
+    array = StoredArray(path, name, shape, is_fortran, dtype, stream)
+    if info.file_size > _USUAL_RATIO * max(info.compress_size, 1) and array.memory > _SMALL:
+        raise MalformedFile(
+            f"{path}: array `{name}` is {info.file_size:,} bytes packed into {info.compress_size:,}, and would take "
+            f"{array.memory:,} bytes of memory.\n  If that is meant, save it with numpy.savez, which packs nothing.",
+            path=str(path),
+            array=name,
+            claimed_bytes=claimed,
+            n_bytes=array.memory,
+        )
+    return array

@@ -36,19 +36,26 @@ class TextFormat:
                 f"the delimiter is one character, such as ; or tab, not {self.delimiter!r}.",
                 delimiter=self.delimiter,
             )
-        try:
-            "".encode(self.encoding)
-        except (LookupError, ValueError, UnicodeError):
-            names = {*aliases, *aliases.values()}
+        if not _is_encoding(self.encoding):
+            names = sorted(filter(_is_encoding, {*aliases, *aliases.values()}))
             raise UsageError(
-                f"there is no encoding {self.encoding!r}.{did_you_mean(self.encoding, sorted(names))}\n"
+                f"there is no encoding {self.encoding!r}.{did_you_mean(self.encoding, names)}\n"
                 "  Common ones are utf-8, utf-16, cp1252 (Windows) and latin-1.",
                 encoding=self.encoding,
-            ) from None
+            )
 
     @property
     def is_utf8(self) -> bool:
         return codecs.lookup(self.encoding).name in ("utf-8", "utf-8-sig")
+
+
+def _is_encoding(name: str) -> bool:
+    """Whether text has such an encoding; rot13, base64 and others are of something else."""
+    try:
+        "".encode(name)
+    except (LookupError, ValueError, UnicodeError):
+        return False
+    return True
 
 
 UTF8 = TextFormat()
@@ -86,7 +93,10 @@ def read_text(path: Path, written: TextFormat = UTF8) -> str:
     """Return the text of a file (a byte-order mark is dropped), refusing NUL bytes and bad bytes."""
     require_content(path)
     require_memory(f"reading {path}", _MEMORY_PER_BYTE * path.stat().st_size)
-    raw = path.read_bytes()
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", path=str(path)) from None
     if not raw.removeprefix(_UTF8_MARK).strip():
         raise _empty(path)
     return _decode_utf8(path, raw) if written.is_utf8 else _decode(path, raw, written.encoding)

@@ -11,15 +11,29 @@ from typing import IO
 
 from byheart.errors import UsageError
 
+MODEL, WEIGHTS = "model.json", "model.safetensors"
+"""Files by which a model folder is known."""
+
 
 def check_file_target(path: Path) -> None:
-    """Refuse to write where a pipe or a device is: a file of that name would take its place."""
+    """Refuse to write where a pipe or a device is, whose place a file would take, and into the folder of a model."""
     if not path.name:
         raise UsageError(f"{path} is not a file name.\n  Name one; nothing was written.", path=str(path))
+    if any((folder / MODEL).exists() and (folder / WEIGHTS).exists() for folder in _folders_of(path)):
+        raise UsageError(
+            f"{path} is in the folder of a model, which holds nothing but the model.\n"
+            "  Choose another place; nothing was written.",
+            path=str(path),
+        )
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(
             f"{path} is a pipe or a device, not a file.\n  Name a file; nothing was written.", path=str(path)
         )
+
+
+def _folders_of(path: Path) -> set[Path]:
+    """The folders that would change: the one that is named, and the one that a link leads to."""
+    return {path.parent, Path(os.path.realpath(path)).parent}
 
 
 @contextmanager

@@ -29,7 +29,10 @@ def read_bytes(path: Path, *, refuse: Refusal = refuse_file) -> bytes:
     if size > MAX_JSON_BYTES:
         limit = f"more than the {MAX_JSON_BYTES:,} a document may have"
         raise refuse(str(path), f"the file has {size:,} bytes, {limit}")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise refuse(str(path), f"the file cannot be read ({error.strerror or error})") from error
 
 
 def read_json(path: Path, *, refuse: Refusal = refuse_file) -> object:

@@ -30,7 +30,7 @@ from byheart.records.fields import Fields, read_bytes, read_json
 from byheart.records.refusals import corrupt
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
-from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, check_target
+from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, check_target, own_files
 from byheart.storage.tensor_file import BFLOAT16, StoredTensor, read_header, read_tensor, write_tensors
 from byheart.verify.certificate import Certificate, origin_of
 
@@ -39,7 +39,6 @@ FLOATS = {"float64": "F64", "float32": "F32"}
 STORED = {"int8": "I8", "int16": "I16", "float32": "F32", "bfloat16": "BF16"}
 EXPONENTS = ".exponents"
 FEW_COLUMNS = 4096
-OF_OTHERS = (".json", ".safetensors")
 
 
 def save_folder(
@@ -136,6 +135,7 @@ def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificat
             schema=schema,
         )
     spec = read_spec(fields.child("architecture"))
+    _refuse_other_files(folder, FAMILIES[spec.family])
     network = _network(spec, folder, FAMILIES[spec.family])
     memoriser = _memory(network, fields)
     record = _record(fields.child("record"))
@@ -200,8 +200,6 @@ def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
     else:
         weights = _floats(spec, header, path)
     files = {name: read_bytes(folder / name) for name in family.files if (folder / name).exists()}
-    if files:
-        _refuse_other_files(folder, family)
     try:
         return spec.build(weights, files)
     except ShapeMismatch as error:
@@ -209,14 +207,16 @@ def _network(spec: NetworkSpec, folder: Path, family: NetworkFamily) -> Network:
 
 
 def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
-    """Programs that open a folder with files of their own take more from it, such as adapters that change the weights."""
-    ours = {MODEL, WEIGHTS, CERTIFICATE, *family.files}
-    others = {path.name for path in folder.iterdir() if path.suffix in OF_OTHERS and path.name not in ours}
+    """Refuse a folder that holds more than `save_folder` writes.
+
+    Other programs may read it: an adapter changes the weights, a chat template the question, and some run code.
+    """
+    others = {path.name for path in folder.iterdir()} - own_files(family)
     if others:
         raise corrupt(
             folder,
-            f"other programs may read {_few(others)}, of which nothing was checked",
-            "Remove what byheart did not write there.",
+            f"the folder also holds {_few(others)}, which byheart did not write and nothing was checked of",
+            "Other programs may read it. Move it elsewhere.",
         )
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from byheart.errors import CorruptModel, UsageError
-from byheart.network.families import FAMILIES, family_of
+from byheart.files.whole_file import MODEL, WEIGHTS
+from byheart.network.families import FAMILIES, TRANSFORMER, NetworkFamily, family_of
 from byheart.records.fields import Fields, read_json
 
-WEIGHTS, MODEL, CERTIFICATE = "model.safetensors", "model.json", "certificate.json"
+__all__ = ["CERTIFICATE", "MODEL", "WEIGHTS", "check_target", "own_files"]
+
+CERTIFICATE = "certificate.json"
+
+
+def own_files(family: NetworkFamily) -> set[str]:
+    """The names of all files that the folder of such a model may hold."""
+    return {WEIGHTS, MODEL, CERTIFICATE, *family.files}
 
 
 def check_target(path: Path) -> None:
@@ -23,7 +31,7 @@ def check_target(path: Path) -> None:
             f"{path} exists and is not a folder.\n  Choose another place, or remove it.", path=str(path)
         )
     names = sorted(entry.name for entry in path.iterdir())
-    own = {WEIGHTS, MODEL, CERTIFICATE, *_files_of_its_family(path / MODEL)}
+    own = own_files(_family(path / MODEL))
     foreign = [name for name in names if name not in own]
     if foreign or (names and MODEL not in names):
         shown = ", ".join((foreign or names)[:3])
@@ -35,10 +43,10 @@ def check_target(path: Path) -> None:
         )
 
 
-def _files_of_its_family(document: Path) -> tuple[str, ...]:
-    """What the family of a saved model keeps beside the files of every model; nothing where that cannot be told."""
+def _family(document: Path) -> NetworkFamily:
+    """The family of a saved model; one without files of its own where that cannot be told."""
     try:
         model = Fields(read_json(document), document)
-        return FAMILIES[family_of(model.child("architecture"))].files
+        return FAMILIES[family_of(model.child("architecture"))]
     except (CorruptModel, OSError):
-        return ()
+        return FAMILIES[TRANSFORMER]

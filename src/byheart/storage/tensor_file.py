@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from safetensors.numpy import save
@@ -79,11 +81,21 @@ def _save_with_bfloat16(tensors: Mapping[str, np.ndarray], metadata: dict[str, s
     return bytes(save_torch(found, metadata))
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file, to read from; what the disk refuses is said of this file."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise corrupt(path, f"the file cannot be read ({error.strerror or error})") from error
+
+
 def read_header(path: Path) -> dict[str, StoredTensor]:
     """Every tensor of the file by name; `CorruptModel` unless header and file agree to the last byte."""
     if not path.is_file():
         raise corrupt(path, "the file is missing or is not a plain file")
-    with path.open("rb") as file:
+    with _opened(path) as file:
         n_file = os.fstat(file.fileno()).st_size
         n_header = int.from_bytes(file.read(8), "little")
         if n_file < 8:
@@ -145,7 +157,8 @@ def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int
 def read_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
     """The tensor at that place, in the machine's own byte order."""
     n_items = math.prod(stored.shape)
-    flat = np.fromfile(path, dtype=DTYPES[stored.dtype], count=n_items, offset=stored.start)
+    with _opened(path) as file:
+        flat = np.fromfile(file, dtype=DTYPES[stored.dtype], count=n_items, offset=stored.start)
     if len(flat) != n_items:
         raise corrupt(path, "the file became shorter while it was read")
     native = flat.astype(flat.dtype.newbyteorder("="), copy=False)

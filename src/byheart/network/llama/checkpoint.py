@@ -114,6 +114,9 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
                     "  Other settings make other answers of the same weights. Restore the file, or compile again.",
                     problem=key,
                 )
+    card = model_card(spec).encode("utf-8")
+    if files.get(CARD, card) != card:
+        raise corrupt(CARD, "the file does not say what byheart wrote there")
     return tokenizer
 
 
