@@ -25,7 +25,15 @@ from byheart.cli.main import run
 from byheart.cli.runs import command as runs
 from byheart.construct.registry import get
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, ExitStatus, MalformedFile
+from byheart.data.tokenizer_document import used_part
+from byheart.errors import (
+    AssumptionViolated,
+    ByheartError,
+    CorruptModel,
+    ExitStatus,
+    MalformedFile,
+    UsageError,
+)
 from byheart.measure.store import Store
 from byheart.storage.tensor_file import read_header, read_tensor, write_tensors
 from tests.measure.test_store import record
@@ -107,6 +115,44 @@ def test_an_archive_that_expands(tmp_path: Path, method: int, n_numbers: int) ->
     save_npz(path, method, n_numbers)
     with refused(MalformedFile, "path", "array"):
         bh.Dataset.read(path)
+
+
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "decoder"])
+@pytest.mark.parametrize(
+    ("pattern", "content", "n_rules"),
+    [({"String": "a"}, "a" * 60, 6), ({"Regex": "x*"}, "a" * 60, 2), ({"String": ""}, "a" * 300, 1)],
+)
+def test_rules_of_a_tokenizer_that_multiply(
+    part: str, pattern: dict[str, str], content: str, n_rules: int
+) -> None:
+    """Six nested rules took 4.37 GB."""
+    rule: dict[str, Any] = {"type": "Replace", "pattern": pattern, "content": content}
+    document: dict[str, Any] = {"model": {"type": "WordLevel", "vocab": {"a": 0}}}
+    few = {"type": "Sequence", "normalizers": [rule] * min(1, n_rules - 1)}
+    used_part(json.dumps({**document, part: few}))
+    nested: dict[str, Any] = {}
+    for _ in range(n_rules):
+        nested = {"type": "Sequence", "normalizers": [rule, nested]}
+    with refused(MalformedFile, "problem"):
+        used_part(json.dumps({**document, part: nested}))
+
+
+def test_rules_of_published_tokenizers_are_taken() -> None:
+    rules = [
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+        {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    ]
+    document = {"model": {"type": "WordLevel", "vocab": {"a": 0}}, "normalizer": {"normalizers": rules}}
+    assert json.loads(used_part(json.dumps(document))) == document
+
+
+@pytest.mark.parametrize("path", [5, None, b"model", 1.5, "a\0b", Path("a\0b")])
+def test_what_is_not_a_path(path: Any) -> None:
+    with refused(UsageError, "path"):
+        bh.load(path)
+    with refused(UsageError, "path"):
+        bh.load(FIXTURES / "retrieval-float64").save(path)
 
 
 def test_a_document_of_nothing_but_brackets(exact: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ USED = ("version", "added_tokens", "normalizer", "pre_tokenizer", "decoder", "mo
 
 MOST_TOKENS = 2**24
 MAX_ID = 2**31 - 1
+MOST_GROWTH = 256  # characters that rules may make of one; those of published tokenizers make fewer than ten
 
 
 def used_part(document: str) -> str:
@@ -21,6 +23,11 @@ def used_part(document: str) -> str:
     found = parse_json(document.encode("utf-8", "surrogatepass"), "tokenizer.json")
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
         raise _refuse("it must be an object with a `model`")
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
+        if _growth(found.get(part)) > MOST_GROWTH:
+            raise _refuse(
+                f"the Replace rules of its {part} may make more than {MOST_GROWTH} characters of one"
+            )
     ids: dict[int, str] = {}
     for token, number in _tokens(found):
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_ID:
@@ -32,6 +39,22 @@ def used_part(document: str) -> str:
         if len(ids) > MOST_TOKENS:
             raise _refuse(f"it has more than {MOST_TOKENS:,} tokens")
     return json.dumps({name: found[name] for name in USED if name in found}, ensure_ascii=False)
+
+
+def _growth(part: object) -> int:
+    """Characters that the Replace rules of a part may make of one: those of a sequence multiply."""
+    if isinstance(part, list):
+        return math.prod(map(_growth, part))
+    if not isinstance(part, dict):
+        return 1
+    content = part.get("content")
+    if part.get("type") == "Replace" and isinstance(content, str):
+        pattern = part.get("pattern")
+        replaced = pattern.get("String") if isinstance(pattern, dict) else None
+        if isinstance(replaced, str) and replaced:
+            return max(1, -(-len(content) // len(replaced)))
+        return len(content) + 1  # a regular expression may match nothing, before every character
+    return math.prod(map(_growth, part.values()))
 
 
 def _tokens(document: dict[str, Any]) -> Iterator[tuple[str, object]]:

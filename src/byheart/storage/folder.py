@@ -30,7 +30,7 @@ from byheart.records.fields import Fields, read_bytes, read_json
 from byheart.records.refusals import corrupt
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
-from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, check_target, own_files
+from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, as_path, check_target, own_files
 from byheart.storage.tensor_file import BFLOAT16, StoredTensor, read_header, read_tensor, write_tensors
 from byheart.verify.certificate import Certificate, origin_of
 
@@ -65,7 +65,7 @@ def save_folder(
     files = {**network.files(), **texts}
     assert set(network.files()) <= set(family.files), "a file that the family's entry does not list"
     tensors = _tensors(network)
-    with replaced_folder(Path(path), check_target) as folder:
+    with replaced_folder(as_path(path), check_target) as folder:
         write_tensors(folder / WEIGHTS, tensors, family.tensor_note)
         for name, content in files.items():
             (folder / name).write_bytes(content)
@@ -116,7 +116,7 @@ def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificat
     `UsageError` where there is no model folder; `CorruptModel`, naming file and fault, where there is one
     that is not what `save_folder` writes. Sizes are checked before memory is taken.
     """
-    folder = Path(path)
+    folder = as_path(path)
     if not (folder / MODEL).exists():
         mend(folder)  # a save may have been cut short between moving the old model away and the new one in
     if not (folder / MODEL).exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from byheart.errors import CorruptModel, UsageError
@@ -9,7 +10,7 @@ from byheart.files.whole_file import MODEL, WEIGHTS
 from byheart.network.families import FAMILIES, TRANSFORMER, NetworkFamily, family_of
 from byheart.records.fields import Fields, read_json
 
-__all__ = ["CERTIFICATE", "MODEL", "WEIGHTS", "check_target", "own_files"]
+__all__ = ["CERTIFICATE", "MODEL", "WEIGHTS", "as_path", "check_target", "own_files"]
 
 CERTIFICATE = "certificate.json"
 
@@ -17,6 +18,13 @@ CERTIFICATE = "certificate.json"
 def own_files(family: NetworkFamily) -> set[str]:
     """The names of all files that the folder of such a model may hold."""
     return {WEIGHTS, MODEL, CERTIFICATE, *family.files}
+
+
+def as_path(path: object) -> Path:
+    """The path, if it can be one."""
+    if not isinstance(path, str | os.PathLike) or "\0" in os.fsdecode(path):
+        raise UsageError(f"{path!r} is not a path.\n  Name a folder, such as 'model'.", path=repr(path))
+    return Path(os.fsdecode(path))
 
 
 def check_target(path: Path) -> None:
