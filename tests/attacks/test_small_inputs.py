@@ -81,6 +81,16 @@ def test_sizes_that_the_weights_do_not_have(exact: Path, sizes: dict[str, int]) 
         bh.load(exact).predict(["capital of France"])
 
 
+@pytest.mark.parametrize("seq_len", [2**18 + 1, 2**24])
+def test_a_length_that_no_weight_has(tmp_path: Path, seq_len: int) -> None:
+    """Without positions a small file may claim any length, to which one short question is filled up."""
+    bh.load(FIXTURES / "schema-1-float64").save(tmp_path / "model")
+    (tmp_path / "model" / "certificate.json").unlink()
+    change(tmp_path / "model", seq_len=seq_len)
+    with refused(CorruptModel, "file", "problem"):
+        bh.load(tmp_path / "model")
+
+
 def test_many_exponents(exact: Path) -> None:
     """10 kB of weights whose exponents are large: the numbers they compute would have nine million bits each."""
     (exact / "certificate.json").unlink()

@@ -64,6 +64,9 @@ MAX_COLUMNS = 2**24
 MAX_SEQ_LEN = 2**24
 """Tokens of a sequence: every sample is filled up to this length when the model runs."""
 
+MAX_FILLED_LEN = 2**18
+"""The same where short samples are allowed and no weight has a row for each position: a small file may claim any length."""
+
 MAX_ENTRIES = 2**48
 """Entries of all weights together that a family without runs of layers may claim."""
 

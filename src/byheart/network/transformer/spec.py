@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, Literal, get_args
 
 from byheart.network.exact.dyadic import Weights
-from byheart.network.protocol import MAX_COLUMNS, MAX_ROWS, MAX_SEQ_LEN, Precision
+from byheart.network.protocol import MAX_COLUMNS, MAX_FILLED_LEN, MAX_ROWS, MAX_SEQ_LEN, Precision
 from byheart.network.transformer.architecture import (
     Attention,
     AttentionKind,
@@ -264,7 +264,7 @@ class TransformerSpec:
         pad = fields.integer("pad", 0, (n_vocab or 1) - 1) if fields.has("pad") else None
         return TransformerSpec(
             precision,
-            fields.integer("seq_len", 1, MAX_SEQ_LEN),
+            fields.integer("seq_len", 1, MAX_SEQ_LEN if has_positions or pad is None else MAX_FILLED_LEN),
             fields.integer("dim", 1, MAX_COLUMNS),
             fields.integer("model_width", 1, MAX_COLUMNS),
             fields.integer("n_outputs", 1, MAX_COLUMNS),
