@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from byheart.measure.families import ModelConfig
 from byheart.measure.recipe import PassRule, Training
 from byheart.measure.records import Record, Run, canonical, pack_curve
 from byheart.measure.stack_plan import record_of
-from byheart.measure.store import CorruptStore, NewerStore, Store, StoreStopped, this_process
+from byheart.measure.store import MOST_BYTES, CorruptStore, NewerStore, Store, StoreStopped, this_process
 from byheart.measure.stored_record import read_curve
 from byheart.measure.trainer import Outcome
 from tests.refusal import refused
@@ -287,6 +288,20 @@ def test_a_record_with_odd_fields_is_named(path: Path, column: str, value: objec
     connection.execute("INSERT INTO runs VALUES (" + ", ".join("?" * len(row)) + ")", list(row.values()))
     connection.commit()
     connection.close()
+    with Store(path) as store, refused(CorruptStore, "path"):
+        store.records()
+
+
+def test_a_value_that_is_too_large_is_not_read(path: Path) -> None:
+    with Store(path) as store:
+        store.add(record(0))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        trigger = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE name = 'runs_are_never_changed'"
+        ).fetchone()[0]
+        connection.execute("DROP TRIGGER runs_are_never_changed")
+        connection.execute("UPDATE runs SET device = hex(zeroblob(?))", (MOST_BYTES // 2 + 1,))
+        connection.execute(trigger)
     with Store(path) as store, refused(CorruptStore, "path"):
         store.records()
 

@@ -22,6 +22,7 @@ from byheart.process.liveness import is_running, start_of
 
 LEASE_SECONDS = 300.0  # after which a claim of a process we cannot look at counts as lost
 BUSY_SECONDS = 60.0  # how long a writer waits for another
+MOST_BYTES = 2**26  # of one value of a store, or of a list of a million keys
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -108,6 +109,7 @@ class Store:
             raise UsageError(f"the folder {self.path.parent} does not exist.", path=str(self.path))
         with _explaining(self.path):
             self.connection = _connect(self.path)
+            self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             try:
                 self._prepare()
             except BaseException:
