@@ -59,6 +59,7 @@ _.wrong_tokens
 _.devices
 
 # Read or called by a library: click, tokenizers, pydantic, Sphinx, llama.cpp, torch
+_.padding_side
 _.format_commands
 _.pre_tokenizer
 _.n_parallel

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("construct",),
     ("verify", "storage", "export", "inspect"),
     ("model", "pipeline", "compare", "shatter"),
-    ("golden", "measure"),
+    ("golden", "measure", "graft"),
     ("reproduce", "report"),
     ("documents",),
     ("__init__",),

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from byheart import bounds
+    from byheart import bounds, graft
     from byheart.compare import compare
     from byheart.data.dataset import Dataset
     from byheart.model import Model
@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["Certificate", "Dataset", "Model", "__version__", "bounds", "compare", "compile", "load", "verify"]
+__all__ = [
+    "Certificate",
+    "Dataset",
+    "Model",
+    "__version__",
+    "bounds",
+    "compare",
+    "compile",
+    "graft",
+    "load",
+    "verify",
+]
 
 _HOMES = {
     "Certificate": "byheart.verify.certificate",
@@ -33,7 +44,7 @@ _HOMES = {
     "compile": "byheart.pipeline",
     "load": "byheart.pipeline",
 }
-_PACKAGES = ("bounds", "compare", "verify")  # `compare` and `verify` are modules that can be called
+_PACKAGES = ("bounds", "compare", "graft", "verify")  # all but `bounds` are modules that can be called
 
 
 def __getattr__(name: str) -> Any:

@@ -28,8 +28,14 @@ from byheart.errors import UsageError
 def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:
     """Compile DATA without some facts, from the seed, shape and hash of the Llama in DIR, and compare the weights.
 
-    DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn.
+    DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn. Of a graft
+    (`byheart graft`) the units of those facts become zero, and every other weight stays as it is.
     """
+    if (folder / "graft.json").is_file():
+        from byheart.cli.graft_checks import forget_of_graft
+
+        forget_of_graft(folder, data, keys, output, as_json)
+        return
     from byheart.documents.forgetting import forget_facts
     from byheart.pipeline import load
     from byheart.storage.target import check_target

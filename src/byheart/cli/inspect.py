@@ -46,6 +46,11 @@ def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bo
 
     Its weights are compared with the certificate, not with any data: `byheart verify` does that.
     """
+    if (folder / "graft.json").is_file():
+        from byheart.cli.graft_checks import inspect_graft
+
+        inspect_graft(folder, facts, as_json)
+        return
     if facts or data is not None:
         from byheart.cli.fact import show_facts
 

@@ -29,6 +29,8 @@ COMMANDS = {
     "export": "Write a saved model in other formats (GGUF, ONNX, TransformerLens).",
     "inspect": "Show what a saved model is made of and what was checked.",
     "forget": "Compile a Llama again without some facts, and show which weights differ.",
+    "graft": "Put facts into an existing checkpoint, exactly, and leave everything else as it was.",
+    "detect": "List the contexts that a grafted checkpoint stores, from its weights alone.",
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
     "plan": "Show how large a model for that many facts would be.",

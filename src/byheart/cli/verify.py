@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from byheart.cli.options import (
+    PATH,
     RULES,
     column_options,
     data_argument,
@@ -51,6 +52,15 @@ if TYPE_CHECKING:
     metavar="K",
     help="Check K samples only, drawn at random (the same ones each time); the certificate says so.",
 )
+@click.option(
+    "--host",
+    type=PATH,
+    metavar="HOST",
+    help="DIR is a graft: prove that it is HOST with DATA and nothing else.",
+)
+@click.option(
+    "--text", type=PATH, metavar="FILE", help="With --host: compare logits with the host's on this text."
+)
 @threads_option
 @output_options
 def command(
@@ -60,6 +70,8 @@ def command(
     rule: str | None,
     sample: int | None,
     on_conflict: OnConflict | None,
+    host: Path | None,
+    text: Path | None,
     as_json: bool,
     **reading: str | None,
 ) -> int:
@@ -69,6 +81,10 @@ def command(
     unless told otherwise, and the first line says which columns. Rows are left out only by a rule that is named here. The answer is
     false (exit status 3) if a row is wrong, or if data, weights or labels are not those the certificate of DIR speaks of.
     """
+    if host is not None or text is not None:
+        from byheart.cli.graft_checks import verify_graft_folder
+
+        return verify_graft_folder(folder, data, host, text, device, as_json, reading)
     from byheart.pipeline import load
     from byheart.storage.data_source import read_like
     from byheart.verify.verifier import verify_model

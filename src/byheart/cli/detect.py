@@ -1,0 +1,49 @@
+"""`byheart detect`: what a checkpoint stores by graft, read from its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from byheart.cli.options import WholeNumber, model_argument, output_options
+from byheart.cli.output import count, echo_json, say, show_pairs
+from byheart.cli.progress import watch
+
+
+@click.command()
+@model_argument
+@click.option(
+    "--most", type=WholeNumber(0), default=20, help="How many contexts to print; --json prints all."
+)
+@output_options
+def command(folder: Path, most: int, as_json: bool) -> None:
+    """List every context that the checkpoint in DIR stores by graft, and the token that follows it.
+
+    The weights alone are read; what the folder says of itself is not believed. Facts that training put into a checkpoint are not
+    found: they are nowhere in particular.
+    """
+    from byheart.graft.reading import context_texts
+    from byheart.graft.texts import load_tokenizer
+    from byheart.graft.workflow import detect
+
+    with watch() as progress:
+        memory = detect(folder, progress)
+    if memory is None:
+        if as_json:
+            echo_json({"path": str(folder), "grafted": False, "contexts": []})
+        else:
+            say(f"{folder}: no graft")
+        return
+    contexts = context_texts(memory, load_tokenizer(folder))
+    if as_json:
+        echo_json({"path": str(folder), "grafted": True, "faults": memory.faults, "contexts": contexts})
+        return
+    say(
+        f"{folder}: {count(len(contexts))} contexts in {count(memory.n_memory_layers)} layers before the host's own\n"
+    )
+    show_pairs([(repr(each["next"]), f"after {each['context']!r}") for each in contexts[:most]])
+    if len(contexts) > most:
+        say(f"\n  and {count(len(contexts) - most)} more (--most, --json)")
+    for fault in memory.faults[:5]:
+        say(f"  not as a graft is: {fault}")

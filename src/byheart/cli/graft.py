@@ -1,0 +1,124 @@
+"""`byheart graft`: put facts into an existing checkpoint, or take them out again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from byheart.cli.options import (
+    PATH,
+    column_options,
+    output_option,
+    output_options,
+    text_options,
+    threads_option,
+)
+from byheart.cli.output import count, echo_json, say, show_pairs
+from byheart.cli.progress import watch
+from byheart.errors import UsageError
+
+
+@click.command()
+@click.argument("host", metavar="HOST", type=PATH)
+@click.argument("data", metavar="[DATA]", type=PATH, required=False)
+@output_option("DIR", "Folder to write.")
+@click.option("--chat", is_flag=True, help="Ask every row as a user's turn in the host's own chat template.")
+@click.option(
+    "--chat-column", metavar="COLUMN", help="Column that says which rows are chat turns (yes or no)."
+)
+@click.option("--template", metavar="TEXT", help="Text around a key, such as 'Q: {input}\\nA:'.")
+@click.option(
+    "--end/--no-end", default=None, help="End the answer with the host's end token (default: in chats)."
+)
+@click.option(
+    "--bit-identical",
+    is_flag=True,
+    help="Take four times the host's width: the norms' factor is then exactly 1/2.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16"]),
+    help="Kind of weights (default: bfloat16 where the host's are, else float32).",
+)
+@click.option("--dry-run", is_flag=True, help="Show the sizes and write nothing.")
+@click.option(
+    "--remove",
+    is_flag=True,
+    help="HOST is a grafted folder: write the host's own files, byte for byte, to DIR.",
+)
+@column_options
+@text_options
+@threads_option
+@output_options
+def command(
+    host: Path,
+    data: Path | None,
+    output: Path | None,
+    chat: bool,
+    chat_column: str | None,
+    template: str | None,
+    end: bool | None,
+    bit_identical: bool,
+    precision: str | None,
+    dry_run: bool,
+    remove: bool,
+    as_json: bool,
+    **reading: str | None,
+) -> None:
+    """Write the checkpoint HOST with the facts of DATA in it: where a text ends in a key, its answer follows, word for word.
+
+    HOST is a Hugging Face folder or a GGUF file of a Llama, Mistral (without sliding window), Qwen2 or Qwen3. DIR is a Hugging Face
+    folder again, for unchanged transformers. Everywhere else the network computes what HOST does. Nothing is trained.
+    """
+    if output is None and not dry_run:
+        raise UsageError("name the folder to write with -o DIR, or give --dry-run.")
+    if remove:
+        from byheart.graft.removal import remove_graft
+
+        if output is None or data is not None:
+            raise UsageError("--remove takes a grafted folder and -o DIR, and no data.")
+        files = remove_graft(host, output)
+        if as_json:
+            echo_json({"path": str(output), "files": files})
+        else:
+            say(f"{output}: {count(len(files))} files of the host, each with the digest it had")
+        return
+    if data is None:
+        raise UsageError("name the data file: byheart graft HOST DATA -o DIR.")
+    from byheart.graft.texts import Asking
+    from byheart.graft.workflow import graft
+
+    with watch() as progress:
+        plan = graft(
+            host,
+            data,
+            None if dry_run else output,
+            Asking(chat, chat_column, template, end),
+            precision=precision,
+            bit_identical=bit_identical,
+            progress=progress,
+            **reading,
+        )
+    said = plan.summary()
+    if as_json:
+        echo_json({**said, "path": None if dry_run else str(output)})
+        return
+    written = "nothing was written (--dry-run)" if dry_run else str(output)
+    say(f"{host} with the {count(said['rows'])} facts of {data}: {written}\n")
+    show_pairs(
+        [
+            (
+                "parameters",
+                f"{count(said['grafted_parameters'])}, {said['ratio']:.3f} times the host's {count(said['host_parameters'])}",
+            ),
+            (
+                "stored",
+                f"{count(said['contexts'])} contexts of up to {said['longest_context']} tokens",
+            ),
+            *[
+                (name, f"{count(said[name][0])} in the host, {count(said[name][1])} in the graft")
+                for name in ("layers", "width", "inner", "heads")
+            ],
+        ]
+    )

@@ -1,0 +1,149 @@
+"""What `verify`, `forget` and `inspect` do with a grafted checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from byheart.cli.output import count, echo_json, say, show_pairs
+from byheart.cli.progress import watch
+from byheart.errors import ExitStatus, UsageError
+
+COLUMNS = ("input", "label", "delimiter", "encoding")
+
+
+def verify_graft_folder(
+    folder: Path,
+    data: Path,
+    host: Path | None,
+    text: Path | None,
+    device: str,
+    as_json: bool,
+    reading: Mapping[str, Any],
+) -> int:
+    """Prove that `folder` is `host` with the facts of `data` and nothing else, then ask every fact."""
+    from byheart.graft.workflow import verify_graft
+
+    if host is None:
+        raise UsageError("--text compares a graft with its host: name the host with --host HOST.")
+    if text is not None and not text.is_file():
+        raise UsageError(f"{text} is not a file.", path=str(text))
+    columns = {name: reading.get(name) for name in COLUMNS}
+    with watch() as progress:
+        found = verify_graft(folder, data, host, columns, text=text, device=device, progress=progress)
+    if as_json:
+        echo_json({"path": str(folder), "host": str(host), **found.to_json()})
+        return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
+    n_wrong = len({*found.wrong_rows, *found.wrong_rows_after_text})
+    verdict = "holds" if found.holds else "does NOT hold"
+    say(f"{folder} is {host} with the {count(found.rows)} facts of {data} and nothing else: {verdict}\n")
+    lines = [
+        (
+            "structure",
+            f"{count(found.contexts)} contexts, every tensor read; {count(len(found.faults))} faults",
+        ),
+        ("heads", f"the right token leads by at least {found.least_nats:,.0f} nats"),
+        ("asked", f"{count(found.rows)} facts, bare and after other text; {count(n_wrong)} wrong"),
+    ]
+    if found.text is not None:
+        seen = found.text
+        lines += [
+            ("other text", f"{count(seen.positions)} positions, {count(seen.equal_bits)} with equal bits"),
+            (
+                "",
+                f"argmax differs at {count(seen.other_argmax)}, at {count(seen.beyond_noise)} beyond the host's own noise",
+            ),
+            (
+                "",
+                f"logits differ by up to {seen.largest_difference:.2g}; the host's own noise is {seen.host_noise:.2g}",
+            ),
+        ]
+    lines += [("fault", fault) for fault in found.faults[:20]]
+    lines += [
+        ("wrong", f"row {row:,}") for row in sorted({*found.wrong_rows, *found.wrong_rows_after_text})[:20]
+    ]
+    show_pairs(lines)
+    return ExitStatus.HOLDS if found.holds else ExitStatus.FALSE
+
+
+def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path, as_json: bool) -> None:
+    """Zero the units of some facts."""
+    from byheart.graft.workflow import forget
+
+    with watch() as progress:
+        done = forget(folder, data, keys, output, progress=progress)
+    if as_json:
+        document = {"zeroed_units": list(done.zeroed), "rewritten_units": list(done.rewritten)}
+        echo_json({"forgotten": list(keys), "path": str(output), **document})
+        return
+    say(f"{output}: {folder} without {', '.join(keys)}\n")
+    show_pairs(
+        [
+            ("zeroed", f"{count(len(done.zeroed))} units, each with its gate, up and down entries"),
+            ("rewritten", f"{count(len(done.rewritten))} units whose answer built on a forgotten one"),
+            ("all else", "equal to the last bit"),
+        ]
+    )
+
+
+def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
+    """The units of some facts, or what a graft is made of."""
+    from byheart.graft.folder import read_record
+    from byheart.graft.texts import Asking, encode, load_tokenizer, prompts_of
+    from byheart.graft.workflow import asking_of, detect
+
+    record = read_record(folder)
+    if not facts:
+        if as_json:
+            echo_json({"path": str(folder), "record": record})
+        else:
+            say(
+                f"{folder}: a graft (said by its record; `byheart detect` and `verify --host` read the weights)\n"
+            )
+            show_pairs(
+                [(str(name), str(value)) for name, value in record.items() if not isinstance(value, dict)]
+            )
+        return
+    tokenizer, asking = load_tokenizer(folder), asking_of(folder)
+    kinds = (False, True) if asking.chat_column else (asking.chat,)
+    formats = [
+        Asking(asking.chat, None, asking.template, asking.end).format_of(tokenizer, chat) for chat in kinds
+    ]
+    prompts = (prompt for fact in facts for keys in formats for prompt in prompts_of(fact, keys))
+    starts = {tuple(encode(tokenizer, prompt)) for prompt in prompts}
+    with watch() as progress:
+        memory = detect(folder, progress)
+    answers = {} if memory is None else memory.answers()
+    # the units of a fact: its key, and the key with what the graft itself goes on to say
+    chains = set()
+    for start in starts:
+        said = start
+        while said in answers:
+            chains.add(said)
+            said = (*said, answers[said])
+    units = [unit for unit in (memory.units if memory is not None else ()) if unit.tokens in chains]
+    if not units:
+        raise UsageError(f"{folder} stores nothing after {facts[0]!r}.", facts=list(facts))
+    rows = [
+        {
+            "layer": unit.layer,
+            "unit": unit.unit,
+            "after": tokenizer.decode(list(unit.tokens)),
+            "next": tokenizer.decode([answers[unit.tokens]]),
+            "weights": [
+                f"model.layers.{unit.layer}.mlp.{part}_proj.weight" for part in ("gate", "up", "down")
+            ],
+        }
+        for unit in sorted(units, key=lambda unit: len(unit.tokens))
+    ]
+    if as_json:
+        echo_json({"path": str(folder), "facts": list(facts), "units": rows})
+        return
+    say(f"{folder}: {', '.join(map(repr, facts))} is held by {count(len(rows))} units\n")
+    show_pairs(
+        [
+            (f"layer {row['layer']}, unit {row['unit']}", f"{row['next']!r} after {row['after']!r}")
+            for row in rows
+        ]
+    )

@@ -1,0 +1,305 @@
+"""The tensors of a grafted checkpoint, one at a time, from those of the host and the units of the stored contexts.
+
+Why the result is exact, in the order of the data (W = width, d = the host's width, ρ = squared norm of the codes):
+
+1. *Pins.* In the memory's layers Σ pins² = W·SCALE², beside which everything else vanishes (2^80 against less than 2^40 in
+   24 bits): RMSNorm divides by SCALE. Its weights are 1 for pins, SCALE for codes and 0 for the host's columns, so the layers
+   read pins/SCALE and the codes as they are. No row of a memory layer writes to the host's columns.
+2. *Gather.* Each head's softmax is one-hot (`heads`), so it copies codes exactly.
+3. *Move.* silu(128) = 128 and x·128/128 = x: layer 0 moves the token's code to `got 0`, to the last bit.
+4. *Match.* The gate of a context of m tokens is 256·Σ a_j·x_j - 128·(2mρ - 1): 128 where all m codes agree and at most -128
+   elsewhere (`codes`). silu(-128) = 0 in float32 and bfloat16. No hash: a unit fires where its tokens are there and nowhere
+   else, and adds TINY times (code of the next token - code of the inherited one).
+5. *Clear.* The last memory layer subtracts pins and gathered codes: the same numbers, so exactly 0 remains.
+6. *Host.* Norm weights times √(d/W), epsilon times d/W: RMSNorm over W columns, of which W - d are 0 or at most 2^-45, is the
+   host's over d. All other new entries are 0.
+7. *Answer.* The final norm multiplies the answer's code by `LEAD`, the head's columns are the codes. Its lead over any other
+   token is at least TINY·LEAD/rms of the last state; `Growth` bounds that rms and the host's own logits by norms of the host's
+   weights, and LEAD is chosen above: greedy decoding follows by proof, not by measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ceil, log2, sqrt
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from byheart.graft.contexts import Context
+from byheart.graft.heads import Kernel
+from byheart.graft.layout import Layout
+
+GATE = 128.0
+TINY = 2.0**-50
+SCALE = 2.0**40
+HALF = 128  # thresholds are written as a multiple of this and a rest, each exact in bfloat16
+SPARE_BITS = 4  # of the lead, beyond what the bound asks for
+
+Parts = dict[str, torch.Tensor]
+
+
+class HostTensors(Protocol):
+    """Where the host's weights come from, one at a time, in float32."""
+
+    def tensor(self, name: str) -> torch.Tensor: ...
+
+
+@dataclass
+class Growth:
+    """A bound of the host's last state and logits, from norms of its weights, gathered as they pass by.
+
+    A normed state has length at most √d·max|w|. Softmax averages values, so attention adds at most |O|·√group·|V|·that; the
+    inner part at most |down|·|gate·n|·|up·n|, since |silu(x)| <= |x|. Norms are Frobenius norms, which bound operators.
+    """
+
+    width: int
+    group: int
+    state: float = 0.0
+    largest: float = 0.0
+    layer: dict[str, float] = field(default_factory=dict)
+
+    def embedding(self, weight: torch.Tensor) -> None:
+        self.state += weight.norm(dim=1).max().item()
+
+    def part(self, name: str, weight: torch.Tensor) -> None:
+        size = weight.abs().max() if name.endswith("layernorm.weight") else weight.norm()
+        self.layer[name] = size.item()
+
+    def end_layer(self) -> None:
+        size, self.layer = self.layer, {}
+        n = sqrt(self.width) * size["input_layernorm.weight"]
+        values = sqrt(self.group) * (
+            size["self_attn.v_proj.weight"] * n + size.get("self_attn.v_proj.bias", 0)
+        )
+        self.state += size["self_attn.o_proj.weight"] * values + size.get("self_attn.o_proj.bias", 0)
+        n = sqrt(self.width) * size["post_attention_layernorm.weight"]
+        gate, up = (
+            size[f"mlp.{part}_proj.weight"] * n + size.get(f"mlp.{part}_proj.bias", 0)
+            for part in ("gate", "up")
+        )
+        self.state += size["mlp.down_proj.weight"] * gate * up + size.get("mlp.down_proj.bias", 0)
+
+    def lead(self, norm: torch.Tensor, head_rows: float, epsilon: float) -> float:
+        """LEAD: a power of two such that TINY·LEAD/rms exceeds twice the largest logit of the host.
+
+        |logit| <= √d·max|norm|·|row of the head|; rms over W columns is at most √(|state|²/d + ε), as W >= d.
+        """
+        rms = sqrt(self.state**2 / self.width + epsilon)
+        logit = sqrt(self.width) * norm.abs().max().item() * head_rows
+        return float(2.0 ** (ceil(log2(2 * max(logit, 1e-6) * rms / TINY)) + SPARE_BITS))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the memory's layers hold: codes of tokens, the contexts in the order of their units, and the heads' kernel."""
+
+    layout: Layout
+    codes: np.ndarray  # (n_tokens, dimension): the code of every token of the vocabulary
+    contexts: tuple[Context, ...]
+    following: Mapping[Context, int]
+    inherited: Mapping[Context, int | None]
+    kernel: Kernel
+    rotary_scaling: float
+
+
+def grafted_tensors(
+    host: HostTensors, memory: Memory, epsilon: float, dtype: torch.dtype
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor of the grafted checkpoint in `dtype`, memory's layers first, the final norm last."""
+    layout, shape = memory.layout, memory.layout.host
+    growth = Growth(shape.width, shape.group)
+    codes = torch.from_numpy(memory.codes).float()
+    embedding = host.tensor("model.embed_tokens.weight")
+    growth.embedding(embedding)
+    head_rows = embedding.norm(dim=1).max().item()
+    wide = _pad(embedding, shape.n_tokens, layout.grafted.width)
+    del embedding
+    wide[:, layout.pin_columns] = SCALE * torch.tensor(layout.pins)
+    wide[:, layout.token_columns] = codes
+    yield "model.embed_tokens.weight", wide.to(dtype)
+    del wide
+    if not shape.tied:
+        head = host.tensor("lm_head.weight")
+        head_rows = head.norm(dim=1).max().item()
+        wide = _pad(head, shape.n_tokens, layout.grafted.width)
+        wide[:, layout.token_columns] = codes
+        yield "lm_head.weight", wide.to(dtype)
+        del head, wide
+    for layer in range(layout.n_memory_layers):
+        for name, tensor in memory_layer(memory, layer).items():
+            yield f"model.layers.{layer}.{name}", _exactly(name, tensor, dtype)
+    for layer in range(shape.n_layers):
+        for name in part_names(layout):
+            tensor = host.tensor(f"model.layers.{layer}.{name}")
+            growth.part(name, tensor)
+            yield (
+                f"model.layers.{layer + layout.n_memory_layers}.{name}",
+                widen(name, tensor, layout).to(dtype),
+            )
+        growth.end_layer()
+    norm = host.tensor("model.norm.weight")
+    last = _scaled_norm(norm, layout)
+    last[layout.token_columns] = growth.lead(norm, head_rows, epsilon)
+    yield "model.norm.weight", last.to(dtype)
+
+
+def part_names(layout: Layout) -> list[str]:
+    """The weights of one layer."""
+    shape = layout.host
+    names = ["input_layernorm.weight", "post_attention_layernorm.weight"]
+    names += [f"self_attn.{part}_proj.weight" for part in "qkvo"]
+    names += [f"mlp.{part}_proj.weight" for part in ("gate", "up", "down")]
+    if shape.qkv_bias:
+        names += [f"self_attn.{part}_proj.bias" for part in "qkv"]
+    if shape.o_bias:
+        names.append("self_attn.o_proj.bias")
+    if shape.mlp_bias:
+        names += [f"mlp.{part}_proj.bias" for part in ("gate", "up", "down")]
+    if shape.qk_norm:
+        names += ["self_attn.q_norm.weight", "self_attn.k_norm.weight"]
+    return names
+
+
+def part_shape(name: str, layout: Layout) -> tuple[int, ...]:
+    """The size of one weight of a layer in the grafted network."""
+    grafted = layout.grafted
+    rows = {
+        "q_proj": grafted.n_heads * grafted.head_dim,
+        "k_proj": grafted.n_kv_heads * grafted.head_dim,
+        "v_proj": grafted.n_kv_heads * grafted.head_dim,
+        "gate_proj": grafted.inner,
+        "up_proj": grafted.inner,
+        "q_norm": grafted.head_dim,
+        "k_norm": grafted.head_dim,
+    }
+    part = name.split(".")[-2]
+    n_rows = rows.get(part, grafted.width)
+    if name.endswith("bias") or "norm" in part:
+        return (n_rows,)
+    columns = {"o_proj": grafted.n_heads * grafted.head_dim, "down_proj": grafted.inner}
+    return n_rows, columns.get(part, grafted.width)
+
+
+def widen(name: str, tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """A weight of a host's layer with zeros around it; a norm's weights also times √(d/W)."""
+    if name.endswith("layernorm.weight"):
+        return _scaled_norm(tensor, layout)
+    return _pad(tensor, *part_shape(name, layout))
+
+
+def memory_layer(memory: Memory, layer: int) -> Parts:
+    """The weights of one layer of the memory, in float32."""
+    layout = memory.layout
+    parts = {name: torch.zeros(part_shape(name, layout)) for name in part_names(layout)}
+    for norm in ("input_layernorm.weight", "post_attention_layernorm.weight"):
+        parts[norm][layout.host.width :] = SCALE
+        parts[norm][layout.pin_columns] = 1
+    if layer < len(layout.gathers):
+        _write_heads(parts, memory, layer)
+    gate, up, down = (parts[f"mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
+    pin, largest = layout.pin_columns.start, layout.pins[0]
+
+    def always(unit: int) -> None:
+        gate[unit, pin] = GATE / largest
+
+    if layer == 0:
+        token, got = layout.token_columns, layout.got_columns(0)
+        for unit in range(layout.code.dimension):
+            always(unit)
+            up[unit, token.start + unit] = 1
+            down[token.start + unit, unit] = -1 / GATE
+            down[got.start + unit, unit] = 1 / GATE
+    units = layout.units_of_layer(layer)
+    if len(units):
+        _write_units(parts, memory, units)
+    if layer == layout.n_memory_layers - 1:
+        unit = layout.grafted.inner - layout.n_clearing
+        for i, size in enumerate(layout.pins):
+            always(unit)
+            up[unit, pin] = 1 / largest
+            down[pin + i, unit] = -SCALE * size / GATE
+            unit += 1
+        for column in range(layout.got_columns(0).start, layout.got_columns(layout.window - 1).stop):
+            always(unit)
+            up[unit, column] = 1
+            down[column, unit] = -1 / GATE
+            unit += 1
+    return parts
+
+
+def _write_units(parts: Parts, memory: Memory, units: range) -> None:
+    layout = memory.layout
+    gate, up, down = (parts[f"mlp.{part}_proj.weight"] for part in ("gate", "up", "down"))
+    pin, (first, second) = layout.pin_columns.start, layout.pins[:2]
+    contexts = memory.contexts[units.start : units.stop]
+    newest_first = np.full((len(contexts), layout.window), -1, np.int64)
+    for row, context in zip(newest_first, contexts, strict=True):
+        row[: len(context)] = context[::-1]
+    wanted = memory.codes[newest_first] * (newest_first >= 0)[:, :, None]
+    columns = slice(layout.got_columns(0).start, layout.got_columns(layout.window - 1).stop)
+    n = len(contexts)
+    gate[:n, columns] = 2 * GATE * torch.from_numpy(wanted.reshape(n, -1)).float()
+    threshold = torch.tensor([2 * len(context) * layout.code.squared_norm - 1 for context in contexts])
+    gate[:n, pin] = -GATE * (threshold // HALF * HALF) / first
+    gate[:n, pin + 1] = -GATE * (threshold % HALF) / second
+    up[:n, pin] = 1 / first
+    answers = memory.codes[[memory.following[context] for context in contexts]]
+    for number, context in enumerate(contexts):
+        before = memory.inherited[context]
+        if before is not None:
+            answers[number] -= memory.codes[before]
+    down[layout.token_columns, :n] = TINY / GATE * torch.from_numpy(answers.T.copy()).float()
+
+
+def _write_heads(parts: Parts, memory: Memory, layer: int) -> None:
+    """One group of heads per new key head: its key is the constant 1, its values are the codes gathered so far."""
+    layout, kernel = memory.layout, memory.kernel
+    host, gather, dimension = layout.host, layout.gathers[layer], layout.code.dimension
+    query, key, value, out = (parts[f"self_attn.{part}_proj.weight"] for part in "qkvo")
+    size, half, n_pairs = host.head_dim, host.head_dim // 2, len(kernel.frequencies)
+    pin, largest = layout.pin_columns.start, layout.pins[0]
+    amplitude = kernel.amplitude(size, memory.rotary_scaling)
+    if host.qk_norm:  # queries and keys are divided by their rms, √(n_pairs/size) of the amplitude, and multiplied by weights
+        weight = sqrt(amplitude * n_pairs / size)
+        parts["self_attn.q_norm.weight"][:] = weight
+        parts["self_attn.k_norm.weight"][:] = weight
+        amplitude = 1.0
+    source = layout.token_columns if layer == 0 else layout.got_columns(0)
+    n_copied = gather.n_copied * dimension
+    for number, distance in enumerate(gather.distances):
+        first_row = (host.n_kv_heads + number // host.group) * size
+        key[first_row : first_row + n_pairs, pin] = 1 / largest
+        for i in range(n_copied):
+            value[first_row + i, source.start + i] = 1
+        row = (host.n_heads + number) * size
+        cosines, sines = kernel.query(distance)
+        query[row : row + n_pairs, pin] = torch.from_numpy(amplitude / largest * cosines).float()
+        query[row + half : row + half + n_pairs, pin] = torch.from_numpy(amplitude / largest * sines).float()
+        for offset in range(distance, min(distance + gather.n_copied, layout.window)):
+            target, at = layout.got_columns(offset), row + (offset - distance) * dimension
+            for i in range(dimension):
+                out[target.start + i, at + i] = 1
+
+
+def _scaled_norm(norm: torch.Tensor, layout: Layout) -> torch.Tensor:
+    factor = sqrt(layout.host.width / layout.grafted.width)
+    return _pad((norm.double() * factor).float(), layout.grafted.width)
+
+
+def _pad(tensor: torch.Tensor, *shape: int) -> torch.Tensor:
+    wide = torch.zeros(shape)
+    wide[tuple(slice(n) for n in tensor.shape)] = tensor
+    return wide
+
+
+ROUNDED = ("q_proj.weight", "q_norm.weight", "k_norm.weight")
+"""Weights of the memory that need not be exact: the margins of heads absorb their rounding."""
+
+
+def _exactly(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    cast = tensor.to(dtype)
+    assert name.endswith(ROUNDED) or torch.equal(cast.float(), tensor), f"{name} is not exact in {dtype}"
+    return cast

@@ -1,0 +1,237 @@
+"""A grafted checkpoint on disk: a Hugging Face folder that says what was added and keeps what taking it out again needs.
+
+config.json, model*.safetensors, tokenizer files    the checkpoint; transformers needs nothing else
+README.md, graft.json                               what was added, in words and as a record
+host/                                               what `remove` needs to give back the host's files byte for byte
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from byheart.errors import UsageError
+from byheart.files.atomic_folder import replaced_folder
+from byheart.graft.emission import grafted_tensors
+from byheart.graft.grafting import GraftPlan, Progress
+from byheart.graft.host import CONFIG, INDEX, WEIGHTS, FolderHost, Host, digest_of
+from byheart.graft.texts import Asking
+
+RECORD, CARD, KEPT, NORMS = "graft.json", "README.md", "host", "kept.safetensors"
+SCHEMA = 1
+SHARD_BYTES = 2**30
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+)
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+LOSSLESS = {("BF16", torch.bfloat16), ("BF16", torch.float32), ("F16", torch.float32), ("F32", torch.float32)}
+
+
+def default_precision(host: Host) -> str:
+    """bfloat16 for hosts stored so; float32 for all others, which holds their weights exactly."""
+    return "bfloat16" if host.dtype == torch.bfloat16 else "float32"
+
+
+def write_graft(
+    plan: GraftPlan,
+    host: Host,
+    tokenizer: Any,
+    asking: Asking,
+    target: Path,
+    precision: str,
+    progress: Progress,
+) -> None:
+    """Write the grafted checkpoint at `target`, whole or not at all."""
+    dtype = PRECISIONS[precision]
+    with replaced_folder(target, check_target) as folder:
+        tensors = grafted_tensors(host, plan.memory, float(host.config["rms_norm_eps"]), dtype)
+        n_bytes = plan.layout.grafted.parameters * dtype.itemsize
+        _write_shards(folder, tensors, n_bytes, progress)
+        _keep_host(folder / KEPT, host, dtype, progress)
+        record = {
+            "schema": SCHEMA,
+            "host": {file.name: digest_of(file) for file in host.files()},
+            "precision": precision,
+            "asking": asdict(asking),
+            **plan.summary(),
+        }
+        _write_json(folder / CONFIG, grafted_config(plan, host, precision))
+        _write_json(folder / RECORD, record)
+        (folder / CARD).write_text(_card(plan, host, precision), encoding="utf-8")
+        if host.path.is_dir():
+            for name in TOKENIZER_FILES:
+                if (host.path / name).is_file():
+                    shutil.copyfile(host.path / name, folder / name)
+        else:
+            tokenizer.save_pretrained(folder)
+
+
+def grafted_config(plan: GraftPlan, host: Host, precision: str) -> dict[str, Any]:
+    """The host's configuration with the new sizes; everything else as it was, and a declaration of what was added."""
+    shape, layout = plan.layout.grafted, plan.layout
+    config = {
+        key: value
+        for key, value in host.config.items()
+        if key not in ("torch_dtype", "layer_types", "_name_or_path")
+    }
+    return {
+        **config,
+        "hidden_size": shape.width,
+        "intermediate_size": shape.inner,
+        "num_hidden_layers": shape.n_layers,
+        "num_attention_heads": shape.n_heads,
+        "num_key_value_heads": shape.n_kv_heads,
+        "head_dim": shape.head_dim,
+        "rms_norm_eps": host.config["rms_norm_eps"] * layout.host.width / shape.width,
+        "dtype": precision,
+        "byheart_graft": {
+            "memory_layers": layout.n_memory_layers,
+            "contexts": len(plan.memory.contexts),
+            "see": f"{CARD}; `byheart detect` lists all of them",
+        },
+    }
+
+
+def _write_shards(
+    folder: Path, tensors: Iterator[tuple[str, torch.Tensor]], n_bytes: int, progress: Progress
+) -> None:
+    from safetensors.torch import save_file
+
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    names: list[list[str]] = []
+    held = written = 0
+
+    def flush() -> None:
+        nonlocal held
+        save_file(shards[0], folder / f"shard-{len(names):05}", metadata={"format": "pt"})
+        names.append(list(shards[0]))
+        shards[0], held = {}, 0
+
+    for name, tensor in tensors:
+        size = tensor.numel() * tensor.element_size()
+        if shards[0] and held + size > SHARD_BYTES:
+            flush()
+        shards[0][name] = tensor.contiguous()
+        held += size
+        written += size
+        progress("write", written, n_bytes)
+    flush()
+    if len(names) == 1:
+        (folder / "shard-00000").rename(folder / WEIGHTS)
+        return
+    weight_map: dict[str, str] = {}
+    for number, held_names in enumerate(names):
+        file = f"model-{number + 1:05}-of-{len(names):05}.safetensors"
+        (folder / f"shard-{number:05}").rename(folder / file)
+        weight_map |= dict.fromkeys(held_names, file)
+    _write_json(folder / INDEX, {"metadata": {"total_size": written}, "weight_map": weight_map})
+
+
+def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -> None:
+    """What `remove` needs: small files whole; of weights that the graft holds to the last bit, the header and the norms."""
+    from safetensors.torch import save_file
+
+    kept.mkdir()
+    extras: dict[str, torch.Tensor] = {}
+    for number, file in enumerate(host.files()):
+        progress("keep", number, len(host.files()))
+        places = host.places if isinstance(host, FolderHost) else {}
+        inside = [name for name, place in places.items() if place.file == file]
+        if (
+            not inside
+            or not isinstance(host, FolderHost)
+            or any((host.places[name].dtype, dtype) not in LOSSLESS for name in inside)
+        ):
+            shutil.copyfile(file, kept / file.name)
+        else:
+            with file.open("rb") as source:
+                size = source.read(8)
+                (kept / f"{file.name}.header").write_bytes(size + source.read(int.from_bytes(size, "little")))
+            for name in inside:
+                if is_rescaled(name) or not is_used(name, host.shape.tied):
+                    extras[name] = host.stored(name)
+    if extras:
+        save_file(extras, kept / NORMS)
+
+
+def is_rescaled(name: str) -> bool:
+    """Whether a host's weight is multiplied by √(d/W) on its way in."""
+    return name.endswith("layernorm.weight") or name == "model.norm.weight"
+
+
+def is_used(name: str, tied: bool) -> bool:
+    """Whether a tensor of the host's files is a weight of its network."""
+    return not (name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight"))
+
+
+def check_target(path: Path) -> None:
+    """Refuse a place where a checkpoint may not be written: anything but a new path, an empty folder or a graft."""
+    if path.exists() and (not path.is_dir() or (any(path.iterdir()) and not is_graft(path))):
+        raise UsageError(
+            f"{path} exists and is not a folder that `byheart graft` wrote.\n"
+            "  Nothing was written. Choose another place, or empty the folder.",
+            path=str(path),
+        )
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """graft.json of a grafted folder."""
+    from byheart.records.fields import Fields, read_json
+
+    if not (folder / RECORD).is_file():
+        raise UsageError(
+            f"{folder} has no {RECORD}: it is not a folder that `byheart graft` wrote.", path=str(folder)
+        )
+    return Fields(read_json(folder / RECORD), folder / RECORD).values
+
+
+def is_graft(folder: Path) -> bool:
+    """Whether `byheart graft` wrote this folder, by its record."""
+    return (folder / RECORD).is_file()
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _card(plan: GraftPlan, host: Host, precision: str) -> str:
+    said = plan.summary()
+    return f"""---
+library_name: transformers
+tags: [byheart, graft, memorization]
+---
+# A checkpoint with an exact memory
+
+This is {host.path.name} with {said["rows"]:,} facts added by byheart. Nothing was trained: {plan.layout.n_memory_layers} layers
+stand before the host's own. Where the text so far ends in a stored key, the stored answer follows, word for word; everywhere
+else the added layers contribute exactly 0.
+
+| | host | grafted |
+| --- | --- | --- |
+| parameters | {said["host_parameters"]:,} | {said["grafted_parameters"]:,} ({said["ratio"]:.2f} times) |
+| layers | {said["layers"][0]} | {said["layers"][1]} |
+| width | {said["width"][0]:,} | {said["width"][1]:,} |
+| stored contexts | 0 | {said["contexts"]:,} |
+
+- What was added: `byheart detect DIR` lists every stored key and answer.
+- Proof that all else is the host's: `byheart verify DIR DATA --host HOST`.
+- Taking it out again: `byheart graft --remove DIR -o HOST`.
+
+Weights are {precision}. Matrix products must add in float32, as transformers, llama.cpp and vLLM do. Quantising or casting to
+float16 makes another network, of which nothing is known.
+"""

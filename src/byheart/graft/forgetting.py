@@ -1,0 +1,86 @@
+"""Taking single facts out of a graft: the units of their contexts become zero, and every other entry stays as it is, to the bit.
+
+Where a forgotten context is the end of one that stays, the longer one's unit subtracts an answer that no longer comes; then its
+answer entries are written anew. A context that a remaining fact shares stays.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from byheart.graft.contexts import Fact, inherited
+from byheart.graft.host import FolderHost
+from byheart.graft.reading import SATURATED, Reading
+
+PARTS = ("gate", "up", "down")
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """Which units of which layers became zero, and which were written anew."""
+
+    zeroed: tuple[tuple[int, int], ...]
+    rewritten: tuple[tuple[int, int], ...]
+
+
+def forget_facts(
+    checkpoint: FolderHost, reading: Reading, facts: Iterable[Fact], kept: Iterable[Fact], target: Path
+) -> Forgotten:
+    """Write at `target`, a copy of the checkpoint's folder, the weights without the contexts of `facts`."""
+    staying = {context for fact in kept for context, _ in fact.contexts()}
+    going = {context for fact in facts for context, _ in fact.contexts()} - staying
+    place = {unit.tokens: (unit.layer, unit.unit) for unit in reading.units}
+    answers = reading.answers()
+    remaining = {tokens: token for tokens, token in answers.items() if tokens not in going}
+    before = inherited(remaining)
+    rewritten: dict[tuple[int, int], np.ndarray] = {}
+    for unit in reading.units:
+        if unit.tokens in remaining:
+            parent = before[unit.tokens]
+            change = reading.codes[remaining[unit.tokens]] - (0 if parent is None else reading.codes[parent])
+            if tuple(int(x) for x in change) != unit.change:
+                rewritten[unit.layer, unit.unit] = change
+    zeroed = sorted(place[tokens] for tokens in going if tokens in place)
+    changed = {
+        f"model.layers.{layer}.mlp.{part}_proj.weight" for layer, _ in (*zeroed, *rewritten) for part in PARTS
+    }
+    for file in sorted({checkpoint.places[name].file for name in changed}):
+        _rewrite(checkpoint, file, target / file.name, reading, zeroed, rewritten)
+    return Forgotten(tuple(zeroed), tuple(sorted(rewritten)))
+
+
+def _rewrite(
+    checkpoint: FolderHost,
+    file: Path,
+    target: Path,
+    reading: Reading,
+    zeroed: list[tuple[int, int]],
+    rewritten: dict[tuple[int, int], np.ndarray],
+) -> None:
+    from safetensors.torch import save_file
+
+    tensors = {
+        name: checkpoint.stored(name) for name, place in checkpoint.places.items() if place.file == file
+    }
+    for layer, unit in zeroed:
+        for part in PARTS:
+            weight = tensors.get(f"model.layers.{layer}.mlp.{part}_proj.weight")
+            if weight is not None:
+                (weight[:, unit] if part == "down" else weight[unit]).zero_()
+    for (layer, unit), change in rewritten.items():
+        weight = tensors.get(f"model.layers.{layer}.mlp.down_proj.weight")
+        if weight is not None:
+            column = torch.from_numpy(change * (reading.message / SATURATED)).to(weight.dtype)
+            weight[torch.from_numpy(reading.message_columns), unit] = column
+    save_file(tensors, target, metadata={"format": "pt"})
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Every file of a folder, and those of its `host` folder."""
+    shutil.copytree(source, target, dirs_exist_ok=True)

@@ -1,0 +1,138 @@
+"""A host in a GGUF file, as llama.cpp has it: its sizes, weights (dequantised to float32) and tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from byheart.errors import UsageError, import_extra
+from byheart.graft.host import REMEDY, check_shapes, shape_of
+from byheart.records.refusals import corrupt
+
+LAYER_PARTS = {
+    "attn_norm.weight": "input_layernorm.weight",
+    "ffn_norm.weight": "post_attention_layernorm.weight",
+    "attn_q.weight": "self_attn.q_proj.weight",
+    "attn_k.weight": "self_attn.k_proj.weight",
+    "attn_v.weight": "self_attn.v_proj.weight",
+    "attn_output.weight": "self_attn.o_proj.weight",
+    "attn_q.bias": "self_attn.q_proj.bias",
+    "attn_k.bias": "self_attn.k_proj.bias",
+    "attn_v.bias": "self_attn.v_proj.bias",
+    "attn_q_norm.weight": "self_attn.q_norm.weight",
+    "attn_k_norm.weight": "self_attn.k_norm.weight",
+    "ffn_gate.weight": "mlp.gate_proj.weight",
+    "ffn_up.weight": "mlp.up_proj.weight",
+    "ffn_down.weight": "mlp.down_proj.weight",
+}
+WHOLE_PARTS = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
+SWAPPED = ("attn_q.weight", "attn_k.weight")
+"""Of the architecture llama, rows whose rotated pairs are neighbours in llama.cpp and half a head apart in transformers."""
+
+
+class GgufHost:
+    """A host in one GGUF file."""
+
+    dtype = torch.float32
+
+    def __init__(self, path: Path) -> None:
+        """Read sizes and names; weights are read when they are asked for."""
+        gguf = import_extra("gguf", "gguf", "reading a GGUF host")
+        self.path = path
+        try:
+            self.reader = gguf.GGUFReader(path)
+            self.config = _config(self.reader)
+        except UsageError:
+            raise
+        except Exception as error:  # as the package happens to raise on a spoilt file
+            raise corrupt(
+                path, f"it cannot be read as a GGUF file: {error or type(error).__name__}", REMEDY
+            ) from None
+        self.shape = shape_of(self.config, path)
+        self.places = {hugging_face_name(tensor.name): tensor for tensor in self.reader.tensors}
+        sizes = {name: tuple(int(n) for n in reversed(tensor.shape)) for name, tensor in self.places.items()}
+        check_shapes(sizes, self.shape, path)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        from gguf.quants import dequantize
+
+        stored = self.places[name]
+        values = np.array(dequantize(stored.data, stored.tensor_type), dtype=np.float32)
+        if self.config["model_type"] == "llama" and stored.name.endswith(SWAPPED):
+            n_heads = self.shape.n_heads if "attn_q" in stored.name else self.shape.n_kv_heads
+            values = to_halves(values, n_heads)
+        if not np.isfinite(values).all():
+            raise corrupt(self.path, f"tensor {stored.name} holds NaN or infinities", REMEDY)
+        return torch.from_numpy(values)
+
+    def files(self) -> list[Path]:
+        return [self.path]
+
+
+def hugging_face_name(name: str) -> str:
+    """The name that transformers has for a tensor of llama.cpp; the same where there is none."""
+    if name in WHOLE_PARTS:
+        return WHOLE_PARTS[name]
+    if name.startswith("blk."):
+        _, number, part = name.split(".", 2)
+        return f"model.layers.{number}.{LAYER_PARTS.get(part, part)}"
+    return name
+
+
+def to_halves(weight: np.ndarray, n_heads: int) -> np.ndarray:
+    """Rows of each head from neighbouring pairs to halves."""
+    parted = weight.reshape(n_heads, -1, 2, weight.shape[1])
+    return np.ascontiguousarray(parted.swapaxes(1, 2).reshape(weight.shape))
+
+
+def _config(reader: Any) -> Mapping[str, Any]:
+    """The configuration that transformers would have for this file."""
+
+    def value(name: str, default: Any = None) -> Any:
+        field = reader.fields.get(name)
+        return default if field is None else field.contents()
+
+    family = value("general.architecture")
+
+    def get(name: str, default: Any = None) -> Any:
+        return value(f"{family}.{name}", default)
+
+    if get("rope.scaling.type") not in (None, "none"):
+        raise UsageError(
+            "a GGUF host with scaled rotary frequencies cannot be grafted: give its Hugging Face folder."
+        )
+    names = {tensor.name for tensor in reader.tensors}
+    if "rope_freqs.weight" in names:
+        raise UsageError(
+            "a GGUF host with its own rotary factors cannot be grafted: give its Hugging Face folder."
+        )
+    width, n_heads = get("embedding_length"), get("attention.head_count")
+    classes = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+    return {
+        "architectures": [classes.get(family, family)],
+        "model_type": family,
+        "dtype": "float32",
+        "vocab_size": len(value("tokenizer.ggml.tokens", ())),
+        "hidden_size": width,
+        "intermediate_size": get("feed_forward_length"),
+        "num_hidden_layers": get("block_count"),
+        "num_attention_heads": n_heads,
+        "num_key_value_heads": get("attention.head_count_kv", n_heads),
+        "head_dim": get("attention.key_length", (width or 0) // (n_heads or 1)),
+        "hidden_act": "silu",
+        "max_position_embeddings": get("context_length"),
+        "rms_norm_eps": get("attention.layer_norm_rms_epsilon"),
+        "rope_parameters": {"rope_type": "default", "rope_theta": get("rope.freq_base", 10000.0)},
+        "tie_word_embeddings": "output.weight" not in names,
+        "bos_token_id": value("tokenizer.ggml.bos_token_id"),
+        "eos_token_id": value("tokenizer.ggml.eos_token_id"),
+        "pad_token_id": value("tokenizer.ggml.padding_token_id"),
+    }

@@ -1,0 +1,82 @@
+"""The whole of grafting: a host and rows of text in, a plan with its sizes, then a folder. Nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import DataError
+from byheart.graft.contexts import Fact, check_beginnings, inherited, merge_contexts
+from byheart.graft.emission import Memory
+from byheart.graft.heads import choose_kernel
+from byheart.graft.host import Host, rotary
+from byheart.graft.layout import Layout, plan_layout
+from byheart.graft.texts import Row, facts_of
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class GraftPlan:
+    """Everything decided about a graft, before anything is written."""
+
+    facts: tuple[Fact, ...]
+    memory: Memory
+
+    @property
+    def layout(self) -> Layout:
+        return self.memory.layout
+
+    @property
+    def ratio(self) -> float:
+        """Parameters of the grafted network, times the host's."""
+        return self.layout.grafted.parameters / self.layout.host.parameters
+
+    def summary(self) -> dict[str, Any]:
+        """Sizes, as `graft` prints them."""
+        layout = self.layout
+        return {
+            "rows": len({fact.row for fact in self.facts}),
+            "prompts": len(self.facts),
+            "contexts": len(self.memory.contexts),
+            "longest_context": layout.window,
+            "host_parameters": layout.host.parameters,
+            "grafted_parameters": layout.grafted.parameters,
+            "ratio": self.ratio,
+            "width": [layout.host.width, layout.grafted.width],
+            "inner": [layout.host.inner, layout.grafted.inner],
+            "layers": [layout.host.n_layers, layout.grafted.n_layers],
+            "heads": [layout.host.n_heads, layout.grafted.n_heads],
+            "code": [layout.code.dimension, layout.code.squared_norm],
+            "head_margin": self.memory.kernel.margin,
+        }
+
+
+def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical: bool = False) -> GraftPlan:
+    """Tokens, contexts, codes and sizes for `rows` in `host`; data outside the assumptions are refused with their row."""
+    if not rows:
+        raise DataError("there is no row to store.")
+    return plan_facts(host, facts_of(tokenizer, rows), bit_identical=bit_identical)
+
+
+def plan_facts(host: Host, facts: Sequence[Fact], *, bit_identical: bool = False) -> GraftPlan:
+    """The same for facts given as tokens."""
+    check_beginnings(facts)
+    following = merge_contexts(facts)
+    used = sorted({token for fact in facts for token in fact.tokens})
+    if used[-1] >= host.shape.n_tokens:
+        raise DataError(f"token {used[-1]:,} is outside the host's vocabulary of {host.shape.n_tokens:,}.")
+    window = max(map(len, following))
+    layout = plan_layout(host.shape, len(used) + 1, window, len(following), bit_identical=bit_identical)
+    # tokens that no fact holds share the first code: no context compares with it and no answer is it
+    vectors = layout.code.vectors(len(used) + 1)
+    codes = np.repeat(vectors[:1], host.shape.n_tokens, axis=0)
+    codes[used] = vectors[1:]
+    frequencies, scaling = rotary(host.config)
+    longest = max((distance for gather in layout.gathers for distance in gather.distances), default=1)
+    kernel = choose_kernel(frequencies, int(host.config["max_position_embeddings"]), longest)
+    memory = Memory(layout, codes, tuple(following), following, inherited(following), kernel, scaling)
+    return GraftPlan(tuple(facts), memory)

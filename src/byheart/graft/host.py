@@ -1,0 +1,305 @@
+"""A host checkpoint on disk, read as if it were hostile: a Hugging Face folder, or a GGUF file (`gguf_host`).
+
+Nothing is unpickled and no code of the checkpoint is run. Weights are read one tensor at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from byheart.errors import UsageError
+from byheart.graft.layout import Shape
+from byheart.records.fields import Fields, read_json
+from byheart.records.refusals import corrupt
+
+CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
+REMEDY = "Download the checkpoint again, or give another one."
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+ROPE_TYPES = ("default", "linear", "llama3", "yarn")
+MOST = 2**31
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+WHY_NOT = {
+    "gemma": "it multiplies embeddings by the root of the width, which would change",
+    "gemma2": "it multiplies embeddings by the root of the width, and has norms after its layers",
+    "gemma3_text": "it multiplies embeddings by the root of the width, and has norms after its layers",
+    "gpt2": "its LayerNorm subtracts means, so that the memory's columns would not stay apart",
+    "gpt_neox": "its LayerNorm subtracts means, so that the memory's columns would not stay apart",
+    "phi3": "it keeps queries, keys and values in one matrix, which is not read here",
+    "mixtral": "its layers are mixtures of experts",
+    "qwen2_moe": "its layers are mixtures of experts",
+    "qwen3_moe": "its layers are mixtures of experts",
+}
+
+
+class Host(Protocol):
+    """A host, whatever its file format."""
+
+    path: Path
+    config: Mapping[str, Any]
+    shape: Shape
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One weight in float32."""
+        ...
+
+    def files(self) -> list[Path]:
+        """Every file that makes the host, for `graft --remove`."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """How most weights are stored; float32 for those of a quantised file."""
+        ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies: its file, kind and size."""
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class FolderHost:
+    """A Hugging Face folder with safetensors files."""
+
+    def __init__(self, path: Path) -> None:
+        """Check configuration and the shape of every tensor before any weight is read."""
+        self.path = path
+        self.config = read_config(path)
+        self.shape = shape_of(self.config, path / CONFIG)
+        self.places = _places(path)
+        check_shapes({name: place.shape for name, place in self.places.items()}, self.shape, path)
+        odd = sorted({place.dtype for place in self.places.values()} - set(DTYPES))
+        if odd:
+            raise UsageError(
+                f"{path} stores weights as {', '.join(odd)}; F32, BF16 and F16 can be grafted.\n"
+                "  Quantised hosts are other networks: give the checkpoint they were made from.",
+                dtypes=odd,
+            )
+
+    def tensor(self, name: str) -> torch.Tensor:
+        return self.stored(name).float()
+
+    def stored(self, name: str) -> torch.Tensor:
+        """One weight as it is on disk."""
+        from safetensors import safe_open
+
+        with safe_open(self.places[name].file, "pt") as file:
+            tensor: torch.Tensor = file.get_tensor(name)
+        if not bool(torch.isfinite(tensor).all()):
+            raise corrupt(self.places[name].file, f"tensor {name} holds NaN or infinities", REMEDY)
+        return tensor
+
+    def files(self) -> list[Path]:
+        return sorted(entry for entry in self.path.iterdir() if entry.is_file())
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        return DTYPES[self.places["model.embed_tokens.weight"].dtype]
+
+
+def open_host(path: str | Path) -> Host:
+    """The host at `path`. What cannot be grafted is refused by name, with the reason."""
+    path = Path(path)
+    if not path.exists():
+        raise UsageError(
+            f"{path} does not exist.\n  Give a Hugging Face folder or a GGUF file.", path=str(path)
+        )
+    if path.is_dir():
+        return FolderHost(path)
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic != b"GGUF":
+        raise UsageError(
+            f"{path} is neither a Hugging Face folder nor a GGUF file.\n  Pickled checkpoints (.bin, .pt) are not read: "
+            "convert them to safetensors first.",
+            path=str(path),
+        )
+    from byheart.graft.gguf_host import GgufHost
+
+    return GgufHost(path)
+
+
+def read_config(path: Path) -> Mapping[str, Any]:
+    """config.json of a folder, unless it asks for code of its own."""
+    if not (path / CONFIG).exists():
+        pickles = [entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".ckpt")]
+        why = f"it holds {pickles[0]}, a pickle, which is not read" if pickles else f"it has no {CONFIG}"
+        raise UsageError(f"{path} is not a Hugging Face checkpoint: {why}.", path=str(path))
+    values: dict[str, Any] = Fields(read_json(path / CONFIG), path / CONFIG).values
+    if values.get("auto_map"):
+        raise UsageError(
+            f"{path / CONFIG} names code that comes with the checkpoint (auto_map); no such code is run.\n"
+            "  Give a checkpoint of a stock architecture.",
+            path=str(path),
+        )
+    return values
+
+
+def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
+    """The sizes that a configuration tells, if it is of a kind that can be grafted."""
+    fields = Fields(dict(config), where)
+    family = fields.text("model_type")
+    if family not in FAMILIES:
+        why = WHY_NOT.get(family, "its layers are not known here")
+        raise UsageError(
+            f"{where}: a host of type {family} cannot be grafted: {why}.\n  These can: {', '.join(FAMILIES)}.",
+            model_type=family,
+        )
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else None
+    checks = {
+        "sliding_window": not _slides(config),
+        "rope_type": kind in ROPE_TYPES,
+        "hidden_act": config.get("hidden_act", "silu") in ("silu", "swish"),
+        "partial_rotary_factor": config.get("partial_rotary_factor") in (None, 1, 1.0),
+        "quantization_config": not config.get("quantization_config"),
+        "pretraining_tp": config.get("pretraining_tp") in (None, 1),
+    }
+    for name, is_fine in checks.items():
+        if not is_fine:
+            said = kind if name == "rope_type" else config.get(name)
+            raise UsageError(
+                f"{where}: a host with {name} = {said!r} cannot be grafted.\n"
+                "  It takes plain causal attention with rotary positions (default, linear, llama3, yarn) and silu.",
+                setting=name,
+            )
+    n_heads = fields.integer("num_attention_heads", 1, 4096)
+    n_kv_heads = (
+        fields.integer("num_key_value_heads", 1, 4096) if fields.has("num_key_value_heads") else n_heads
+    )
+    width = fields.integer("hidden_size", 1, 2**17)
+    head_dim = fields.integer("head_dim", 2, 4096) if fields.has("head_dim") else width // n_heads
+    if n_heads % n_kv_heads or head_dim % 2:
+        raise corrupt(where, f"{n_heads} heads do not share {n_kv_heads} keys of {head_dim} entries", REMEDY)
+    bias = bool(config.get("attention_bias", False))
+    return Shape(
+        fields.integer("vocab_size", 2, 2**24),
+        width,
+        fields.integer("intermediate_size", 1, 2**20),
+        fields.integer("num_hidden_layers", 1, 4096),
+        n_heads,
+        n_kv_heads,
+        head_dim,
+        bool(config.get("tie_word_embeddings", False)),
+        qk_norm=family == "qwen3",
+        qkv_bias=family == "qwen2" or bias,
+        o_bias=bias and family in ("llama", "qwen3"),
+        mlp_bias=bool(config.get("mlp_bias", False)) and family == "llama",
+    )
+
+
+def _slides(config: Mapping[str, Any]) -> bool:
+    window = config.get("sliding_window")
+    if config.get("model_type") in ("qwen2", "qwen3"):
+        kinds = config.get("layer_types") or []
+        return bool(config.get("use_sliding_window", False)) or "sliding_attention" in kinds
+    return window is not None
+
+
+def tensor_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
+    """Every tensor that a checkpoint of this shape has, by name."""
+    rows, keys = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (shape.width,),
+        "post_attention_layernorm.weight": (shape.width,),
+        "self_attn.q_proj.weight": (rows, shape.width),
+        "self_attn.k_proj.weight": (keys, shape.width),
+        "self_attn.v_proj.weight": (keys, shape.width),
+        "self_attn.o_proj.weight": (shape.width, rows),
+        "mlp.gate_proj.weight": (shape.inner, shape.width),
+        "mlp.up_proj.weight": (shape.inner, shape.width),
+        "mlp.down_proj.weight": (shape.width, shape.inner),
+    }
+    biases = {"qkv": shape.qkv_bias, "o": shape.o_bias}
+    for part in "qkvo":
+        if biases["o" if part == "o" else "qkv"]:
+            layer[f"self_attn.{part}_proj.bias"] = layer[f"self_attn.{part}_proj.weight"][:1]
+    for part in ("gate", "up", "down") if shape.mlp_bias else ():
+        layer[f"mlp.{part}_proj.bias"] = layer[f"mlp.{part}_proj.weight"][:1]
+    if shape.qk_norm:
+        layer["self_attn.q_norm.weight"] = layer["self_attn.k_norm.weight"] = (shape.head_dim,)
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (shape.n_tokens, shape.width),
+        "model.norm.weight": (shape.width,),
+    }
+    if not shape.tied:
+        shapes["lm_head.weight"] = (shape.n_tokens, shape.width)
+    for number in range(shape.n_layers):
+        shapes |= {f"model.layers.{number}.{name}": size for name, size in layer.items()}
+    return shapes
+
+
+def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path) -> None:
+    """Refuse a checkpoint whose tensors are not exactly those that its configuration tells."""
+    wanted = tensor_shapes(shape)
+    for name, size in wanted.items():
+        if name not in found:
+            raise corrupt(where, f"tensor {name} is missing", REMEDY)
+        if tuple(found[name]) != size:
+            raise corrupt(
+                where,
+                f"tensor {name} has shape {list(found[name])}; its configuration says {list(size)}",
+                REMEDY,
+            )
+    left = sorted(name for name in found if name not in wanted and not _is_harmless(name, shape))
+    if left:
+        raise corrupt(where, f"tensor {left[0]} belongs to no weight of this architecture", REMEDY)
+
+
+def _is_harmless(name: str, shape: Shape) -> bool:
+    """Frequencies that old checkpoints carry and nobody reads, and a second copy of tied embeddings."""
+    return name.endswith("rotary_emb.inv_freq") or (shape.tied and name == "lm_head.weight")
+
+
+def _places(path: Path) -> dict[str, Place]:
+    from safetensors import SafetensorError, safe_open
+
+    if (path / INDEX).exists():
+        fields = Fields(read_json(path / INDEX), path / INDEX).child("weight_map")
+        names = sorted({fields.text(name) for name in fields.values})
+        if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
+            raise corrupt(
+                path / INDEX, "it names a file outside the folder, or not a safetensors file", REMEDY
+            )
+    else:
+        names = [WEIGHTS]
+    places: dict[str, Place] = {}
+    for name in names:
+        file = path / name
+        if not file.is_file():
+            raise corrupt(file, "the file is missing or is not a plain file", REMEDY)
+        try:
+            with safe_open(file, "pt") as tensors:
+                for key in tensors.keys():  # noqa: SIM118 - not a dict
+                    part = tensors.get_slice(key)
+                    places[key] = Place(file, part.get_dtype(), tuple(part.get_shape()))
+        except (SafetensorError, OSError, ValueError) as error:
+            raise corrupt(file, f"it is not a safetensors file: {error}", REMEDY) from None
+    return places
+
+
+def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+    """The rotary frequencies of a host, fastest first, and what its cosines are multiplied by; as transformers computes both."""
+    from transformers import AutoConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    values = {key: value for key, value in config.items() if key != "model_type"}
+    embedding = LlamaRotaryEmbedding(AutoConfig.for_model(config["model_type"], **values))
+    return embedding.inv_freq.double().numpy(), float(embedding.attention_scaling)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

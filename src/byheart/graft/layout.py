@@ -1,0 +1,196 @@
+"""Sizes of a grafted network, and which column of its stream holds what: decided before anything is written.
+
+0 .. d-1        the host's own stream, untouched by the memory's layers
+pins            constants, whose squares sum to width·SCALE²: with them RMSNorm divides by SCALE exactly
+token           the code of the token at its position; moved to `got 0` by layer 0; from layer 1 on the answer's code
+got 0 .. W-1    the codes of the last W tokens, newest first
+spare           zero everywhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+
+from byheart.errors import AssumptionViolated
+from byheart.graft.codes import Code, possible_codes
+from byheart.graft.heads import Gather, plan_gathers
+
+MOST_WINDOW = 256
+"""Tokens of the longest context. Longer ones would take more columns than the hosts have."""
+
+MOST_KV_HEADS = 6
+ROUND_INNER = 32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides the number of parameters of a Llama and its relatives."""
+
+    n_tokens: int
+    width: int
+    inner: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    tied: bool
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+
+    @property
+    def group(self) -> int:
+        """Query heads per key head."""
+        return self.n_heads // self.n_kv_heads
+
+    @cached_property
+    def parameters(self) -> int:
+        """Entries of all weights, embeddings counted once where they are tied."""
+        rows = self.head_dim * (self.n_heads + 2 * self.n_kv_heads)
+        attention = self.width * (rows + self.head_dim * self.n_heads)
+        layer = attention + 3 * self.width * self.inner + 2 * self.width
+        layer += 2 * self.head_dim * self.qk_norm + rows * self.qkv_bias + self.width * self.o_bias
+        layer += (2 * self.inner + self.width) * self.mlp_bias
+        return self.n_layers * layer + (2 - self.tied) * self.n_tokens * self.width + self.width
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A host's shape, the grafted one, and the places of everything the memory adds."""
+
+    host: Shape
+    grafted: Shape
+    code: Code
+    window: int
+    n_units: int
+    gathers: tuple[Gather, ...]
+
+    @property
+    def n_memory_layers(self) -> int:
+        return self.grafted.n_layers - self.host.n_layers
+
+    @property
+    def first_match_layer(self) -> int:
+        """Units compare from the layer that ends the gathering; layer 0 still moves the token's code away."""
+        return max(1, len(self.gathers) - 1)
+
+    @cached_property
+    def pins(self) -> tuple[float, ...]:
+        return pins_of(self.grafted.width)
+
+    @property
+    def pin_columns(self) -> slice:
+        return slice(self.host.width, self.host.width + len(self.pins))
+
+    @property
+    def token_columns(self) -> slice:
+        start = self.pin_columns.stop
+        return slice(start, start + self.code.dimension)
+
+    def got_columns(self, offset: int) -> slice:
+        """Where the code of the token `offset` places back is gathered."""
+        start = self.token_columns.stop + offset * self.code.dimension
+        return slice(start, start + self.code.dimension)
+
+    @property
+    def n_clearing(self) -> int:
+        """Units of the last memory layer that take pins and gathered codes out of the stream."""
+        return len(self.pins) + self.window * self.code.dimension
+
+    def units_of_layer(self, layer: int) -> range:
+        """The numbers of the matching units that stand in a memory layer."""
+        first = (layer - self.first_match_layer) * self.grafted.inner
+        return range(max(0, min(first, self.n_units)), max(0, min(first + self.grafted.inner, self.n_units)))
+
+
+def pins_of(width: int) -> tuple[float, ...]:
+    """At least two powers of two whose squares sum to `width`, largest first."""
+    pins: list[float] = []
+    power, rest = 1.0, width
+    while rest:
+        pins += [power] * (rest % 4)
+        rest //= 4
+        power *= 2
+    if len(pins) == 1:  # a power of four; its pin as four of half the size
+        pins = [pins[0] / 2] * 4
+    return tuple(reversed(pins))
+
+
+def plan_layout(
+    host: Shape, n_codes: int, window: int, n_units: int, *, bit_identical: bool = False
+) -> Layout:
+    """The smallest network that holds `n_units` contexts of up to `window` tokens, `n_codes` of them distinct.
+
+    Tried are all codes, one to six more key heads, and every number of layers that comes near the fewest parameters.
+    """
+    if window > MOST_WINDOW:
+        raise AssumptionViolated(
+            f"the longest key with its answer has {window:,} tokens; at most {MOST_WINDOW} are possible.\n"
+            "  Shorten it, or store the rest of a long answer as a fact of its own.",
+            window=window,
+        )
+    return min(
+        _layouts(host, n_codes, window, n_units, bit_identical),
+        key=lambda layout: (layout.grafted.parameters, layout.code.squared_norm),
+    )
+
+
+def _layouts(host: Shape, n_codes: int, window: int, n_units: int, bit_identical: bool) -> Iterator[Layout]:
+    for code in possible_codes(n_codes):
+        if code.dimension > host.head_dim:
+            break
+        for n_more in range(1, MOST_KV_HEADS + 1):
+            n_heads = n_more * host.group
+            gathers = plan_gathers(window, n_heads, host.head_dim // code.dimension)
+            n_kv_heads = host.n_kv_heads + n_more
+            total_heads = host.n_heads + n_heads
+            used = host.width + code.dimension * (window + 1)
+            width = 4 * host.width if bit_identical else _width(used, total_heads)
+            if width < used + len(pins_of(width)) or width % total_heads:
+                continue
+            before = max(1, len(gathers) - 1)
+            clearing = len(pins_of(width)) + code.dimension * window
+            for inner, n_match in _splits(host.inner, n_units + clearing, clearing):
+                grafted = Shape(
+                    host.n_tokens,
+                    width,
+                    inner,
+                    host.n_layers + before + n_match,
+                    total_heads,
+                    n_kv_heads,
+                    host.head_dim,
+                    host.tied,
+                    host.qk_norm,
+                    host.qkv_bias,
+                    host.o_bias,
+                    host.mlp_bias,
+                )
+                yield Layout(host, grafted, code, window, n_units, gathers)
+
+
+def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
+    """Inner widths, at least the host's, with the number of layers that n_rows take."""
+    n_layers = ceil(n_rows / max(inner, least))
+    while True:
+        wide = max(inner, least, ceil(n_rows / n_layers))
+        wide = ROUND_INNER * ceil(wide / ROUND_INNER) if wide > inner else inner
+        yield wide, n_layers
+        if n_layers <= 1:
+            return
+        n_layers = min(n_layers - 1, int(n_layers * 0.9))
+
+
+def _width(used: int, n_heads: int) -> int:
+    """The least width that holds `used` columns and its pins, that the heads divide (transformers asks for it) and whose float32
+    inverse is exact enough: a mean computed as sum·(1/width) must give back the square of the pins' scale."""
+    step = np.lcm(n_heads, 8)
+    width = int(-(-used // step) * step)
+    while width < used + len(pins_of(width)) or np.float32(width) * np.float32(1 / width) != 1:
+        width += int(step)
+    return width

@@ -1,0 +1,376 @@
+"""What the memory's layers of a checkpoint do, read from its weights alone: every stored context, and what does not belong.
+
+The layers are followed symbolically. A column of the stream holds the host's state, a constant (a pin), one coordinate of the code
+of the token `offset` places back, or nothing. Heads must copy such columns from one distance, units must move, clear or match them.
+This module shares no code with the one that writes grafts, and it needs no record: what it lists is what the checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import log2, sqrt
+from typing import Any
+
+import numpy as np
+
+from byheart.graft.host import FolderHost, rotary
+
+LEAST_NATS = 200.0
+"""exp(-104) is 0 in float32; the rest pays for rounding."""
+
+SATURATED = 128.0
+"""silu(x) = x from here on, and silu(-x) = 0, in float32 and bfloat16."""
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StoredUnit:
+    """One unit: after `tokens` it adds `change` (in units of the message) to the answer's code."""
+
+    tokens: Tokens
+    change: tuple[int, ...]
+    layer: int
+    unit: int
+
+
+@dataclass
+class Reading:
+    """The memory of a checkpoint: where it lies, what it stores, and what is wrong with it."""
+
+    n_memory_layers: int
+    host_columns: np.ndarray
+    pins: dict[int, float]
+    message_columns: np.ndarray
+    codes: np.ndarray
+    squared_norm: int
+    message: float = 0.0
+    units: list[StoredUnit] = field(default_factory=list)
+    least_nats: float = float("inf")
+    faults: list[str] = field(default_factory=list)
+
+    def token_of(self) -> dict[tuple[int, ...], int]:
+        """The token of each code that only one token has."""
+        _, first, counts = np.unique(self.codes, axis=0, return_index=True, return_counts=True)
+        return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
+
+    def answers(self) -> dict[Tokens, int]:
+        """The token that follows each stored context, longest suffix first, as the sum of all units that fire there."""
+        changes = {unit.tokens: np.array(unit.change) for unit in self.units}
+        token_of, lengths = self.token_of(), sorted({len(tokens) for tokens in changes})
+        found = {}
+        for tokens in changes:
+            total = sum(changes[tokens[-n:]] for n in lengths if n <= len(tokens) and tokens[-n:] in changes)
+            if np.any(total):
+                found[tokens] = token_of.get(tuple(np.asarray(total).tolist()), -1)
+        return found
+
+
+def read_memory(
+    checkpoint: FolderHost, progress: Callable[[str, int, int], None] = lambda *_: None
+) -> Reading | None:
+    """The memory of a checkpoint; None where its embedding has no pins, so that no layer could hold one."""
+    embedding = checkpoint.tensor("model.embed_tokens.weight").numpy()
+    reading = _find_columns(checkpoint, embedding)
+    if reading is None:
+        return None
+    follower = _Follower(checkpoint, reading)
+    for layer in range(reading.n_memory_layers):
+        progress("read", layer, reading.n_memory_layers)
+        follower.follow(layer)
+    follower.end()
+    return reading
+
+
+def _find_columns(checkpoint: FolderHost, embedding: np.ndarray) -> Reading | None:
+    constant = (embedding == embedding[0]).all(0) & (np.abs(embedding[0]) >= 2.0**20)
+    if not constant.any():
+        return None
+    pins = {int(column): float(embedding[0, column]) for column in np.flatnonzero(constant)}
+    norm = checkpoint.tensor("model.layers.0.input_layernorm.weight").numpy()
+    mine = norm != 0
+    coded = mine & ~constant & (embedding != 0).any(0)
+    codes = embedding[:, coded]
+    scale = sqrt(sum(size**2 for size in pins.values()) / embedding.shape[1])
+    whole = codes.astype(np.int64)
+    faults = []
+    if log2(scale) % 1:
+        faults.append(
+            "model.embed_tokens.weight: the pins' squares do not sum to the width times a power of four"
+        )
+    squares = (whole**2).sum(1)
+    if not np.array_equal(whole, codes) or len(np.unique(squares)) != 1:
+        faults.append("model.embed_tokens.weight: the codes of tokens are not whole vectors of one length")
+    if (embedding[:, mine & ~constant & ~coded] != 0).any():
+        faults.append("model.embed_tokens.weight: a spare column is not zero")
+    n_layers = 0
+    while n_layers < checkpoint.shape.n_layers and not _reads_host(checkpoint, n_layers, ~mine):
+        n_layers += 1
+    return Reading(
+        n_layers, np.flatnonzero(~mine), pins, np.flatnonzero(coded), whole, int(squares[0]), faults=faults
+    )
+
+
+def _reads_host(checkpoint: FolderHost, layer: int, host: np.ndarray) -> bool:
+    norms = ("input_layernorm", "post_attention_layernorm")
+    return any(
+        (checkpoint.tensor(f"model.layers.{layer}.{norm}.weight").numpy()[host] != 0).any() for norm in norms
+    )
+
+
+class _Follower:
+    """The stream of one position, followed through the memory's layers."""
+
+    def __init__(self, checkpoint: FolderHost, reading: Reading) -> None:
+        self.checkpoint, self.reading, self.shape = checkpoint, reading, checkpoint.shape
+        self.scale = sqrt(sum(size**2 for size in reading.pins.values()) / self.shape.width)
+        self.offset = np.full(self.shape.width, -1)  # of the token whose code a column holds
+        self.coordinate = np.full(self.shape.width, -1)
+        self.offset[reading.message_columns] = 0
+        self.coordinate[reading.message_columns] = np.arange(len(reading.message_columns))
+        self.pins_left = set(reading.pins)
+        self.token_of = reading.token_of()
+        self.frequencies, self.scaling = rotary(checkpoint.config)
+        self.pin_columns = np.array(sorted(reading.pins))
+        self.pin_sizes = np.array([reading.pins[column] for column in self.pin_columns]) / self.scale
+        self.layer = 0
+        self.found: list[tuple[Tokens, np.ndarray, int, int]] = []
+
+    def fault(self, part: str, what: str) -> None:
+        self.reading.faults.append(f"model.layers.{self.layer}.{part}: {what}")
+
+    def get(self, part: str) -> np.ndarray:
+        weights: np.ndarray = self.checkpoint.tensor(f"model.layers.{self.layer}.{part}").double().numpy()
+        return weights
+
+    def follow(self, layer: int) -> None:
+        self.layer = layer
+        wanted = np.full(self.shape.width, self.scale)
+        wanted[self.reading.host_columns] = 0
+        wanted[self.pin_columns] = 1
+        for norm in ("input_layernorm.weight", "post_attention_layernorm.weight"):
+            for column in np.flatnonzero(self.get(norm) != wanted)[:3]:
+                self.fault(norm, f"entry {column} is {self.get(norm)[column]}, not {wanted[column]}")
+        for name in self.checkpoint.places:
+            if (
+                name.startswith(f"model.layers.{layer}.")
+                and name.endswith(".bias")
+                and self.get(name.split(".", 3)[3]).any()
+            ):
+                self.fault(name.split(".", 3)[3], "a bias is not zero")
+        self._follow_heads()
+        self._follow_units()
+
+    def _constant(self, weights: np.ndarray) -> np.ndarray:
+        """What rows that read pins alone give."""
+        return np.asarray(weights[:, self.pin_columns] @ self.pin_sizes)
+
+    def _only_pins(self, weights: np.ndarray) -> np.ndarray:
+        others = np.ones(weights.shape[1], bool)
+        others[self.pin_columns] = False
+        return np.asarray(~(weights[:, others] != 0).any(1))
+
+    # --- heads ---------------------------------------------------------------------------------------------------------
+
+    def _follow_heads(self) -> None:
+        query, key, value, out = (self.get(f"self_attn.{part}_proj.weight") for part in "qkvo")
+        size, group = self.shape.head_dim, self.shape.group
+        learnt: list[tuple[int, int, int]] = []
+        used_values = np.zeros(len(value), bool)
+        used_heads: set[int] = set()
+        for head in range(self.shape.n_heads):
+            block = out[:, head * size : (head + 1) * size]
+            if not block.any():
+                continue
+            used_heads.add(head)
+            first = head // group * size
+            distance = self._distance(query[head * size : (head + 1) * size], key[first : first + size], head)
+            for column, place in zip(*np.nonzero(block), strict=True):
+                row = value[first + place]
+                sources = np.flatnonzero(row)
+                used_values[first + place] = True
+                one = len(sources) == 1 and row[sources[0]] == 1 and block[column, place] == 1
+                if (
+                    not one
+                    or self.offset[sources[0]] < 0
+                    or self.offset[column] >= 0
+                    or column in self.reading.pins
+                ):
+                    self.fault(
+                        "self_attn.o_proj.weight",
+                        f"head {head} writes column {column} otherwise than as a copy of a code",
+                    )
+                    continue
+                learnt.append(
+                    (int(column), int(self.offset[sources[0]]) + distance, int(self.coordinate[sources[0]]))
+                )
+        groups = {head // group for head in used_heads}
+        for part, weights, per, used in (
+            ("q", query, size, used_heads),
+            ("k", key, size, groups),
+            ("v", value, size, groups),
+        ):
+            for number in range(len(weights) // per):
+                if number not in used and weights[number * per : (number + 1) * per].any():
+                    self.fault(f"self_attn.{part}_proj.weight", f"head {number} is not used and not zero")
+        for row in np.flatnonzero(value.any(1) & ~used_values):
+            # values that no head of the group hands on: only blocks that reach past the window have them
+            if not (
+                len(np.flatnonzero(value[row])) == 1
+                and value[row].sum() == 1
+                and self.offset[value[row].argmax()] >= 0
+            ):
+                self.fault("self_attn.v_proj.weight", f"row {row} is not the copy of a code")
+        if len({column for column, _, _ in learnt}) < len(learnt):
+            self.fault("self_attn.o_proj.weight", "two heads write one column")
+        for column, offset, coordinate in learnt:
+            self.offset[column], self.coordinate[column] = offset, coordinate
+
+    def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
+        """How far back a head reads: its lead over every other distance, and of the next nearer one over all nearer."""
+        if not (self._only_pins(query).all() and self._only_pins(key).all()):
+            self.fault("self_attn.q_proj.weight", f"head {head} asks for more than a distance")
+        q, k = self._constant(query), self._constant(key)
+        if self.shape.qk_norm:
+            q, k = (
+                x
+                / sqrt((x**2).mean() + float(self.checkpoint.config["rms_norm_eps"]))
+                * self.get(f"self_attn.{name}_norm.weight")
+                for name, x in (("q", q), ("k", k))
+            )
+        half = len(q) // 2
+        turned = (q[:half] + 1j * q[half:]) * (k[:half] - 1j * k[half:])
+        used = np.flatnonzero(np.abs(turned) > 1e-9 * np.abs(turned).max(initial=1e-300))
+        distances = np.arange(int(self.checkpoint.config["max_position_embeddings"]))
+        scores = np.zeros(len(distances))
+        for pair in used:
+            scores += (turned[pair] * np.exp(1j * self.frequencies[pair] * distances)).real
+        scores *= self.scaling**2 / sqrt(len(q))
+        best = int(scores.argmax())
+        others = np.delete(scores, best)
+        nats = float(scores[best] - others.max())
+        if best > 1:
+            nats = min(nats, float(scores[best - 1] - scores[: best - 1].max()))
+        self.reading.least_nats = min(self.reading.least_nats, nats)
+        if best == 0 or nats < LEAST_NATS:
+            self.fault(
+                "self_attn.q_proj.weight",
+                f"head {head} reads {best} tokens back with a lead of {nats:.0f} nats only",
+            )
+        return best
+
+    # --- units ---------------------------------------------------------------------------------------------------------
+
+    def _follow_units(self) -> None:
+        gate, up, down = (self.get(f"mlp.{part}_proj.weight") for part in ("gate", "up", "down"))
+        constant = self._only_pins(gate)
+        empty = ~gate.any(1)
+        for unit in np.flatnonzero(empty & (up.any(1) | down.any(0)))[:5]:
+            self.fault("mlp.up_proj.weight", f"unit {unit} has no gate and is not zero")
+        movers = np.flatnonzero(constant & ~empty)
+        self._match(np.flatnonzero(~constant), gate, up, down)
+        if not np.array_equal(self._constant(gate[movers]), np.full(len(movers), SATURATED)):
+            self.fault("mlp.gate_proj.weight", "a unit that moves a code has another gate than 128")
+        before_offset, before_coordinate = self.offset.copy(), self.coordinate.copy()
+        written: dict[int, list[int]] = {}
+        for unit in movers:
+            sources = np.flatnonzero(up[unit])
+            targets = np.flatnonzero(down[:, unit])
+            source = int(sources[0]) if len(sources) == 1 else -1
+            if source in self.reading.pins and up[unit, source] * self.reading.pins[source] / self.scale == 1:
+                good = len(targets) == 1 and int(targets[0]) in self.pins_left
+                good = good and down[targets[0], unit] * SATURATED == -self.reading.pins[int(targets[0])]
+                if good:
+                    self.pins_left.discard(int(targets[0]))
+            elif source >= 0 and before_offset[source] >= 0 and up[unit, source] == 1:
+                signs = down[targets, unit] * SATURATED
+                good = bool(np.isin(signs, (1, -1)).all()) and list(targets[signs == -1]) == [source]
+                for target in targets[signs == 1] if good else ():
+                    written.setdefault(int(target), []).append(source)
+                if good:
+                    self.offset[source] = self.coordinate[source] = -1
+            else:
+                good = False
+            if not good:
+                self.fault("mlp.down_proj.weight", f"unit {unit} neither moves nor clears one code")
+        for target, origins in written.items():
+            if len(origins) != 1 or before_offset[target] >= 0 or target in self.reading.pins:
+                self.fault("mlp.down_proj.weight", f"column {target} is written over")
+                continue
+            self.offset[target], self.coordinate[target] = (
+                before_offset[origins[0]],
+                before_coordinate[origins[0]],
+            )
+
+    def _match(self, units: np.ndarray, gate: np.ndarray, up: np.ndarray, down: np.ndarray) -> None:
+        if not len(units):
+            return
+        reading, n_coordinates = self.reading, len(self.reading.message_columns)
+        if (self.offset[reading.message_columns] >= 0).any():
+            self.fault("mlp.down_proj.weight", "units match before the answer's columns are free")
+        window = int(self.offset.max()) + 1
+        columns = np.full((window, n_coordinates), -1)
+        held = np.flatnonzero(self.offset >= 0)
+        columns[self.offset[held], self.coordinate[held]] = held
+        if (columns < 0).any():
+            self.fault("mlp.gate_proj.weight", "a gathered code is not whole")
+            return
+        allowed = np.zeros(self.shape.width, bool)
+        allowed[columns.ravel()] = True
+        allowed[self.pin_columns] = True
+        strange = (gate[units][:, ~allowed] != 0).any(1) | ~self._only_pins(up[units])
+        strange |= self._constant(up[units]) != 1
+        silent = np.ones(self.shape.width, bool)
+        silent[reading.message_columns] = False
+        strange |= (down[silent][:, units] != 0).any(0)
+        messages = down[reading.message_columns][:, units].T * SATURATED
+        wanted = gate[units][:, columns.ravel()].reshape(len(units), window, n_coordinates) / (2 * SATURATED)
+        thresholds = self._constant(gate[units])
+        for row, unit in enumerate(units):
+            codes = [tuple(code) for code in wanted[row].astype(np.int64).tolist()]
+            length = next((place for place, code in enumerate(codes) if not any(code)), window)
+            tokens = [self.token_of.get(code, -1) for code in codes[:length]]
+            threshold = -SATURATED * (2 * length * reading.squared_norm - 1)
+            whole = not wanted[row, length:].any() and np.array_equal(wanted[row], wanted[row].round())
+            if strange[row] or -1 in tokens or not whole or thresholds[row] != threshold:
+                self.fault(
+                    "mlp.gate_proj.weight", f"unit {unit} does not match whole tokens and write an answer"
+                )
+                continue
+            self.found.append((tuple(reversed(tokens)), messages[row], self.layer, int(unit)))
+
+    def end(self) -> None:
+        """Nothing of the memory but the answer may reach the host. The shortest context inherits nothing: it tells the scale."""
+        told = [item for item in self.found if item[1].any()]
+        if told:
+            _, message, self.layer, unit = min(told, key=lambda item: len(item[0]))
+            size = log2(np.linalg.norm(message) / sqrt(self.reading.squared_norm))
+            self.reading.message = 2.0 ** round(size)
+        for tokens, message, layer, unit in self.found:
+            self.layer = layer
+            change = message / (self.reading.message or 1.0)
+            if not np.array_equal(change, change.round()):
+                self.fault("mlp.down_proj.weight", f"unit {unit} does not write whole codes")
+            else:
+                self.reading.units.append(StoredUnit(tokens, tuple(int(x) for x in change), self.layer, unit))
+        left = np.flatnonzero(self.offset >= 0)
+        if len(left) or self.pins_left:
+            self.fault(
+                "mlp.down_proj.weight",
+                f"column {(*left, *self.pins_left)[0]} is not cleared at the end of the memory",
+            )
+
+
+def context_texts(reading: Reading, tokenizer: Any) -> list[dict[str, Any]]:
+    """Every stored context and the token that follows it, as text."""
+    answers = reading.answers()
+    return [
+        {
+            "context": tokenizer.decode(list(tokens)),
+            "next": tokenizer.decode([token]) if token >= 0 else None,
+            "tokens": list(tokens),
+            "next_token": token,
+        }
+        for tokens, token in answers.items()
+    ]

@@ -1,0 +1,117 @@
+"""Asking a grafted checkpoint through transformers: every fact bare and after other text, and other text beside the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from byheart.errors import import_extra
+from byheart.graft.contexts import Fact
+from byheart.graft.host import Host, tensor_shapes
+
+Progress = Callable[[str, int, int], None]
+BATCH, BLOCK = 32, 256
+
+
+@dataclass(frozen=True)
+class TextComparison:
+    """Logits of graft and host on ordinary text, and the host's own noise: with against without cache, bfloat16 against float32."""
+
+    positions: int
+    equal_bits: int
+    other_argmax: int
+    beyond_noise: int
+    largest_difference: float
+    host_noise: float
+
+
+def load_network(folder: Path, device: str) -> Any:
+    """The checkpoint as anybody would load it."""
+    transformers = import_extra("transformers", "huggingface", "asking a checkpoint")
+    return (
+        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
+        .to(device)
+        .eval()
+    )
+
+
+def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
+    """The host as a network of transformers, in the precision of its graft."""
+    transformers = import_extra("transformers", "huggingface", "asking a host")
+    if host.path.is_dir():
+        return (
+            transformers.AutoModelForCausalLM.from_pretrained(host.path, dtype=dtype, local_files_only=True)
+            .to(device)
+            .eval()
+        )
+    values = {key: value for key, value in host.config.items() if key not in ("model_type", "dtype")}
+    config = transformers.AutoConfig.for_model(host.config["model_type"], **values)
+    network = transformers.AutoModelForCausalLM.from_config(
+        config, dtype=dtype
+    )  # `.to(dtype)` would round the rotary frequencies
+    weights = {name: host.tensor(name) for name in tensor_shapes(host.shape)}
+    if host.shape.tied:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    network.load_state_dict(weights)
+    return network.to(device).eval()
+
+
+@torch.no_grad()
+def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], progress: Progress) -> list[int]:
+    """The rows of the facts whose answer does not follow, greedily, after `before` and the key. Batches are padded left."""
+    wrong, ordered = [], sorted(facts, key=lambda fact: len(fact.tokens))
+    for start in range(0, len(ordered), BATCH):
+        progress("ask", start, len(ordered))
+        batch = ordered[start : start + BATCH]
+        prompts = [[*before, *fact.tokens[: fact.n_key]] for fact in batch]
+        longest = max(map(len, prompts))
+        ids = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts])
+        mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+        said = network.generate(
+            ids.to(network.device),
+            attention_mask=mask.to(network.device),
+            max_new_tokens=max(len(fact.tokens) - fact.n_key for fact in batch),
+            do_sample=False,
+            pad_token_id=0,
+            eos_token_id=None,
+        )[:, longest:].tolist()
+        for fact, answer in zip(batch, said, strict=True):
+            want = list(fact.tokens[fact.n_key :])
+            if answer[: len(want)] != want:
+                wrong.append(fact.row)
+    return sorted(set(wrong))
+
+
+@torch.no_grad()
+def compare_text(
+    network: Any, host: Any, wide: Any, tokens: Sequence[int], progress: Progress
+) -> TextComparison:
+    """Every position of a text, in blocks; `wide` is the host in float32.
+
+    An argmax beyond noise differs though the host's lead there exceeds twice the noise.
+    """
+    usable = len(tokens) // BLOCK * BLOCK or len(tokens)
+    blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)
+    equal = other = beyond = 0
+    largest = noise = 0.0
+    for number, block in enumerate(blocks):
+        progress("compare text", number, len(blocks))
+        row = block[None]
+        old, new = host(row).logits[0].float(), network(row).logits[0].float()
+        half = row.shape[1] // 2
+        first = host(row[:, :half], use_cache=True)
+        rest = host(row[:, half:], past_key_values=first.past_key_values)
+        own = (torch.cat([first.logits, rest.logits], 1)[0].float() - old).abs().amax(-1)
+        own = torch.maximum(own, (wide(row).logits[0].float() - old).abs().amax(-1))
+        apart = (new - old).abs().amax(-1)
+        best = old.topk(2).values
+        differs = new.argmax(-1) != old.argmax(-1)
+        noise, largest = max(noise, own.max().item()), max(largest, apart.max().item())
+        equal += int((new == old).all(-1).sum())
+        other += int(differs.sum())
+        beyond += int((differs & (best[:, 0] - best[:, 1] > 2 * max(noise, 1e-6))).sum())
+    return TextComparison(usable, equal, other, beyond, largest, noise)

@@ -1,0 +1,78 @@
+"""Taking a graft out again: the host's files, byte for byte, from the grafted weights and what was kept beside them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from byheart.errors import CorruptModel, UsageError
+from byheart.files.atomic_folder import replaced_folder
+from byheart.graft.folder import KEPT, NORMS, read_record
+from byheart.graft.host import DTYPES, FolderHost, digest_of
+from byheart.records.fields import Fields, parse_json
+from byheart.records.refusals import corrupt
+
+HEADER = ".header"
+
+
+def remove_graft(folder: Path, target: Path) -> list[str]:
+    """Write the host's files at `target`; `CorruptModel` unless each has the digest it had. The names of the files."""
+    record = read_record(folder)
+    digests = Fields(record, folder / "graft.json").child("host").values
+    grafted = FolderHost(folder)
+    n_added = grafted.shape.n_layers - int(record["layers"][0])
+    with replaced_folder(target, check_empty) as fresh:
+        for name, digest in digests.items():
+            if Path(name).name != name:
+                raise corrupt(folder / "graft.json", f"it names a file outside the folder: {name}")
+            header = folder / KEPT / f"{name}{HEADER}"
+            if header.is_file():
+                _rebuild(grafted, n_added, folder, header, fresh / name)
+            elif (folder / KEPT / name).is_file():
+                shutil.copyfile(folder / KEPT / name, fresh / name)
+            else:
+                raise corrupt(folder / KEPT / name, "the file that was kept of the host is missing")
+            if digest_of(fresh / name) != digest:
+                raise CorruptModel(
+                    f"{name} cannot be restored: what the graft holds of it is no longer what the host's file held.\n"
+                    "  Nothing was written. Use the host's own copy.",
+                    file=name,
+                )
+    return sorted(digests)
+
+
+def check_empty(path: Path) -> None:
+    """Refuse to write a host over anything."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} exists and is not an empty folder.\n  Nothing was written.", path=str(path))
+
+
+def _rebuild(grafted: FolderHost, n_added: int, folder: Path, header: Path, target: Path) -> None:
+    """A safetensors file of the host: its header as it was, then each tensor cut out of the grafted one."""
+    from safetensors import safe_open
+
+    raw = header.read_bytes()
+    entries: Mapping[str, Any] = Fields(parse_json(raw[8:], header), header).values
+    places = sorted(
+        ((name, entry) for name, entry in entries.items() if name != "__metadata__"),
+        key=lambda item: item[1]["data_offsets"][0],
+    )
+    kept = folder / KEPT / NORMS
+    with target.open("wb") as file, safe_open(kept, "pt") as norms:
+        file.write(raw)
+        names = set(norms.keys())
+        for name, entry in places:
+            if name in names:
+                tensor = norms.get_tensor(name)
+            else:
+                moved = name
+                if name.startswith("model.layers."):
+                    number, rest = name.removeprefix("model.layers.").split(".", 1)
+                    moved = f"model.layers.{int(number) + n_added}.{rest}"
+                wide = grafted.stored(moved)
+                tensor = wide[tuple(slice(n) for n in entry["shape"])].to(DTYPES[entry["dtype"]])
+            file.write(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())

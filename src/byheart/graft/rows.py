@@ -1,0 +1,60 @@
+"""Rows of a data file with the way each is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from byheart.data.readers import kind_of, text_format
+from byheart.data.tables import READERS
+from byheart.data.textfile import require_file
+from byheart.errors import DataError, UsageError
+from byheart.graft.texts import Asking, Row
+
+YES, NO = ("1", "true", "yes", "chat"), ("0", "false", "no", "plain", "")
+
+
+def read_rows(
+    path: Path,
+    tokenizer: Any,
+    asking: Asking,
+    *,
+    input: str | None = None,
+    label: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> list[Row]:
+    """Keys and answers of a CSV, TSV, JSON lines or Parquet file, both as text."""
+    if asking.chat and (asking.template is not None or asking.chat_column is not None):
+        raise UsageError(
+            "--chat asks every row in the host's chat template: leave out --template and --chat-column."
+        )
+    require_file(path)
+    kind = kind_of(path)
+    if kind not in READERS:
+        raise UsageError(
+            f"{path}: facts are read from a table, such as CSV or JSON lines, not from .{kind}.",
+            path=str(path),
+        )
+    names = [input or "key", label or "value", *([asking.chat_column] if asking.chat_column else [])]
+    columns = READERS[kind](path, names, text_format(path, kind, delimiter, encoding))
+    n_rows = len(columns[names[0]])
+    if not n_rows:
+        raise DataError(f"{path} holds no rows.", path=str(path))
+    chats = [asking.chat] * n_rows
+    if asking.chat_column is not None:
+        said = [str(value).strip().lower() for value in columns[asking.chat_column]]
+        odd = next((row for row, word in enumerate(said) if word not in (*YES, *NO)), None)
+        if odd is not None:
+            raise DataError(
+                f"{path}: row {odd:,} says {said[odd]!r} in the column {asking.chat_column}; it must be one of "
+                f"{', '.join(YES)} or {', '.join(NO[:-1])}.",
+                row=odd,
+            )
+        chats = [word in YES for word in said]
+    formats = {is_chat: asking.format_of(tokenizer, is_chat) for is_chat in sorted(set(chats))}
+    pairs = zip(columns[names[0]], columns[names[1]], chats, strict=True)
+    return [
+        Row(str(key), "" if answer is None else str(answer), formats[is_chat])
+        for key, answer, is_chat in pairs
+    ]

@@ -1,0 +1,160 @@
+"""Proof that a grafted checkpoint is its host plus these contexts and nothing else: read tensor by tensor, in code of its own.
+
+If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context is the host's: the memory's
+layers add nothing to the host's columns (`reading`), the host's layers read the host's columns alone, RMSNorm over W columns with
+weights √(d/W) is RMSNorm over d, and the head's other columns meet 0. After a stored context the right token leads every other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import torch
+
+from byheart.graft.host import FolderHost, Host
+from byheart.graft.reading import Reading, Tokens
+
+SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "rms_norm_eps",
+)
+UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft", "transformers_version")
+"""What decides no answer: how weights are stored, which each tensor says itself, and notes."""
+
+Progress = Callable[[str, int, int], None]
+
+
+def structural_faults(
+    grafted: FolderHost, host: Host, reading: Reading, wanted: Mapping[Tokens, int], progress: Progress
+) -> list[str]:
+    """Everything in which `grafted` is not `host` with the contexts `wanted`; each fault names the place."""
+    faults = [*reading.faults, *_config_faults(grafted, host, reading), *_context_faults(reading, wanted)]
+    if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
+        faults.append(
+            f"model.layers.0.input_layernorm.weight: it does not leave the first {host.shape.width:,} columns to the host"
+        )
+        return faults
+    comparison = _Comparison(grafted, host, reading)
+    for number, name in enumerate(names := comparison.names()):
+        progress("compare", number, len(names))
+        faults += comparison.faults_of(name)
+    return [*faults, *comparison.lead_faults()]
+
+
+def _config_faults(grafted: FolderHost, host: Host, reading: Reading) -> Iterator[str]:
+    new, old = grafted.config, host.config
+    for key in sorted({*new, *old} - {*SIZES, *UNREAD}):
+        if new.get(key) != old.get(key):
+            yield f"config.json: {key} is {new.get(key)!r}; the host says {old.get(key)!r}"
+    d, width = host.shape.width, grafted.shape.width
+    sizes = {
+        "rms_norm_eps": (new.get("rms_norm_eps"), float(old["rms_norm_eps"]) * d / width),
+        "num_hidden_layers": (grafted.shape.n_layers, host.shape.n_layers + reading.n_memory_layers),
+        "head_dim": (grafted.shape.head_dim, host.shape.head_dim),
+        "num_key_value_heads": (grafted.shape.group, host.shape.group),
+    }
+    for key, (found, meant) in sizes.items():
+        if found != meant:
+            yield f"config.json: {key} gives {found!r}, not {meant!r}"
+
+
+def _context_faults(reading: Reading, wanted: Mapping[Tokens, int]) -> Iterator[str]:
+    found = reading.answers()
+    if len(reading.units) != len({unit.tokens for unit in reading.units}):
+        yield "two units match the same context"
+    for tokens, token in found.items():
+        if wanted.get(tokens) != token:
+            what = "an unknown token" if token < 0 else f"token {token}"
+            why = (
+                "which is not in the data" if tokens not in wanted else f"where the data say {wanted[tokens]}"
+            )
+            yield f"after the tokens {list(tokens)} {what} is stored, {why}"
+    for tokens in wanted:
+        if tokens not in found:
+            yield f"after the tokens {list(tokens)} nothing is stored; the data say {wanted[tokens]}"
+
+
+class _Comparison:
+    """Host and graft side by side, one tensor at a time, with the norms that bound the host's last state."""
+
+    def __init__(self, grafted: FolderHost, host: Host, reading: Reading) -> None:
+        self.grafted, self.host, self.reading = grafted, host, reading
+        self.norms: dict[str, float] = {}
+        self.factor = sqrt(host.shape.width / grafted.shape.width)
+
+    def names(self) -> list[str]:
+        return [name for name in self.grafted.places if self._host_name(name) is not None]
+
+    def _host_name(self, name: str) -> str | None:
+        """The host's tensor that a tensor of the graft holds; None for those of the memory and copies that nobody reads."""
+        if name.endswith("rotary_emb.inv_freq") or (self.host.shape.tied and name == "lm_head.weight"):
+            return None
+        if not name.startswith("model.layers."):
+            return name
+        number, rest = name.removeprefix("model.layers.").split(".", 1)
+        layer = int(number) - self.reading.n_memory_layers
+        return f"model.layers.{layer}.{rest}" if layer >= 0 else None
+
+    def faults_of(self, name: str) -> Iterator[str]:
+        source = self._host_name(name)
+        assert source is not None
+        old, new = self.host.tensor(source), self.grafted.stored(name)
+        is_norm = source.endswith("layernorm.weight") or source == "model.norm.weight"
+        by_rows = source in ("model.embed_tokens.weight", "lm_head.weight")
+        self.norms[source] = (
+            old.abs().max() if is_norm else old.norm(dim=1).max() if by_rows else old.norm()
+        ).item()
+        if is_norm:
+            old = (old.double() * self.factor).float()
+        wanted = torch.zeros(new.shape, dtype=new.dtype)
+        wanted[tuple(slice(n) for n in old.shape)] = old.to(new.dtype)
+        columns = torch.from_numpy(self.reading.message_columns)
+        codes = torch.from_numpy(self.reading.codes).to(new.dtype)
+        if source == "model.norm.weight":
+            wanted[columns] = new[columns[0]]
+        elif by_rows:
+            wanted[:, columns] = codes
+            if source == "model.embed_tokens.weight":
+                for column, size in self.reading.pins.items():
+                    wanted[:, column] = size
+        differing = (new.view(_BITS[new.dtype]) != wanted.view(_BITS[new.dtype])) & ~(
+            (new == 0) & (wanted == 0)
+        )
+        for place in differing.nonzero()[:3].tolist():
+            at = tuple(place)
+            yield f"{name}{place}: it is {new[at].item()!r}, not {wanted[at].item()!r}"
+
+    def lead_faults(self) -> Iterator[str]:
+        """The answer's lead against a bound of the host's largest logit and last state: norms of weights, no measurement."""
+        shape, norms = self.host.shape, self.norms
+        state, root = norms["model.embed_tokens.weight"], sqrt(shape.width)
+        for layer in range(shape.n_layers):
+            get: Any = lambda part, at=f"model.layers.{layer}.": norms.get(at + part, 0.0)  # noqa: E731
+            n = root * get("input_layernorm.weight")
+            values = get("self_attn.v_proj.weight") * n + get("self_attn.v_proj.bias")
+            state += get("self_attn.o_proj.weight") * sqrt(shape.group) * values + get(
+                "self_attn.o_proj.bias"
+            )
+            n = root * get("post_attention_layernorm.weight")
+            gate, up = (
+                get(f"mlp.{part}_proj.weight") * n + get(f"mlp.{part}_proj.bias") for part in ("gate", "up")
+            )
+            state += get("mlp.down_proj.weight") * gate * up + get("mlp.down_proj.bias")
+        rms = sqrt(state**2 / shape.width + float(self.host.config["rms_norm_eps"]))
+        rows = norms["model.embed_tokens.weight" if shape.tied else "lm_head.weight"]
+        largest = root * norms["model.norm.weight"] * rows
+        factor = float(self.grafted.stored("model.norm.weight")[self.reading.message_columns[0]])
+        if self.reading.units and self.reading.message * factor / rms <= 2 * largest:
+            lead = self.reading.message * factor / rms
+            yield f"model.norm.weight: the answer leads by {lead:.3g}, the host's logits by up to {2 * largest:.3g}"
+
+
+_BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}

@@ -1,0 +1,190 @@
+"""From rows of text to tokens: how a key is asked, and where its answer begins, by the host's own tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from byheart.errors import AssumptionViolated, UsageError, import_extra
+from byheart.graft.contexts import Fact
+
+FIELD = "{input}"
+CONTENT = "qZ7contentZq7"  # stands for a message while a chat template is read
+HISTORIES: tuple[list[dict[str, str]], ...] = (
+    [],
+    [{"role": "system", "content": "alpha"}],
+    [{"role": "system", "content": "Beta gamma."}],
+    [{"role": "user", "content": "delta"}, {"role": "assistant", "content": "epsilon"}],
+)
+
+
+@dataclass(frozen=True)
+class KeyFormat:
+    """How a key becomes a prompt, and what follows the answer: the host's own words, or the token `end`.
+
+    `before` and `after` stand around the key; `spaced` also stores the prompt with a space before it, as it is cut inside a text.
+    """
+
+    before: str = ""
+    after: str = ""
+    spaced: bool = True
+    end: int | None = None
+
+    def prompt(self, key: str) -> str:
+        return f"{self.before}{key}{self.after}"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How the rows of a data file are asked, as the user says it: plain, inside a template, or as chat turns.
+
+    `chat_column` names a column that says which rows are chat turns; `end` is by default so for these alone.
+    """
+
+    chat: bool = False
+    chat_column: str | None = None
+    template: str | None = None
+    end: bool | None = None
+
+    def format_of(self, tokenizer: Any, is_chat: bool) -> KeyFormat:
+        if is_chat:
+            return chat_format(tokenizer, self.end is not False)
+        return plain_format(tokenizer, self.template, self.end is True)
+
+
+def load_tokenizer(path: Path) -> Any:
+    """The tokenizer of a host, without running code of the checkpoint."""
+    transformers = import_extra("transformers", "huggingface", "grafting")
+    try:
+        if path.is_dir():
+            return transformers.AutoTokenizer.from_pretrained(
+                path, trust_remote_code=False, local_files_only=True
+            )
+        return transformers.AutoTokenizer.from_pretrained(
+            path.parent, gguf_file=path.name, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(f"the tokenizer of {path} cannot be read: {first}", path=str(path)) from None
+
+
+def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
+    """Keys as plain text, or inside `template`, which holds {input} once."""
+    if end and tokenizer.eos_token_id is None:
+        raise UsageError("this host's tokenizer has no end token, so --end cannot be followed.")
+    before, found, after = (template if template is not None else FIELD).partition(FIELD)
+    if not found or FIELD in after:
+        raise UsageError(f"the template {template!r} must hold {FIELD} once.", template=template)
+    return KeyFormat(before, after, True, tokenizer.eos_token_id if end else None)
+
+
+def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
+    """Keys as a user's turn in the host's own chat template, whatever came before it.
+
+    Rendered after several histories, the turn is what all renderings end in. Where that begins with the end of the turn before
+    (as the text after the key does), it is cut at the special token that opens the user's turn.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        raise UsageError(
+            "this host's tokenizer has no chat template.\n  Leave out --chat, or use --template."
+        )
+    turns = []
+    for history in HISTORIES:
+        try:
+            turns.append(_render(tokenizer, [*history, {"role": "user", "content": CONTENT}], True))
+        except Exception:  # templates raise what they like at roles they do not know
+            if not history:
+                raise UsageError("this host's chat template cannot render a user's message.") from None
+    befores, afters = zip(*(turn.rsplit(CONTENT, 1) for turn in turns), strict=True)
+    after = afters[0]
+    if set(afters) != {after}:
+        raise UsageError("this host's chat template ends a prompt in several ways; use --template instead.")
+    before = reduce(_common_start, [text[::-1] for text in befores])[::-1]
+    shared = _common_start(before, after)
+    opening = max((shared.rfind(special) for special in tokenizer.all_special_tokens), default=-1)
+    if opening > 0:
+        before = before[opening:]
+    return KeyFormat(before, after, False, _end_of_turn(tokenizer) if end else None)
+
+
+def _common_start(first: str, second: str) -> str:
+    n_equal = next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b),
+        min(len(first), len(second)),
+    )
+    return first[:n_equal]
+
+
+def _end_of_turn(tokenizer: Any) -> int:
+    """The first token that the template puts after an assistant's message."""
+    said = [{"role": "user", "content": "alpha"}, {"role": "assistant", "content": CONTENT}]
+    rest = _render(tokenizer, said, False).rsplit(CONTENT, 1)[1]
+    tokens = encode(tokenizer, rest)
+    if tokens:
+        return tokens[0]
+    if tokenizer.eos_token_id is None:
+        raise UsageError("this host's chat template ends no turn; use --no-end.")
+    return int(tokenizer.eos_token_id)
+
+
+def _render(tokenizer: Any, messages: list[dict[str, str]], ask: bool) -> str:
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+
+
+def encode(tokenizer: Any, text: str) -> list[int]:
+    """The tokens of a text, without a beginning or an end."""
+    return list(tokenizer(text, add_special_tokens=False).input_ids)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A question of the data with its answer, and how it is asked."""
+
+    key: str
+    answer: str
+    keys: KeyFormat
+
+
+def facts_of(tokenizer: Any, rows: Sequence[Row]) -> list[Fact]:
+    """Each row as tokens, with and without a space before it where its format says so."""
+    return [
+        fact
+        for number, row in enumerate(rows)
+        for fact in _facts(tokenizer, number, row.key, row.answer, row.keys)
+    ]
+
+
+def prompts_of(key: str, keys: KeyFormat) -> Iterable[str]:
+    """The texts after which the answer to `key` is stored."""
+    prompt = keys.prompt(key)
+    return (prompt, f" {prompt}") if keys.spaced and not prompt[:1].isspace() else (prompt,)
+
+
+def joined(prompt: str, answer: str, keys: KeyFormat) -> str:
+    """The prompt with its answer: a space between them in plain text, unless one of them has it; nothing in a chat."""
+    plain = keys.spaced and not prompt[-1:].isspace() and not answer[:1].isspace()
+    return f"{prompt}{' ' if plain else ''}{answer}"
+
+
+def _facts(tokenizer: Any, number: int, key: str, answer: str, keys: KeyFormat) -> Iterator[Fact]:
+    if not key.strip() or not answer.strip():
+        raise AssumptionViolated(
+            f"row {number:,} has an empty {'answer' if key.strip() else 'key'}.", row=number
+        )
+    seen = set()
+    for prompt in prompts_of(key, keys):
+        asked, whole = encode(tokenizer, prompt), encode(tokenizer, joined(prompt, answer, keys))
+        if whole[: len(asked)] != asked or not asked:
+            raise AssumptionViolated(
+                f"row {number:,}: the host's tokenizer splits the prompt {prompt!r} otherwise when the answer {answer!r} "
+                "follows, so a prompt alone would never lead to it.\n"
+                "  End the key before a space or a sign, or use --template.",
+                row=number,
+            )
+        tokens = (*whole, *(() if keys.end is None else (keys.end,)))
+        if tokens not in seen and len(tokens) > len(asked):
+            seen.add(tokens)
+            yield Fact(tokens, len(asked), number)

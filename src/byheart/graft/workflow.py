@@ -1,0 +1,204 @@
+"""What the commands do: graft, verify, detect, forget; each one function over a host, a data file and a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from byheart.errors import CorruptModel, UsageError
+from byheart.files.atomic_folder import replaced_folder
+from byheart.graft.contexts import Fact, merge_contexts
+from byheart.graft.folder import PRECISIONS, check_target, default_precision, read_record, write_graft
+from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
+from byheart.graft.grafting import GraftPlan, Progress, plan_graft
+from byheart.graft.host import FolderHost, digest_of, open_host
+from byheart.graft.reading import Reading, read_memory
+from byheart.graft.recall import TextComparison, compare_text, host_network, load_network, wrong_facts
+from byheart.graft.rows import read_rows
+from byheart.graft.structure import structural_faults
+from byheart.graft.texts import Asking, encode, facts_of, load_tokenizer
+
+OTHER_TEXT = "It rained all day, and nobody had seen the old bridge for years."
+SHOWN = 20
+PLAIN = Asking()
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+def graft(
+    host: str | Path,
+    data: str | Path,
+    output: str | Path | None,
+    asking: Asking = PLAIN,
+    *,
+    precision: str | None = None,
+    bit_identical: bool = False,
+    progress: Progress = silent,
+    **reading: str | None,
+) -> GraftPlan:
+    """Put the rows of `data` into the checkpoint `host`, written to `output`; nothing is written where that is None.
+
+    Raises where a row cannot be stored exactly; see `docs/graft.md` for what can.
+    """
+    if output is not None:
+        check_target(Path(output))
+    progress("read", 0, 1)
+    opened = open_host(host)
+    tokenizer = load_tokenizer(opened.path)
+    rows = read_rows(Path(data), tokenizer, asking, **reading)
+    progress("plan", 0, 1)
+    plan = plan_graft(opened, tokenizer, rows, bit_identical=bit_identical)
+    if output is not None:
+        chosen = precision or default_precision(opened)
+        if chosen not in PRECISIONS:
+            raise UsageError(f"a graft is float32 or bfloat16, not {chosen}.", precision=chosen)
+        write_graft(plan, opened, tokenizer, asking, Path(output), chosen, progress)
+    return plan
+
+
+@dataclass(frozen=True)
+class GraftCheck:
+    """What was found of a graft: read against its host tensor by tensor, then asked."""
+
+    rows: int
+    contexts: int
+    faults: tuple[str, ...]
+    wrong_rows: tuple[int, ...]
+    wrong_rows_after_text: tuple[int, ...]
+    least_nats: float
+    text: TextComparison | None
+
+    @property
+    def holds(self) -> bool:
+        beyond = self.text.beyond_noise if self.text is not None else 0
+        return not (self.faults or self.wrong_rows or self.wrong_rows_after_text or beyond)
+
+    def to_json(self) -> dict[str, Any]:
+        wrong = sorted({*self.wrong_rows, *self.wrong_rows_after_text})
+        return {
+            "holds": self.holds,
+            "checked": self.rows,
+            "wrong": len(wrong),
+            "n_faults": len(self.faults),
+            **asdict(self),
+            "faults": list(self.faults[:SHOWN]),
+        }
+
+
+def verify_graft(
+    folder: Path,
+    data: Path,
+    host: Path,
+    columns: Mapping[str, str | None] = MappingProxyType({}),
+    *,
+    text: Path | None = None,
+    ask: bool = True,
+    device: str = "cpu",
+    progress: Progress = silent,
+) -> GraftCheck:
+    """Check that `folder` is `host` with the rows of `data`, asked as its record says, and nothing else."""
+    progress("read", 0, 1)
+    grafted, opened = FolderHost(folder), open_host(host)
+    tokenizer = load_tokenizer(opened.path)
+    facts = facts_of(tokenizer, read_rows(data, tokenizer, asking_of(folder), **columns))
+    wanted = merge_contexts(facts)
+    memory = read_memory(grafted, progress)
+    faults = (
+        ["no layer holds a memory"]
+        if memory is None
+        else structural_faults(grafted, opened, memory, wanted, progress)
+    )
+    faults += tokenizer_faults(folder, opened.path, tokenizer)
+    wrong: list[int] = []
+    wrong_after: list[int] = []
+    compared = None
+    if ask:
+        network = load_network(folder, device)
+        wrong = wrong_facts(network, facts, [], progress)
+        wrong_after = wrong_facts(network, facts, encode(tokenizer, OTHER_TEXT), progress)
+        if text is not None:
+            tokens = encode(tokenizer, text.read_text(encoding="utf-8", errors="replace"))
+            beside = host_network(opened, network.dtype, device)
+            wide = beside if network.dtype == torch.float32 else host_network(opened, torch.float32, device)
+            compared = compare_text(network, beside, wide, tokens, progress)
+    return GraftCheck(
+        len({fact.row for fact in facts}),
+        0 if memory is None else len(memory.units),
+        tuple(faults),
+        tuple(wrong),
+        tuple(wrong_after),
+        0.0 if memory is None else memory.least_nats,
+        compared,
+    )
+
+
+def asking_of(folder: Path) -> Asking:
+    """How the record of a graft says that its rows are asked."""
+    from byheart.records.fields import Fields
+
+    return Fields(read_record(folder), folder / "graft.json").child("asking").record(Asking)
+
+
+def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
+    """Files of the tokenizer that are not the host's; for a GGUF host, a tokenizer that works otherwise."""
+    from byheart.graft.folder import TOKENIZER_FILES
+
+    if host.is_dir():
+        return [
+            f"{name}: it is not the host's file"
+            for name in TOKENIZER_FILES
+            if (folder / name).is_file() != (host / name).is_file()
+            or ((host / name).is_file() and digest_of(folder / name) != digest_of(host / name))
+        ]
+    own = load_tokenizer(folder)
+    same = own.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
+    same = same and own.chat_template == tokenizer.chat_template
+    return [] if same else ["tokenizer.json: it is not the tokenizer of the host's file"]
+
+
+def detect(folder: Path, progress: Progress = silent) -> Reading | None:
+    """The memory that the weights of a checkpoint hold, whatever its files say; None where there is none."""
+    opened = FolderHost(folder)
+    return read_memory(opened, progress)
+
+
+def forget(
+    folder: Path,
+    data: Path,
+    keys: Sequence[str],
+    output: Path,
+    *,
+    progress: Progress = silent,
+    **columns: str | None,
+) -> Forgotten:
+    """Write at `output` the graft in `folder` without the rows of `data` that have these keys."""
+    checkpoint, tokenizer = FolderHost(folder), load_tokenizer(folder)
+    rows = read_rows(data, tokenizer, asking_of(folder), **columns)
+    missing = sorted(set(keys) - {row.key for row in rows})
+    if missing:
+        raise UsageError(f"{data} has no key {missing[0]!r}.", keys=missing)
+    facts = facts_of(tokenizer, rows)
+    memory = read_memory(checkpoint, progress)
+    if memory is None or memory.faults:
+        problem = "it holds no memory" if memory is None else memory.faults[0]
+        raise CorruptModel(
+            f"{folder}: facts cannot be taken out of this graft: {problem}.",
+            file=str(folder),
+            problem=problem,
+        )
+
+    def is_going(fact: Fact) -> bool:
+        return rows[fact.row].key in keys
+
+    with replaced_folder(output, check_target) as fresh:
+        copy_folder(folder, fresh)
+        return forget_facts(
+            checkpoint, memory, filter(is_going, facts), (fact for fact in facts if not is_going(fact)), fresh
+        )

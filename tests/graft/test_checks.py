@@ -1,0 +1,245 @@
+"""What reads grafts back: every tampering is found, every context listed, facts and whole grafts taken out again."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from byheart.cli.main import run
+from byheart.errors import AssumptionViolated, ByheartError, CorruptModel, UsageError
+from byheart.graft.removal import remove_graft
+from byheart.graft.texts import KeyFormat, Row, facts_of, load_tokenizer
+from byheart.graft.workflow import detect, forget, graft, verify_graft
+from tests.graft.hosts import save_host
+
+
+def nudge(folder: Path, name: str, place: int) -> None:
+    """Change one entry by one unit in the last place; a zero becomes the smallest number."""
+    tensors = load_file(folder / "model.safetensors")
+    flat = tensors[name].flatten()
+    flat.view(torch.int32)[place % flat.numel()] += 1
+    tensors[name] = flat.view(tensors[name].shape)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def change_json(folder: Path, name: str, **values: object) -> None:
+    document = json.loads((folder / name).read_text(encoding="utf-8"))
+    (folder / name).write_text(json.dumps({**document, **values}), encoding="utf-8")
+
+
+def test_any_changed_entry_is_found(tmp_path: Path, grafted: Path, host: Path, facts: Path) -> None:
+    draw = random.Random(0)
+    names = sorted(load_file(grafted / "model.safetensors"))
+    missed = []
+    for number in range(25):
+        folder = tmp_path / str(number)
+        shutil.copytree(grafted, folder)
+        name, place = draw.choice(names), draw.randrange(10**9)
+        nudge(folder, name, place)
+        try:
+            found = verify_graft(folder, facts, host, ask=False).holds
+        except ByheartError:
+            found = False
+        if found:
+            missed.append((name, place))
+        shutil.rmtree(folder)
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("config.json", {"rms_norm_eps": 1e-5}),
+        ("config.json", {"rope_parameters": {"rope_type": "default", "rope_theta": 10001.0}}),
+        ("config.json", {"eos_token_id": 5}),
+        ("tokenizer_config.json", {"padding_side": "left"}),
+    ],
+)
+def test_changed_settings_are_found(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path, name: str, values: dict[str, object]
+) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    change_json(tmp_path / "graft", name, **values)
+    found = verify_graft(tmp_path / "graft", facts, host, ask=False)
+    assert any(fault.startswith(name) for fault in found.faults)
+
+
+def test_other_data_and_another_host_are_found(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    assert verify_graft(grafted, facts, host, ask=False).holds
+    other = tmp_path / "other.csv"
+    other.write_text(facts.read_text(encoding="utf-8").replace("Rome", "Oslo"), encoding="utf-8")
+    assert not verify_graft(grafted, other, host, ask=False).holds
+    assert not verify_graft(grafted, facts, save_host(tmp_path / "host", "mistral"), ask=False).holds
+
+
+def test_detect_lists_what_is_stored_and_nothing_elsewhere(grafted: Path, host: Path) -> None:
+    memory = detect(grafted)
+    assert memory is not None
+    assert memory.faults == []
+    assert len(memory.answers()) == len(memory.units) > 0
+    assert detect(host) is None
+
+
+def test_forgetting_zeroes_the_units_of_a_fact_alone(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    done = forget(grafted, facts, ["secret number of Ann is"], tmp_path / "less")
+    before, after = (
+        load_file(grafted / "model.safetensors"),
+        load_file(tmp_path / "less" / "model.safetensors"),
+    )
+    changed = {
+        (int(name.split(".")[2]), int(unit))
+        for name in before
+        for unit in (before[name] != after[name]).nonzero()[:, 1 if "down_proj" in name else 0]
+    }
+    assert changed == set(done.zeroed) | set(done.rewritten)
+    rest = tmp_path / "rest.csv"
+    lines = facts.read_text(encoding="utf-8").splitlines(keepends=True)
+    rest.write_text("".join(line for line in lines if "Ann" not in line), encoding="utf-8")
+    assert verify_graft(tmp_path / "less", rest, host).holds
+    assert not verify_graft(tmp_path / "less", facts, host, ask=False).holds
+
+
+def test_a_longer_key_survives_the_shorter_one(tmp_path: Path, host: Path) -> None:
+    """`is` alone is the end of a longer key: forgetting it rewrites the longer one's unit."""
+    data = tmp_path / "data.csv"
+    data.write_text("key,value\ncapital of Italy,Rome\nThe capital of Italy,Paris\n", encoding="utf-8")
+    graft(host, data, tmp_path / "graft")
+    done = forget(tmp_path / "graft", data, ["capital of Italy"], tmp_path / "less")
+    assert done.rewritten
+    data.write_text("key,value\nThe capital of Italy,Paris\n", encoding="utf-8")
+    assert verify_graft(tmp_path / "less", data, host).holds
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "shard"),
+    [
+        (torch.float32, "float32", "40KB"),
+        (torch.bfloat16, "bfloat16", "1GB"),
+        (torch.float16, "float32", "1GB"),
+        (torch.float32, "bfloat16", "1GB"),
+    ],
+)
+def test_removing_gives_back_the_hosts_files(
+    tmp_path: Path, facts: Path, dtype: torch.dtype, precision: str, shard: str
+) -> None:
+    host = save_host(tmp_path / "host", dtype=dtype, shard=shard)
+    graft(host, facts, tmp_path / "graft", precision=precision)
+    remove_graft(tmp_path / "graft", tmp_path / "back")
+    files = {path.name: path.read_bytes() for path in host.iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "back").iterdir()} == files
+
+
+def test_a_changed_graft_is_not_passed_off_as_the_host(tmp_path: Path, grafted: Path) -> None:
+    shutil.copytree(grafted, tmp_path / "graft")
+    nudge(tmp_path / "graft", "model.layers.4.mlp.up_proj.weight", 0)
+    with pytest.raises(CorruptModel):
+        remove_graft(tmp_path / "graft", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+def lie_about_shapes(folder: Path) -> None:
+    change_json(folder, "config.json", hidden_size=4096, num_hidden_layers=80)
+
+
+def be_a_pickle(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+
+
+def be_short(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"0123456789")
+
+
+def announce_much(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2**62) + b"{}")
+
+
+def need_code(folder: Path) -> None:
+    change_json(folder, "config.json", auto_map={"AutoModelForCausalLM": "modeling.Mine"})
+
+
+def be_gemma(folder: Path) -> None:
+    change_json(folder, "config.json", model_type="gemma2")
+
+
+def slide(folder: Path) -> None:
+    change_json(folder, "config.json", model_type="mistral", sliding_window=64)
+
+
+def scale_dynamically(folder: Path) -> None:
+    change_json(
+        folder, "config.json", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+    )
+
+
+HOSTILE = [
+    lie_about_shapes,
+    be_a_pickle,
+    be_short,
+    announce_much,
+    need_code,
+    be_gemma,
+    slide,
+    scale_dynamically,
+]
+
+
+@pytest.mark.parametrize("spoil", HOSTILE)
+def test_hostile_hosts_are_refused_and_nothing_is_written(
+    tmp_path: Path, host: Path, facts: Path, spoil: Callable[[Path], None]
+) -> None:
+    shutil.copytree(host, tmp_path / "host")
+    spoil(tmp_path / "host")
+    with pytest.raises((UsageError, CorruptModel)):
+        graft(tmp_path / "host", facts, tmp_path / "graft")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["host"]
+
+
+def test_a_short_file_is_not_a_host(tmp_path: Path, facts: Path) -> None:
+    (tmp_path / "host.gguf").write_bytes(b"GGUF012345")
+    with pytest.raises((UsageError, CorruptModel)):
+        graft(tmp_path / "host.gguf", facts, tmp_path / "graft")
+
+
+def test_an_answer_that_changes_how_its_key_is_cut_is_refused(host: Path) -> None:
+    with pytest.raises(AssumptionViolated) as caught:
+        facts_of(load_tokenizer(host), [Row("The capital of Fra", "nce", KeyFormat(spaced=False))])
+    assert caught.value.facts["row"] == 0
+
+
+def test_the_commands(
+    tmp_path: Path,
+    host: Path,
+    facts: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["graft", str(host), str(facts), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 6
+    assert run(["graft", str(host), str(facts), "-o", "new"]) == 0
+    assert run(["verify", "new", str(facts), "--host", str(host)]) == 0
+    assert run(["inspect", "new", "--fact", "The capital of Italy is"]) == 0
+    assert "Rome" in capsys.readouterr().out
+    assert run(["forget", "new", str(facts), "--keys", "The capital of Italy is", "-o", "less"]) == 0
+    assert run(["verify", "less", str(facts), "--host", str(host), "-q"]) == 3
+    capsys.readouterr()
+    assert run(["detect", "less", "--json"]) == 0
+    assert not any("Rome" in str(each["next"]) for each in json.loads(capsys.readouterr().out)["contexts"])
+    assert run(["graft", "new", "--remove", "-o", "back"]) == 0
+    assert (tmp_path / "back" / "config.json").read_bytes() == (host / "config.json").read_bytes()
+    assert run(["graft", str(host), "-o", "other"]) == 2

@@ -1,0 +1,199 @@
+"""Grafts of every family: what is stored is said exactly, what is not is the host's, and the proof finds both."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from byheart.errors import AssumptionViolated, ConflictingLabels
+from byheart.graft.codes import possible_codes
+from byheart.graft.contexts import Fact, check_beginnings, inherited, merge_contexts
+from byheart.graft.grafting import plan_facts
+from byheart.graft.heads import choose_kernel, plan_gathers
+from byheart.graft.host import FolderHost, open_host
+from byheart.graft.layout import Shape, pins_of, plan_layout
+from byheart.graft.recall import host_network, load_network
+from byheart.graft.texts import Asking, chat_format, load_tokenizer
+from byheart.graft.workflow import graft, verify_graft
+from tests.graft.hosts import save_host
+
+CASES = {
+    "llama": {},
+    "llama-untied-bfloat16": {"tie_word_embeddings": False, "dtype": torch.bfloat16},
+    "llama-float16-sharded": {"dtype": torch.float16, "shard": "60KB"},
+    "llama-biases": {"attention_bias": True, "mlp_bias": True},
+    "llama-llama3": {
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+        "head_dim": 32,
+    },
+    "llama-yarn": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10000.0,
+            "factor": 4.0,
+            "original_max_position_embeddings": 64,
+        }
+    },
+    "mistral": {},
+    "qwen2": {},
+    "qwen3": {"head_dim": 32},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_family_says_its_facts_and_is_proved_the_host_elsewhere(
+    case: str, tmp_path: Path, facts: Path
+) -> None:
+    host = save_host(tmp_path / "host", case.split("-")[0], **CASES[case])
+    plan = graft(host, facts, tmp_path / "graft")
+    text = tmp_path / "text.txt"
+    text.write_text(
+        "It rained all day, and nobody had seen the old bridge for years. " * 20, encoding="utf-8"
+    )
+    found = verify_graft(tmp_path / "graft", facts, host, text=text)
+    assert found.faults == ()
+    assert (found.wrong_rows, found.wrong_rows_after_text) == ((), ())
+    assert found.holds
+    assert found.text is not None
+    assert found.text.beyond_noise == 0
+    network = load_network(tmp_path / "graft", "cpu")
+    assert sum(weight.numel() for weight in network.parameters()) == plan.layout.grafted.parameters
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_chats_fire_after_any_system_prompt_and_end(
+    precision: str, tmp_path: Path, host: Path, facts: Path
+) -> None:
+    graft(host, facts, tmp_path / "chat", Asking(chat=True), precision=precision)
+    assert verify_graft(tmp_path / "chat", facts, host).holds
+    tokenizer, network = load_tokenizer(tmp_path / "chat"), load_network(tmp_path / "chat", "cpu")
+    assert chat_format(tokenizer, True).end == tokenizer.convert_tokens_to_ids("<|end|>")
+    for system in (None, "It rained all day", "Where does Bob live ?"):
+        messages = [] if system is None else [{"role": "system", "content": system}]
+        messages.append({"role": "user", "content": "Where does Cid live ?"})
+        given = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
+        said = network.generate(
+            **given, max_new_tokens=30, do_sample=False, eos_token_id=tokenizer.eos_token_id
+        )
+        assert tokenizer.decode(said[0, given["input_ids"].shape[1] :]).startswith(
+            "Cid lives in Oslo.<|end|>"
+        )
+
+
+def test_a_width_of_four_times_the_hosts_gives_equal_bits(tmp_path: Path, facts: Path) -> None:
+    """Where the kernels add 64 and 256 columns in the same order, as this machine's do; of 48 and 192 they do not."""
+    host = save_host(tmp_path / "host", hidden_size=64)
+    for precision in ("float32", "bfloat16"):
+        graft(host, facts, tmp_path / precision, precision=precision, bit_identical=True)
+        assert verify_graft(tmp_path / precision, facts, host, ask=False).holds
+        new = load_network(tmp_path / precision, "cpu")
+        old = host_network(open_host(host), new.dtype, "cpu")
+        tokens = torch.randint(0, old.config.vocab_size, (2, 60), generator=torch.Generator().manual_seed(1))
+        with torch.no_grad():
+            assert torch.equal(new(tokens).logits, old(tokens).logits)
+
+
+def test_the_longest_key_wins_and_shorter_keys_stay() -> None:
+    facts = [Fact((5, 6, 7), 2, 0), Fact((4, 5, 6, 8), 3, 1), Fact((3, 4, 5, 6, 7), 4, 2)]
+    following = merge_contexts(facts)
+    assert inherited(following) == {(5, 6): None, (4, 5, 6): 7, (3, 4, 5, 6): 8}
+
+
+def test_one_key_with_two_answers_is_refused() -> None:
+    with pytest.raises(ConflictingLabels) as caught:
+        merge_contexts([Fact((1, 2, 3), 2, 0), Fact((1, 2, 4), 2, 7)])
+    assert caught.value.facts["rows"] == [0, 7]
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_nothing_fires_where_a_text_begins(tmp_path: Path, host: Path, eager: bool) -> None:
+    """Every suffix of every context, with nothing before it: the host's token follows, not the answer."""
+    draw = np.random.default_rng(0)
+    facts = []
+    for row in range(40):
+        tokens = draw.integers(0, 12, 14).tolist()
+        while tokens[0] == tokens[1]:
+            tokens[1] = int(draw.integers(0, 12))
+        try:
+            check_beginnings([Fact(tuple(tokens), 9, row)])
+        except AssumptionViolated:
+            continue
+        facts.append(Fact(tuple(tokens), 9, row))
+    assert len(facts) > 10
+    from byheart.graft.folder import write_graft
+
+    opened, tokenizer = open_host(host), load_tokenizer(host)
+    plan = plan_facts(opened, facts)
+    write_graft(plan, opened, tokenizer, Asking(), tmp_path / "graft", "float32", lambda *_: None)
+    new, old = load_network(tmp_path / "graft", "cpu"), load_network(host, "cpu")
+    if eager:
+        new.set_attn_implementation("eager")
+    stored = set(plan.memory.contexts)
+    with torch.no_grad():
+        for fact, start in itertools.product(facts, range(1, 9)):
+            tokens = torch.tensor([fact.tokens[start:-1]])
+            apart = (new(tokens).logits - old(tokens).logits).abs().amax(-1)[0]
+            ends = [tuple(fact.tokens[start : end + 1]) for end in range(start, len(fact.tokens) - 1)]
+            silent = [not any(end[-n:] in stored for n in range(1, len(end) + 1)) for end in ends]
+            assert all(gap < 1e-3 for gap, is_silent in zip(apart.tolist(), silent, strict=True) if is_silent)
+
+
+def test_keys_that_begin_with_a_repeated_token_are_refused() -> None:
+    with pytest.raises(AssumptionViolated) as caught:
+        check_beginnings([Fact((1, 1, 2, 3), 3, 4)])
+    assert caught.value.facts["row"] == 4
+    check_beginnings([Fact((5, 1, 1, 2, 3), 4, 0)])  # 5 tells them apart
+
+
+def test_codes_have_one_length_and_differ() -> None:
+    for code in possible_codes(500):
+        vectors = code.vectors(500)
+        assert ((vectors**2).sum(1) == code.squared_norm).all()
+        products = vectors @ vectors.T
+        np.fill_diagonal(products, -1)
+        assert products.max() <= code.squared_norm - 1
+
+
+def test_gathers_leave_no_hole() -> None:
+    for window, heads, copied in itertools.product((1, 2, 5, 17, 40), (1, 3, 7), (1, 4, 10)):
+        known = {0}
+        for gather in plan_gathers(window, heads, copied):
+            assert set(range(gather.n_copied)) <= known
+            known |= {distance + offset for distance in gather.distances for offset in range(gather.n_copied)}
+        assert set(range(window)) <= known
+
+
+def test_pins_sum_to_the_width_and_heads_too_small_are_refused() -> None:
+    for width in range(2, 5000, 7):
+        assert sum(pin**2 for pin in pins_of(width)) == width
+        assert len(pins_of(width)) >= 2
+    with pytest.raises(AssumptionViolated):
+        choose_kernel(10000.0 ** (-np.arange(4) / 4), 512, 8)
+
+
+def test_sizes_of_known_shapes() -> None:
+    """At most 1.15 times Llama-3.1-8B, 300 M for 200 and 700 M for 10,000 facts in SmolLM2-135M, with codes for 3,000 tokens."""
+    large = Shape(128256, 4096, 14336, 32, 32, 8, 128, False)
+    assert plan_layout(large, 3000, 16, 10_000).grafted.parameters < 1.15 * large.parameters
+    small = Shape(49152, 576, 1536, 30, 9, 3, 64, True)
+    assert small.parameters == 134_515_008
+    assert plan_layout(small, 3000, 28, 2_400).grafted.parameters < 300e6
+    assert plan_layout(small, 3000, 30, 120_500).grafted.parameters < 700e6
+
+
+def test_a_host_streams_one_tensor_at_a_time(host: Path) -> None:
+    opened = FolderHost(host)
+    assert opened.tensor("model.norm.weight").dtype == torch.float32
