@@ -55,6 +55,15 @@ def test_any_changed_entry_is_found(tmp_path: Path, grafted: Path, host: Path, f
     assert missed == []
 
 
+def test_a_memory_that_reads_the_host_is_a_fault_and_not_a_crash(
+    tmp_path: Path, grafted: Path, host: Path, facts: Path
+) -> None:
+    """One host column let into the first layer: no layer before the host's own is left."""
+    shutil.copytree(grafted, tmp_path / "graft")
+    nudge(tmp_path / "graft", "model.layers.0.post_attention_layernorm.weight", 0)
+    assert verify_graft(tmp_path / "graft", facts, host, ask=False).faults
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [

@@ -42,6 +42,10 @@ def structural_faults(
             f"model.layers.0.input_layernorm.weight: it does not leave the first {host.shape.width:,} columns to the host"
         )
         return faults
+    if (
+        grafted.shape.n_layers != host.shape.n_layers + reading.n_memory_layers
+    ):  # which `_config_faults` named
+        return faults
     comparison = _Comparison(grafted, host, reading)
     for number, name in enumerate(names := comparison.names()):
         progress("compare", number, len(names))
