@@ -32,7 +32,7 @@ def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
 
 
 def say(text: str = "") -> None:
-    """Print lines for people to standard output; whatever names they hold cannot steer the terminal."""
+    """Print lines for people to standard output; control characters in names are escaped."""
     click.echo(printable(text, keep="\n\t"))
 
 
@@ -108,7 +108,7 @@ def _escaped(character: str) -> str:
 
 
 def printable(text: str, keep: str = "\t", escaped: Callable[[str], str] = _escaped) -> str:
-    """The text with control and direction characters written as escapes, so that a label cannot steer the terminal."""
+    """The text with control and direction characters written as escapes, so that a label cannot control the terminal."""
     if text.isprintable():
         return text
     return "".join(

@@ -93,7 +93,7 @@ def _partial(step: Any, x: Tensor, angles: Tensor) -> Tensor:
 
 
 def to_bits(x: Tensor, n_bits: int) -> Tensor:
-    """Rounded to so many significant bits."""
+    """Rounded to that many significant bits."""
     mantissa, exponent = torch.frexp(x)
     return torch.ldexp((mantissa * 2.0**n_bits).round() / 2.0**n_bits, exponent)
 

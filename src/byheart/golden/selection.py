@@ -22,7 +22,7 @@ from byheart.golden.shape import BOS, Shape
 from byheart.golden.weights import fillers
 
 N_PREFIXES, MOST_LAST = 16, 120
-"""Prompts of one block: so many beginnings, each with so many last tokens at most."""
+"""Prompts of one block: the number of beginnings, and the most last tokens of each."""
 
 LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
 """Tokens of the prompts, one block each."""

@@ -31,7 +31,7 @@ def locate(
     """Where each input lives whose answer the model knows.
 
     names    what the inputs are called
-    n_asked  the first so many have their locations in the result, all unless given; the others may share them. A fact that is
+    n_asked  that many of the first have locations in the result, all unless given; the others may share them. A fact that is
              asked and that the model does not know is refused with `UsageError`; others that it does not know are left out.
     """
     n_asked = len(names) if n_asked is None else n_asked

@@ -21,7 +21,7 @@ Engine = Literal["auto", "eager", "graph", "compile"]
 COMPILE_FROM_STEPS = 20_000
 
 # Processes that share a GPU take turns, a captured graph each, and one of many operations keeps it for milliseconds: long
-# trainings capture several steps at once, up to about so many logits and so many steps, or they would mostly wait.
+# trainings capture several steps at once, up to about this many logits and this many steps, or they would mostly wait.
 TURN_LOGITS, TURN_STEPS = 600_000_000, 50
 
 

@@ -71,7 +71,7 @@ class Size:
         )
 
     def times(self, n_copies: int) -> Size:
-        """Of so many equal parts."""
+        """The size of that many equal parts."""
         if not n_copies:
             return NOTHING
         return replace(

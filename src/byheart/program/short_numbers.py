@@ -21,7 +21,7 @@ SHORT_BITS = 8
 
 
 def short_parts(number: Number, n_parts: int) -> list[Fraction]:
-    """`number` as the sum of so many short numbers, each the one nearest to what is left; what is left of all is in the last."""
+    """`number` as the sum of that many short numbers, each the one nearest to what is left; what is left of all is in the last."""
     rest, found = Fraction(Dyadic.of(number).fraction), []
     for _ in range(n_parts - 1):
         found.append(_nearest_short(rest))

@@ -20,7 +20,7 @@ _OF_TABLES = {"w1": WeightFormat("int8", "columns"), "w2": WeightFormat("int8", 
 
 
 def storage_of(steps: Sequence[Step], layers: Sequence[Layer], n_before: int) -> Storage:
-    """How a network is stored whose layers the steps became, with so many arrays before them and one behind."""
+    """How a network is stored whose layers the steps became, with that many arrays before them and one behind."""
     formats = [each for step, layer in zip(steps, layers, strict=True) for each in layer_formats(step, layer)]
     return Storage("int8", (*(FLOAT32,) * n_before, *formats, FLOAT32))
 

@@ -116,7 +116,7 @@ def witness_corpus(shape: DecoderShape) -> Dataset:
     """
     size, vocab = shape.hidden_width + 2, shape.vocab
     n_contexts = int(theorem_1(shape.parameters, vocab).value) + 1
-    n_firsts = min(vocab, n_contexts // 2)  # so many tokens are contexts of their own, the others are pairs
+    n_firsts = min(vocab, n_contexts // 2)  # that many tokens are contexts of their own, the others are pairs
     n_pairs = n_contexts - n_firsts
     if shape.seq_len != 2 or size > vocab or not size <= n_pairs <= n_firsts * vocab:
         raise AssumptionViolated(

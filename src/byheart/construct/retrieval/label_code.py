@@ -37,7 +37,7 @@ RareFields = tuple[RareField, ...]
 
 @dataclass(frozen=True)
 class LabelField:
-    """A kind of field of a word: so many planes of that many bits from the bit `start` up.
+    """A kind of field of a word: its planes, each of the same number of bits, from the bit `start` up.
 
     below  ways to choose a plane of every lower kind: the plane is the digit of that weight in the number that names them all
     """

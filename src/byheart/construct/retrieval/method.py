@@ -48,7 +48,7 @@ STAGES = (
     ("robust hash", ROBUST_FOLDS, 1.0, 24),
     ("robust hash, roomy tables", ROBUST_FOLDS, 1.5, 24),
 )
-"""What is tried: reflections more than usual that stir the tokens, room for how many times the keys, and so many draws of each."""
+"""What is tried: extra reflections that mix the tokens, room for how many times the keys, and the number of draws of each."""
 
 
 @dataclass(frozen=True, eq=False)

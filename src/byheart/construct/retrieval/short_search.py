@@ -129,7 +129,7 @@ def _shapes(start: DualTable, label_counts: tuple[int, ...]) -> Iterator[DualTab
 def _words(
     start: DualTable, most_bits: int, label_counts: tuple[int, ...]
 ) -> Iterator[tuple[int, int, RareFields]]:
-    """Bits of a field, planes, and fields of rare labels: words of at most so many bits, the fullest first."""
+    """Bits of a field, planes, and fields of rare labels: words of at most that many bits, the fullest first."""
     most_planes = 2 + isqrt(start.n_keys) // 4
     fullest = min(most_bits // start.field_bits, most_planes)
     for n_planes in range(fullest, max(0, fullest - 2), -1):

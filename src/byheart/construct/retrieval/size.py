@@ -29,7 +29,7 @@ MANTISSA_BITS: dict[Precision, int] = {
 """Bits of the longest number computed; those of exact networks are as many as make the network smallest."""
 
 STIRRED_FOLDS, ROBUST_FOLDS = 2, 6
-"""Reflections more, for inputs that are alike, and for those that are much alike."""
+"""Extra reflections, for inputs that are similar, and for those that are very similar."""
 
 _USUAL_LEVELS = 16  # of a coordinate, until the data tell
 _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
@@ -68,7 +68,7 @@ class Tokens:
 
     token_bits     bits of Σ (levels of a coordinate) of vectors on a grid, or of each projection of others; None for ids
     n_projections  projections that vectors on no grid are quantised in
-    more_folds     reflections more than usual, to stir tokens that are alike
+    more_folds     extra reflections, to mix tokens that are similar
     """
 
     token_bits: int | None = None

@@ -153,7 +153,7 @@ class TransformersSession:
                 *[(token + 7) % self.model.config.vocab_size for token in prompt[n_reused:]],
             ]
             self.model(self._ids([other]), past_key_values=cache, use_cache=True)
-            cache.crop(n_reused - len(prompt))  # so many from the end
+            cache.crop(n_reused - len(prompt))  # a negative number: that many from the end
             first = n_reused
         pieces = [first, *cuts, len(prompt)]
         answer: list[int] = []

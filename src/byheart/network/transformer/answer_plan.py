@@ -117,7 +117,7 @@ class _Attention:
         kept, read = _keep(stream, have, behind), _rows(stream, self.reads)
         reads_first = self.pattern == "scatter" or (self.pattern == "gather" and behind == "last")
         n_first = 0 if reads_first else 1 if self.pattern == "gather" else kept.shape[1]
-        if n_first:  # so many tokens receive the mean of all
+        if n_first:  # that many tokens receive the mean of all
             values = (self.value @ read.reshape(len(read), -1)).view(-1, *stream.shape[1:])
             mean = self.output @ values.sum(dim=1) / self.n_tokens
         if n_first < kept.shape[1]:  # and the others what the first token holds

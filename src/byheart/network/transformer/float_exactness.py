@@ -127,7 +127,7 @@ def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tupl
 
 
 def _linear_over_tokens(shared: np.ndarray, weights: np.ndarray) -> float:
-    """Bits of mantissa for Σ_k weights · shared_k in any order of summation: tokens are so many inputs more."""
+    """Bits of mantissa for Σ_k weights · shared_k in any order of summation: each token counts as one more input."""
     n_samples, n_tokens, size = shared.shape
     return _linear(shared.reshape(n_samples, n_tokens * size), np.tile(weights, n_tokens))[0]
 
