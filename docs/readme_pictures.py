@@ -176,8 +176,8 @@ def draw_measured(points: list[Point]) -> Figure:
         axes.plot(counts, bits, color=color, marker=mark, ms=5, lw=1.6)
         is_far = counts[-1] > 5e6  # no room to the right of the last point
         axes.text(
-            counts[-1] * (0.7 if is_far else 1.12), bits[-1], f"compiled, {precision}", color=color,
-            va="bottom", ha="right" if is_far else "left", fontsize=8.5,
+            counts[-1] * (0.7 if is_far else 1.12), bits[-1] - 0.1 * (precision == "bfloat16"), f"compiled, {precision}",
+            color=color, va="bottom", ha="right" if is_far else "left", fontsize=8.5,
         )  # fmt: skip
     lines = (
         (1.0, "-", "no model holds more: 1", "bottom"),
