@@ -95,7 +95,9 @@ def _rank(
     by_checkpoint: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         by_checkpoint[outcome.case.checkpoint].append(outcome)
-    names = {name for faults in table.values() for name in faults}
+    names = sorted(
+        {name for faults in table.values() for name in faults}
+    )  # so that ties are told in one order
     for name in names:
         kind, _, detail = name.partition(": ")
         if (only_cached and not needs_cache.get(name, False)) or (both and needs_cache.get(name, False)):

@@ -19,7 +19,8 @@ from byheart.golden.shape import Shape
 class LlamaCppEngine:
     """The cache in float16, its default, or in float32; flash attention on or off.
 
-    Flash attention casts keys and values to float16 whatever the cache holds, so it is judged as float16.
+    With flash attention and a float32 cache it failed float32 cases that it passes without, so flash attention is judged as
+    float16: it seems to cast keys and values.
     """
 
     name = "llama.cpp"
