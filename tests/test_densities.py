@@ -29,6 +29,7 @@ def test_no_density_is_above_one(seed: int) -> None:
     for draw in range(200):
         rng = Random(1000 * seed + draw)
         task = rng.choice(method.tasks)
+        is_easy &= draw < 20  # some take no such data
         data = structured_data(rng, task) if is_easy else random_data(rng, task)
         try:
             model = bh.compile(data, method=method.name, precision=rng.choice(method.precisions), seed=seed)

@@ -46,6 +46,7 @@ def test_the_skip_connection_counts_the_last_tokens_there_are() -> None:
     (rank,) = (each for each in model.record["assumptions"] if ">= T" in each["statement"])
     assert (rank["holds"], rank["detail"].split()[0]) == (False, "7")
     assert "no theorem" in model.record["theorem"]
+    assert model.record["theorem_size"] is None
 
 
 def test_the_theorem_says_how_many_heads_it_takes() -> None:

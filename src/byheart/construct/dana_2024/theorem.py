@@ -72,7 +72,7 @@ def plan(
                 f"{shape.rank} against {n_sequences} sequences",
             ),
         ),
-        theorem_size=_theorem_size(data, network, n_sequences, n_last),
+        theorem_size=None if options.mode == "compact" else _theorem_size(data, network, n_sequences, n_last),
         notes={**notes, "n_contexts": n_sequences},
     )
 
