@@ -66,6 +66,8 @@ def plan(
         _require_right(name, decoder, targets, options.precision)
     if data.task == "distribution":
         aims_at_total = notes["solver"] == "convex" and targets.entropy_nats > 0
+        if notes["solver"] == "convex" and not aims_at_total:
+            _require_close(name, decoder, targets, options.precision)
         notes |= {
             "allowed_divergence": None if aims_at_total else ALLOWED_DIVERGENCE,
             "allowed_gap": options.gap,
@@ -103,6 +105,18 @@ def _require_right(name: str, decoder: Decoder, targets: NextTokenTargets, preci
         raise AssumptionViolated(
             f"{name} answers {wrong} of these {len(targets)} contexts wrongly in {precision}: they lie too close after mixing.\n"
             f"  Choose {finer}a construction that keeps them apart exactly, such as retrieval.",
+            wrong=wrong,
+        )
+
+
+def _require_close(name: str, decoder: Decoder, targets: NextTokenTargets, precision: str) -> None:
+    """Refuse a fit whose large weights do not survive rounding: it was made in float64 and is kept in `precision`."""
+    logits = decoder.compute_logits(targets.contexts.pad(decoder.pad, decoder.seq_len))
+    wrong = int((~(targets.divergences(logits.astype(np.float64)) <= ALLOWED_DIVERGENCE)).sum())
+    if wrong:
+        raise AssumptionViolated(
+            f"the fit of {name} does not survive rounding to {precision}: {wrong} of {len(targets)} contexts diverge.\n"
+            "  Choose precision float64, a larger hidden_width, or another solver.",
             wrong=wrong,
         )
 
