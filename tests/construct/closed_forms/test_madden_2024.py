@@ -289,7 +289,7 @@ def test_a_hundred_stories(shared_data: Path) -> None:
 def test_contexts_too_close_for_the_precision_are_refused() -> None:
     """Averages of 1 to 12 equal tokens differ too little for float32; float64 keeps them apart."""
     data = ADVERSARIAL["vocabulary-of-one"](0)
-    with refused(AssumptionViolated, wrong=8):
+    with refused(AssumptionViolated, "wrong"):
         bh.compile(data, method="madden-2024-averaging", precision="float32")
     model = bh.compile(data, method="madden-2024-averaging", precision="float64")
     assert model.certificate is not None
