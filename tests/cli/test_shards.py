@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ import pytest
 from byheart.bounds import table
 from byheart.data import piece_reader
 from byheart.data.dataset import Dataset
-from byheart.data.dataset_pieces import spool
-from byheart.data.distinct_contexts import count_contexts
+from byheart.data.distinct_contexts import read_in_pieces
 from byheart.process.task_runner import Workers
 from tests.cli.conftest import Byheart
 
@@ -55,7 +53,6 @@ def test_pieces_have_the_bounds_of_the_whole(
 ) -> None:
     monkeypatch.setattr(piece_reader, "PIECE_ROWS", 5)
     path = write_ragged(tmp_path / "data.csv", seed)
-    whole, pieces = Dataset.read(path), spool(path, tmp_path / "pieces")
-    n_contexts = count_contexts(pieces, tmp_path / "contexts", Workers())
+    whole, pieces = Dataset.read(path), read_in_pieces(path, tmp_path, Workers())
     assert len(pieces.sizes) > 1
-    assert table(replace(pieces, n_contexts=n_contexts)).to_json() == table(whole).to_json()
+    assert table(pieces).to_json() == table(whole).to_json()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from byheart.data import Dataset, tokenizer_process
+from byheart.data import Dataset, tokenizer_document, tokenizer_process
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.errors import ByheartError, DataError, MalformedFile, UnknownToken, UsageError
 from byheart.process.memory_limit import OverMemoryLimit, memory_limit
@@ -202,6 +202,7 @@ def test_a_tokenizer_that_aborts_ends_a_child_and_not_this_process(monkeypatch: 
     """Each `a` becomes 10^12 of them: the package runs out of memory, which ends its process."""
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "64M")
     monkeypatch.setattr(tokenizer_process, "_ROOM", 2**28)
+    monkeypatch.setattr(tokenizer_document, "MOST_GROWTH", 10**15)  # which would refuse these rules unread
     growing = tokenizer(**_growing(4))
     with refused(MalformedFile, exit_status=-6):
         growing.encode("a")
@@ -210,6 +211,7 @@ def test_a_tokenizer_that_aborts_ends_a_child_and_not_this_process(monkeypatch: 
 
 def test_a_tokenizer_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer_process, "SECONDS", 1.0)
+    monkeypatch.setattr(tokenizer_document, "MOST_GROWTH", 10**15)
     slow = tokenizer(**_growing(3))
     with refused(MalformedFile, exit_status=-9):
         slow.encode("a")

@@ -166,12 +166,11 @@ class Dataset(Content):
 
         Each context counts once, with its first label; those of documents, which have several, as often as they occur.
         """
-        labels = self.labels
-        if self.task != "distribution":
-            labels = labels[representatives(self.context_ids)]
+        is_distribution = self.task == "distribution"
+        labels = self.labels if is_distribution else self.labels[representatives(self.context_ids)]
         counts = np.bincount(labels)
         bits = math.fsum(count * math.log2(labels.size / count) for count in counts[counts > 0].tolist())
-        return bits * self.n_contexts / max(1, labels.size)
+        return bits * self.n_contexts / max(1, labels.size) if is_distribution else bits
 
     @cached_property
     def digest(self) -> str:

@@ -47,7 +47,7 @@ class DatasetPieces:
 
     sizes         samples of each piece
     shortest      tokens of the shortest sequence
-    label_counts  how often each label occurs
+    label_counts  how many contexts have each label; how often each occurs, until the contexts are counted
     n_contexts    distinct contexts, once they are counted (`count_contexts`)
     """
 
@@ -89,9 +89,9 @@ class DatasetPieces:
 
     @property
     def label_entropy(self) -> float:
-        """n_contexts · H, as `Dataset.label_entropy`, with H that of all rows."""
-        bits = math.fsum(n * math.log2(self.n_labels / n) for n in self.label_counts if n)
-        return bits * (self.n_contexts or self.n_labels) / self.n_labels
+        """n_contexts · H, as `Dataset.label_entropy`; contexts that were not counted are taken to be distinct."""
+        total = sum(self.label_counts)
+        return math.fsum(n * math.log2(total / n) for n in self.label_counts if n)
 
     @cached_property
     def digest(self) -> str:

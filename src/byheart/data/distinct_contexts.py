@@ -96,13 +96,17 @@ def read_in_pieces(
 ) -> DatasetPieces:
     """Read a file into pieces under `folder` and count its contexts; the options are those of `Dataset.read`."""
     pieces = spool(path, folder / "pieces", **options)
-    return replace(pieces, n_contexts=count_contexts(pieces, folder / "contexts", workers, progress))
+    n_contexts, label_counts = count_contexts(pieces, folder / "contexts", workers, progress)
+    return replace(pieces, n_contexts=n_contexts, label_counts=label_counts)
 
 
 def count_contexts(
     pieces: DatasetPieces, folder: Path, workers: Workers, progress: Progress | None = None
-) -> int:
-    """The number of distinct contexts; `ConflictingLabels`, naming both rows, where equal ones are labelled differently."""
+) -> tuple[int, tuple[int, ...]]:
+    """The number of distinct contexts, and how many of them have each label.
+
+    `ConflictingLabels`, naming both rows, where equal contexts are labelled differently.
+    """
     done = folder / "counted.json"
     if read_json(done) is None:
         n_partitions = -(-pieces.n_samples // PARTITION_SAMPLES)
@@ -118,8 +122,18 @@ def count_contexts(
         total = sum(partition["n_contexts"] for partition in found)
         conflicts = [partition["first"] for partition in found if partition["n_conflicts"]]
         n_conflicts = sum(partition["n_conflicts"] for partition in found)
+        label_counts = [0] * pieces.n_classes
+        for partition in found:
+            for label, n_contexts in partition["label_counts"]:
+                label_counts[label] += n_contexts
         write_json(
-            done, {"n_contexts": total, "n_conflicts": n_conflicts, "first": min(conflicts, default=None)}
+            done,
+            {
+                "n_contexts": total,
+                "label_counts": label_counts,
+                "n_conflicts": n_conflicts,
+                "first": min(conflicts, default=None),
+            },
         )
         remove_parts(map(_piece_file, repeat(folder), range(n_pieces)))
     known = require_json(done)
@@ -132,7 +146,7 @@ def count_contexts(
             rows=(earlier, later),
             n_conflicts=known["n_conflicts"],
         )
-    return int(known["n_contexts"])
+    return int(known["n_contexts"]), tuple(known["label_counts"])
 
 
 def _sort_piece(task: _Piece) -> None:
@@ -159,7 +173,13 @@ def _count_partition(task: _Partition) -> None:
     is_new[1:] = (found[1:, :2] != found[:-1, :2]).any(axis=1)
     first = np.flatnonzero(is_new)[np.cumsum(is_new) - 1] if len(rows) else rows
     wrong = np.flatnonzero(labels != labels[first])
-    document: dict[str, object] = {"n_contexts": int(is_new.sum()), "n_conflicts": len(wrong), "first": None}
+    used, counts = np.unique(labels[is_new], return_counts=True)
+    document: dict[str, object] = {
+        "n_contexts": int(is_new.sum()),
+        "label_counts": np.stack([used, counts], axis=1).tolist(),
+        "n_conflicts": len(wrong),
+        "first": None,
+    }
     if len(wrong):
         at = wrong[np.argmin(rows[wrong])]
         document["first"] = [int(n) for n in (rows[at], rows[first[at]], labels[first[at]], labels[at])]

@@ -75,7 +75,7 @@ def test_a_changed_word_is_a_wrong_token() -> None:
     layout = COMPILED.layout
     name = weight_name(layout.table_layers.start, "mlp.down_proj")
     words = COMPILED.llama.weights[name].copy()
-    words[layout.words] += 1
+    words[[layout.columns[register] for register in layout.words]] += 1
     broken = Llama(COMPILED.llama.spec, {**COMPILED.llama.weights, name: words})
     found = evaluate(broken, TEXTS)
     assert (found.tokens != TEXTS.following).any()
