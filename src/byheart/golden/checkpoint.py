@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from byheart.export.gguf import PARTS as LLAMA_PARTS
 from byheart.golden.cases import token_text
 from byheart.golden.shape import BOS, EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
@@ -81,19 +82,8 @@ def _tokenizer(shape: Shape) -> dict[str, Any]:
     }
 
 
-PARTS = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+PARTS = {**LLAMA_PARTS, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+"""Names of GGUF for the parts of a layer; the norms of queries and keys are Qwen3's."""
 
 
 def write_gguf(shape: Shape, weights: dict[str, Tensor], path: Path) -> None:

@@ -64,7 +64,7 @@ def _draw(
     rng: np.random.Generator,
 ) -> Quantiser | None:
     dim = values.shape[-1]
-    # smaller values than this are as good as 0: a direction that makes whole numbers of them is no float
+    # smaller values than this count as 0: a direction that scales them to whole numbers does not fit a float
     scale = max(float(np.abs(values).max(initial=0.0)), 2.0**-900 if mantissa_bits > 24 else 2.0**-60)
     directions = rng.integers(1, 1 << _DIRECTION_BITS, size=(N_PROJECTIONS, dim)).astype(np.float64)
     directions *= rng.choice([-1.0, 1.0], size=directions.shape)
