@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from byheart.data.dataset import Dataset
     from byheart.model import Model
     from byheart.pipeline import compile, load
+    from byheart.storage.signature import sign
     from byheart.verify.certificate import Certificate
     from byheart.verify.verifier import verify_model as verify
 
@@ -34,6 +35,7 @@ __all__ = [
     "compile",
     "graft",
     "load",
+    "sign",
     "verify",
 ]
 
@@ -43,6 +45,7 @@ _HOMES = {
     "Model": "byheart.model",
     "compile": "byheart.pipeline",
     "load": "byheart.pipeline",
+    "sign": "byheart.storage.signature",
 }
 _PACKAGES = ("bounds", "compare", "graft", "verify")  # all but `bounds` are modules that can be called
 

@@ -30,6 +30,7 @@ from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.records.json_record import plain
 from byheart.storage.folder import load_folder
+from byheart.storage.signature import require_signed
 from byheart.verify.certificate import Origin, OriginData
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
@@ -107,12 +108,16 @@ def compile_in_shards(
         return _verified(construction, pieces, given, progress, sample=sample, remedy=remedy)
 
 
-def load(path: str | Path, *, check: bool = True) -> Model:
+def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None = None) -> Model:
     """The model saved at `path`.
 
     With `check`, weights, labels, tokenizer, task, order and architecture must be those its certificate speaks of, or
     `CorruptModel` is raised; without, a changed model can be opened, for `verify` to say what is wrong with it.
+    signed_by: a public key, as a file or as 64 hexadecimal digits. A folder whose certificate this key did not sign is not opened
+    (`CorruptModel`).
     """
+    if signed_by is not None:
+        require_signed(path, signed_by)
     memoriser, record, certificate = load_folder(path)
     if check and certificate is not None:
         require_certified(memoriser, certificate, path)

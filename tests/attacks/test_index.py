@@ -35,6 +35,11 @@ CASES: dict[str, tuple[str, ...]] = {
         "storage/test_llama_folder.py::test_what_other_programs_would_read_too_is_refused",
         "storage/test_llama_folder.py::test_a_tokenizer_that_agrees_with_its_digest_is_still_the_one_of_model_json",
     ),
+    "nobody can tell who says what a certificate says": (
+        "storage/test_signature.py::test_a_folder_that_was_changed_is_not_opened",
+        "storage/test_signature.py::test_no_field_of_the_certificate_is_changed_unnoticed",
+        "storage/test_signature.py::test_weights_and_labels_are_under_the_signature",
+    ),
     "sizes without end overflow an estimate": (
         "attacks/test_small_inputs.py::test_sizes_without_end_are_not_estimated",
         "attacks/test_small_inputs.py::test_a_weight_of_a_gigabyte_is_not_estimated",

@@ -24,6 +24,7 @@ READER_LEFT = 141  # and one that wrote to a closed pipe
 COMMANDS = {
     "compile": "Compile a data file into a model folder, and verify every sample.",
     "verify": "Check every sample of a data file on a saved model.",
+    "sign": "Sign the certificate of a saved model, so that others can tell who vouches for it.",
     "predict": "Ask a saved model.",
     "recite": "Continue a text that a saved model has by heart.",
     "export": "Write a saved model in other formats (GGUF, ONNX, TransformerLens).",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from byheart.data.dataset import Dataset, OnConflict
     from byheart.data.options import DataSource
     from byheart.model import Model
+    from byheart.storage.signature import Signature
     from byheart.verify.certificate import Certificate
 
 
@@ -61,6 +62,11 @@ if TYPE_CHECKING:
 @click.option(
     "--text", type=PATH, metavar="FILE", help="With --host: compare logits with the host's on this text."
 )
+@click.option(
+    "--signed-by",
+    metavar="KEY",
+    help="Only if this public key (a file, or 64 hexadecimal digits) signed the certificate of DIR.",
+)
 @threads_option
 @output_options
 def command(
@@ -72,6 +78,7 @@ def command(
     on_conflict: OnConflict | None,
     host: Path | None,
     text: Path | None,
+    signed_by: str | None,
     as_json: bool,
     **reading: str | None,
 ) -> int:
@@ -79,20 +86,27 @@ def command(
 
     It holds if every row got its right label. DATA is read as the data of the model were (the same columns, task and tokenizer)
     unless told otherwise, and the first line says which columns. Rows are left out only by a rule that is named here. The answer is
-    false (exit status 3) if a row is wrong, or if data, weights or labels are not those the certificate of DIR speaks of.
+    false (exit status 3) if a row is wrong, or if data, weights or labels are not those the certificate of DIR speaks of. With
+    --signed-by it is also false, and DIR is not opened, unless that key signed the certificate.
     """
+    if signed_by is not None:
+        from byheart.cli.sign import refuse_graft
+
+        refuse_graft(folder)
     if host is not None or text is not None:
         from byheart.cli.graft_checks import verify_graft_folder
 
         return verify_graft_folder(folder, data, host, text, device, as_json, reading)
     from byheart.pipeline import load
     from byheart.storage.data_source import read_like
+    from byheart.storage.signature import read_signature
+    from byheart.storage.target import SIGNATURE
     from byheart.verify.verifier import verify_model
 
     changed = {name: value for name, value in reading.items() if value is not None}
     with watch() as progress:
         progress("read", 0, 1)
-        model = load(folder, check=False)
+        model = load(folder, check=False, signed_by=signed_by)
         every = read_like(model, data, **changed)
         dataset = every if on_conflict is None else every.resolved(on_conflict)
         progress("verify", 0, 1)
@@ -104,6 +118,7 @@ def command(
             progress=lambda done, total: progress("verify", done, total),
             **({} if rule is None else {"rule": rule}),
         )
+    signature = read_signature(folder) if (folder / SIGNATURE).exists() else None
     columns = _columns_in_words(data, every, changed)
     unnamed = 0 if on_conflict is not None else _left_out_by_record(model, every)
     if as_json:
@@ -115,6 +130,7 @@ def command(
             "read_with": _said_of_reading(model, changed),
             "columns_named_by": columns.named_by,
             "rows_the_record_leaves_out": unnamed,
+            "signed_by": signature.public_key if signature is not None and signed_by is not None else None,
         }
         echo_json({"digest": certificate.dataset.digest, **certificate.to_json(), **read})
     else:
@@ -122,7 +138,10 @@ def command(
             say_wrapped(line)
         say()
         checked = ("model", f"{folder} on {data}")
-        _show(certificate, [checked, *_reading_lines(model, changed, unnamed)])
+        _show(
+            certificate,
+            [checked, *_signature_lines(signature, signed_by), *_reading_lines(model, changed, unnamed)],
+        )
     return ExitStatus.HOLDS if certificate.holds or certificate.fitted else ExitStatus.FALSE
 
 
@@ -175,6 +194,15 @@ def _left_out_by_record(model: Model, every: Dataset) -> int:
         return 0 if rule == "error" else every.n_samples - every.resolved(rule).n_samples
     except ConflictingLabels:  # it leaves none
         return every.n_samples
+
+
+def _signature_lines(signature: Signature | None, signed_by: str | None) -> list[tuple[str, str]]:
+    """Who signed, if that was asked; else that somebody may have."""
+    if signature is None:
+        return []
+    if signed_by is not None:
+        return [("signed by", signature.public_key[:32])]
+    return [("signature", f"names the key {signature.public_key[:16]}..., not checked: see --signed-by")]
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:

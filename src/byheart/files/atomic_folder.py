@@ -56,6 +56,29 @@ def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Pat
         ) from error
 
 
+def put_file(folder: Path, name: str, content: bytes) -> None:
+    """Write the file `name` of a folder, whole or not at all; nothing else is ever seen in the folder.
+
+    It is written in a folder beside it, named as those of `replaced_folder`, so that `mend` clears away what a crash leaves.
+    """
+    folder = Path(os.path.realpath(folder))
+    fresh = folder.with_name(f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
+    try:
+        fresh.mkdir()
+        try:
+            (fresh / name).write_bytes(content)
+            _to_disk(fresh / name)
+            (fresh / name).replace(folder / name)
+            _to_disk(folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {folder / name}: {error.strerror or error}.\n  Nothing was changed there.",
+            path=str(folder / name),
+        ) from error
+
+
 def mend(target: Path) -> None:
     """Finish or clear away what saves that were cut short left beside `target`; what cannot be written is left as it is."""
     target = Path(os.path.realpath(target))

@@ -10,14 +10,15 @@ from byheart.files.whole_file import MODEL, WEIGHTS
 from byheart.network.families import FAMILIES, TRANSFORMER, NetworkFamily, family_of
 from byheart.records.fields import Fields, read_json
 
-__all__ = ["CERTIFICATE", "MODEL", "WEIGHTS", "as_path", "check_target", "own_files"]
+__all__ = ["CERTIFICATE", "MODEL", "SIGNATURE", "WEIGHTS", "as_path", "check_target", "own_files"]
 
 CERTIFICATE = "certificate.json"
+SIGNATURE = "signature.json"
 
 
 def own_files(family: NetworkFamily) -> set[str]:
     """The names of all files that the folder of such a model may hold."""
-    return {WEIGHTS, MODEL, CERTIFICATE, *family.files}
+    return {WEIGHTS, MODEL, CERTIFICATE, SIGNATURE, *family.files}
 
 
 def as_path(path: object) -> Path:

@@ -1,0 +1,69 @@
+"""`byheart sign`: put a signature under the certificate of a saved model, or make a key to sign with."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from byheart.cli.options import PATH, output_options
+from byheart.cli.output import echo_json, say, show_pairs
+from byheart.errors import UsageError
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", type=PATH, required=False)
+@click.option("--key", type=PATH, metavar="FILE", help="Ed25519 private key to sign with (PEM or OpenSSH).")
+@click.option(
+    "--new-key",
+    type=PATH,
+    metavar="FILE",
+    help="Make a key instead: the private one in FILE, the public one in FILE.pub.",
+)
+@output_options
+def command(folder: Path | None, key: Path | None, new_key: Path | None, as_json: bool) -> None:
+    """Sign the certificate of the model in DIR with a private key, as DIR/signature.json.
+
+    Sign what you compiled, or verified with data of your own: a signature says who vouches for what the certificate says.
+    Others check it with `byheart verify DIR DATA --signed-by KEY`, where KEY is the public key.
+    """
+    if (key is None) == (new_key is None) or (folder is None) != (key is None):
+        raise UsageError("give DIR and --key FILE to sign, or --new-key FILE alone to make a key.")
+    if new_key is not None:
+        _make_key(new_key, as_json)
+        return
+    assert folder is not None
+    assert key is not None
+    refuse_graft(folder)
+    from byheart.storage.signature import sign
+
+    found = sign(folder, key)
+    if as_json:
+        echo_json({"path": str(folder), **asdict(found)})
+        return
+    say(f"{folder} is signed: signature.json speaks of the certificate that is there now.\n")
+    show_pairs([("key", found.public_key), ("of", f"the certificate {found.certificate[:32]}")])
+    say("\nOthers check it with `byheart verify DIR DATA --signed-by KEY`.")
+
+
+def _make_key(path: Path, as_json: bool) -> None:
+    from byheart.storage.keys import SUFFIX, write_new_key
+
+    public = write_new_key(path).hex()
+    if as_json:
+        echo_json({"schema": 1, "private_key": str(path), "public_key": public})
+        return
+    say(f"{path} is a new private key: keep it to yourself.\n")
+    show_pairs([("key", public), ("file", f"{path}{SUFFIX}")])
+    say("\nThis public key is what others need.")
+
+
+def refuse_graft(folder: Path) -> None:
+    """Say that a graft has no certificate, rather than that it is no model folder."""
+    if (folder / "graft.json").is_file():
+        raise UsageError(
+            f"{folder} is a graft, which has no certificate and so nothing that could be signed.\n"
+            "  `byheart verify DIR DATA --host HOST` proves from its weights what it is.",
+            path=str(folder),
+        )
