@@ -76,6 +76,10 @@ def test_changes_add_up_and_the_model_itself_stays(model: Model) -> None:
         {"row": 0, "column": 0, "value": "five"},
         {"row": 0, "column": 0, "value": "1/0"},
         {"row": 0, "column": 0, "power": 10**9},
+        {"row": 0, "column": 0, "value": "1e99999999"},
+        {"row": 0, "column": 0, "value": "-2.5E-99_999_999"},
+        {"row": 0, "column": 0, "value": "1e٩٩٩٩٩٩٩٩"},
+        {"row": 0, "column": 0, "value": f"1e{'9' * 5000}"},
     ],
 )
 def test_what_cannot_be_changed_is_refused(model: Model, change: dict[str, object]) -> None:

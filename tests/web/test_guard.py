@@ -140,6 +140,18 @@ def test_a_body_that_does_not_announce_its_size_is_cut_off() -> None:
     assert answer.status_code >= 400
 
 
+def test_a_body_that_comes_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("byheart.web.guard.BODY_SECONDS", 0.05)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.Event().wait()
+
+    answer = call("POST", "/api/data", content=slow())
+    assert answer.status_code >= 400
+    assert call("POST", "/api/data", content=b"x").json() == {"n_bytes": 1}
+
+
 def test_browsers_are_told_to_run_and_load_nothing_else() -> None:
     for answer in (call("GET"), call("GET", headers={"host": "evil.example"})):
         policy = answer.headers["content-security-policy"]

@@ -109,6 +109,19 @@ def test_a_download_is_the_model_folder(server: Server, capitals: str, tmp_path:
     )
 
 
+def test_a_download_follows_no_link(server: Server, capitals: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    link = server.models / capitals / "notes.txt"
+    link.symlink_to(tmp_path / "secret.txt")
+    try:
+        answer = server.client.get(f"/api/models/{capitals}/download")
+    finally:
+        link.unlink()
+    assert answer.status_code == 409
+    assert b"secret" not in answer.content.replace(b"notes.txt", b"")
+    assert server.client.get(f"/api/models/{capitals}/download").status_code == 200
+
+
 def test_an_export_is_that_of_the_command_line_or_its_refusal(server: Server, capitals: str) -> None:
     pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
     job = server.job(kind="export", model=capitals, format="onnx")
@@ -165,6 +178,15 @@ def test_a_turned_bit_breaks_the_fact_it_holds(server: Server, capitals: str) ->
     assert len(result["broken"]) == result["wrong"] == result["certificate"]["wrong"]
     shared = {each["input"] for each in result["broken"]} - {"capital of France"}
     assert shared <= set(fact["sharing"])
+
+
+def test_a_short_value_holds_no_worker(server: Server, capitals: str) -> None:
+    """Ten characters; written out it has a hundred million digits."""
+    fact = server.client.post(f"/api/models/{capitals}/fact", json={"text": "capital of France"}).json()
+    cell = fact["cells"][0]
+    edit = {"matrix": cell["tensor"], "row": cell["row"], "column": cell["column"], "value": "1e99999999"}
+    job = server.job(kind="break", model=capitals, edits=[edit])
+    assert (job["state"], job["error"]["error"]) == ("failed", "UsageError")
 
 
 @pytest.mark.slow
@@ -274,6 +296,19 @@ def test_an_endless_upload_is_cut_off_and_leaves_nothing(server: Server) -> None
                 line.sendall(chunk)
     names = [entry["name"] for entry in server.client.get("/api/data").json()["data"]]
     assert not any("endless" in name or "upload" in name for name in names)
+
+
+def test_three_hundred_slow_connections_keep_nobody_out(server: Server) -> None:
+    """Whose requests never become complete: in their heads, or in their bodies. More than 200 were answered "503" to everyone."""
+    import httpx
+
+    host, port = urlsplit(server.address).hostname, urlsplit(server.address).port
+    head = f"POST /api/jobs HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 100\r\n"
+    with contextlib.ExitStack() as lines:
+        for number in range(300):
+            line = lines.enter_context(socket.create_connection((host, port)))
+            line.sendall((head + ("\r\n{" if number % 2 else "X-Slow: ")).encode())
+        assert httpx.get(f"{server.address}api/state").status_code == 200
 
 
 def test_a_hundred_jobs_at_once_are_taken_or_refused(server: Server) -> None:

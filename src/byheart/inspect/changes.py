@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,6 +18,8 @@ from byheart.network.protocol import Network
 
 MOST_BITS_SHOWN = 4096
 MOST_EDITS = 64
+LARGEST_EXPONENT = 1000
+"""Of ten, in a value that is given. `1e99999999` is ten characters, and takes minutes to write out."""
 
 
 def find_matrix(network: Network, name: str) -> Weights:
@@ -104,8 +107,12 @@ def show(value: Fraction) -> str:
 
 
 def _parse_value(text: object) -> Fraction:
+    written = str(text).replace(",", "").strip()
+    exponent = re.search(r"[eE][-+]?(\d[\d_]*)$", written)
+    if exponent is not None and int(exponent[1].replace("_", "")[:300]) > LARGEST_EXPONENT:
+        raise UsageError(f"{written[:40]!r} is a number beyond 10^±{LARGEST_EXPONENT:,}.", value=written[:40])
     try:
-        value = Fraction(str(text).replace(",", "").strip())
+        value = Fraction(written)
     except (ValueError, ZeroDivisionError):
         raise UsageError(f"{text!r} is not a number.") from None
     if value.denominator & (value.denominator - 1):

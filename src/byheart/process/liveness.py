@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PARENT_SECONDS = 0.5  # between two looks at the parent
@@ -37,6 +37,22 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def end_tree(pid: int) -> None:
+    """Kill a process and, where Linux tells which they are, everything that it started."""
+    for each in (*_descendants(pid), pid):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGKILL)
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that a process started, those that they started, and so on; none where that cannot be told."""
+    parents = {int(path.name): _stat(int(path.name))[1:2] for path in Path("/proc").glob("[0-9]*")}
+    found = [pid]
+    for each in found:  # grows while it is read
+        found += [child for child, parent in parents.items() if parent == [str(each)]]
+    return found[1:]
 
 
 def end_with_parent(parent: int) -> None:

@@ -155,7 +155,9 @@ def make_router(
         """The model folder as a zip file."""
         path = folders.model_path(name)
         headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
-        return StreamingResponse(_zip(path), media_type="application/zip", headers=headers)
+        return StreamingResponse(
+            _zip(path, _plain_files(path)), media_type="application/zip", headers=headers
+        )
 
     @api.get("/exports/{name}", tags=["models"])
     def download_export(name: str) -> FileResponse:
@@ -295,12 +297,22 @@ def _figure(folders: Folders, name: str) -> Document | None:
     return record if is_record and "outcome" in record["verdict"] else None
 
 
-def _zip(folder: Path) -> Iterator[bytes]:
+def _plain_files(folder: Path) -> list[Path]:
+    """The files of a model. What a link leads to may be anything of this machine, and is not sent."""
+    found = sorted(folder.iterdir())
+    others = [path.name for path in found if path.is_symlink() or not path.is_file()]
+    if others:
+        raise DoesNotHold(
+            f"the folder of this model holds {others[0]!r}, which is not a plain file.", name=others[0]
+        )
+    return found
+
+
+def _zip(folder: Path, files: list[Path]) -> Iterator[bytes]:
     with tempfile.TemporaryFile() as stream:
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-            for path in sorted(folder.iterdir()):
-                if path.is_file():
-                    archive.write(path, f"{folder.name}/{path.name}")
+            for path in files:
+                archive.write(path, f"{folder.name}/{path.name}")
         stream.seek(0)
         while chunk := stream.read(1 << 16):
             yield chunk

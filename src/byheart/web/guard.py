@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import secrets
 import socket
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +22,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "byheart_token"
 UPLOAD_PATH = "/api/data"
+BODY_SECONDS, BODY_BYTES_PER_SECOND = 20.0, 1000
+"""How long a body may take: some time for any, and more for as much of it as came."""
+
 SAFE_METHODS = ("GET", "HEAD")
 
 # Styles may be inline, since plots carry theirs; scripts never.
@@ -143,13 +148,20 @@ class Guard:
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
     def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
-        """The body as it comes, cut off as if the client had left once it is longer than is taken."""
-        most, seen = self._most_bytes(scope), 0
+        """The body as it comes, cut off as if the client had left once it is longer than is taken, or comes too slowly."""
+        most, seen, is_whole, start = self._most_bytes(scope), 0, False, time.monotonic()
 
         async def receive_counted() -> MutableMapping[str, Any]:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, is_whole
+            if is_whole:  # whether the client is still there is all that can come
+                return await receive()
+            left = start + BODY_SECONDS + seen / BODY_BYTES_PER_SECOND - time.monotonic()
+            try:
+                message = await asyncio.wait_for(receive(), left)
+            except TimeoutError:
+                return {"type": "http.disconnect"}
             seen += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
             return {"type": "http.disconnect"} if seen > most else message
 
         return receive_counted

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from byheart.errors import ByheartError
 from byheart.web.limits import Limits
-from byheart.web.processes import Refused, WorkerFailed, WorkerProcess
+from byheart.web.processes import Refused, Started, WorkerFailed, WorkerProcess, ignore
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -61,9 +61,9 @@ class Job:
 class JobQueue:
     """Runs jobs in the order they came. Every public method may be called from any thread."""
 
-    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+    def __init__(self, command: Sequence[str], limits: Limits, started: Started = ignore) -> None:
         """Start the threads that watch the workers, and one worker, so that it is warm when the first job comes."""
-        self._command, self._limits = command, limits
+        self._command, self._limits, self._started = command, limits, started
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()
         self._workers: dict[str, WorkerProcess] = {}  # of the jobs that run
@@ -148,7 +148,7 @@ class JobQueue:
             worker.work("warm_up", {}, seconds=self._limits.job_seconds)
 
     def _new_worker(self) -> WorkerProcess:
-        worker = WorkerProcess(self._command)
+        worker = WorkerProcess(self._command, self._started)
         with self._changed:
             self._alive = [*(each for each in self._alive if each.is_alive), worker]
             if self._is_closed:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from byheart.errors import ByheartError
 from byheart.process.child import ChildEnded, JsonChild
 from byheart.process.progress import StageProgress
 from byheart.web.limits import Limits
+
+Started = Callable[[int], None]
+"""Is told the number of each new process."""
+
+
+def ignore(pid: int) -> None:
+    """Tell nobody."""
 
 
 class WorkerFailed(ByheartError):
@@ -29,9 +36,10 @@ class Refused(ByheartError):
 class WorkerProcess(JsonChild):
     """One process that answers one request at a time. `kill` may be called from another thread."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start it with this command line; it is ready when it answers."""
+    def __init__(self, command: Sequence[str], started: Started = ignore) -> None:
+        """Start it with this command line; it is ready when it answers. `started` is told its number."""
         super().__init__(command)
+        started(self.pid)
 
     def work(
         self, task: str, arguments: dict[str, Any], *, seconds: float, progress: StageProgress | None = None
@@ -53,11 +61,11 @@ class WorkerProcess(JsonChild):
 class Questions:
     """A worker that keeps the models it was asked about in memory. If it dies, the next question starts another."""
 
-    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+    def __init__(self, command: Sequence[str], limits: Limits, started: Started = ignore) -> None:
         """Start the worker, so that it is warm when the first question comes."""
-        self._command, self._limits = command, limits
+        self._command, self._limits, self._started = command, limits, started
         self._lock = threading.Lock()
-        self._worker = WorkerProcess(command)
+        self._worker = WorkerProcess(command, started)
         self._is_closed = False
         threading.Thread(target=self._warm_up, daemon=True).start()
 
@@ -68,7 +76,7 @@ class Questions:
                 raise WorkerFailed("the server is stopping.")
             if not self._worker.is_alive:
                 self._worker.close()
-                self._worker = WorkerProcess(self._command)
+                self._worker = WorkerProcess(self._command, self._started)
             found = self._worker.work(task, arguments, seconds=self._limits.question_seconds)
             assert isinstance(found, dict)
             return found

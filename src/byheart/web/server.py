@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -22,8 +21,10 @@ from starlette.staticfiles import StaticFiles
 import byheart
 from byheart.errors import ByheartError, DataError, DoesNotHold, UsageError
 from byheart.web.api import make_router
+from byheart.web.connections import MOST_WAITING, TimedConnection
 from byheart.web.folders import Folders, TooLarge, UnknownName
 from byheart.web.guard import Guard, is_loopback
+from byheart.web.janitor import Janitor
 from byheart.web.jobs import JobQueue, TooManyJobs, UnknownJob
 from byheart.web.limits import Limits
 from byheart.web.processes import Questions, Refused, WorkerFailed
@@ -91,8 +92,9 @@ def make_app(settings: Settings, token: str | None) -> Guard:
     """The whole application. Its workers start with it and end with it; so does the folder of uploads."""
     scratch = Path(tempfile.mkdtemp(prefix="byheart-"))
     folders = _folders(settings, scratch)
-    jobs = JobQueue(settings.worker, settings.limits)
-    questions = Questions(settings.worker, settings.limits)
+    janitor = Janitor(scratch)
+    jobs = JobQueue(settings.worker, settings.limits, janitor.watch)
+    questions = Questions(settings.worker, settings.limits, janitor.watch)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -101,7 +103,7 @@ def make_app(settings: Settings, token: str | None) -> Guard:
         finally:
             jobs.close()
             questions.close()
-            shutil.rmtree(scratch, ignore_errors=True)
+            janitor.close()
 
     app = FastAPI(
         title="byheart",
@@ -128,7 +130,8 @@ def serve(settings: Settings, token: str | None) -> None:
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=2,
-        limit_concurrency=200,
+        http=TimedConnection,
+        limit_concurrency=2 * MOST_WAITING,
     )
 
 

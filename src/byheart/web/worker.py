@@ -16,6 +16,7 @@ import traceback
 from typing import IO, Any
 
 from byheart.errors import as_byheart_error
+from byheart.process.liveness import end_tree
 from byheart.records.json_values import json_default
 from byheart.web.context import Context
 from byheart.web.tasks import TASKS
@@ -38,7 +39,7 @@ def serve_requests(memory_bytes: int) -> None:
 def _read(requests: queue.Queue[str]) -> None:
     for line in sys.stdin:
         requests.put(line)
-    os._exit(0)
+    end_tree(os.getpid())
 
 
 def _answer(request: dict[str, Any], answers: IO[str]) -> None:

@@ -1,0 +1,57 @@
+"""Connections that do not stay open for nothing: many slow visitors must not keep one other from being answered."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 10.0
+"""From the opening of a connection, or the first byte after an answer, to the end of a request's head."""
+
+MOST_WAITING = 400
+"""Connections without a whole request. With one more, the oldest is closed."""
+
+
+class TimedConnection(H11Protocol):
+    """HTTP as uvicorn speaks it, but a connection on which no request becomes complete is closed."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Begin to wait for a request, and make room."""
+        super().connection_made(transport)
+        self._wait()
+        waiting = {
+            each: each._timer.when()
+            for each in self.connections
+            if isinstance(each, TimedConnection) and each._timer is not None
+        }
+        if len(waiting) > MOST_WAITING:
+            min(waiting, key=waiting.__getitem__)._end()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait no longer where a request has begun, and again where an answered one is followed by something."""
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+        elif self._timer is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._end)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self.transport.close()
