@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
+import zipfile
+from binascii import crc32
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +22,14 @@ from byheart.files.work_folder import (
     DamagedWork,
     claimed_folder,
     read_arrays,
+    read_json,
     read_part,
     write_arrays,
     write_parts,
 )
 from byheart.model import Model
 from byheart.pipeline import compile_in_shards
+from byheart.process.memory_limit import OverMemoryLimit
 from tests.refusal import refused
 
 FACTS = {f"the key of {number}": f"value {number % 5}" for number in range(40)}
@@ -126,6 +132,58 @@ def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"'<i8'", b"'>i8'"))
     with refused(DamagedWork, "path", "folder"):
         read_part([path], 1)
+
+
+def npz_of_zeros(path: Path, n_bytes: int, *, claims: int | None = None) -> None:
+    """An archive whose one array is packed a thousandfold, or claims more than it holds."""
+    shape = (n_bytes if claims is None else claims,)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("words.npy", header.getvalue() + bytes(n_bytes))
+
+
+@pytest.mark.parametrize("claims", [None, 2**50])
+def test_a_small_archive_does_not_take_much_memory(tmp_path: Path, claims: int | None) -> None:
+    path = tmp_path / "shard.npz"
+    npz_of_zeros(path, 100 if claims else 2**26, claims=claims)
+    assert path.stat().st_size < 2**17
+    tracemalloc.start()
+    with refused(DamagedWork, "path", "folder"):
+        read_arrays(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
+@pytest.mark.parametrize("change", ["no bounds", "no checksums", "bounds of another shape", "sparse file"])
+def test_parts_that_say_otherwise_are_damage(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, columns = tmp_path / "rows.npy", [np.arange(6), np.arange(6)]
+    write_parts(path, np.arange(6) % 2, 2, columns)
+    about = read_arrays(path.with_suffix(".bounds"))
+    if change == "sparse file":  # 16 GB that take no room on the disk
+        with path.open("wb") as file:
+            shape = {"descr": "<i8", "fortran_order": False, "shape": (2**30, 2)}
+            np.lib.format.write_array_header_1_0(file, shape)
+            file.truncate(file.tell() + 2**34)
+        about["bounds"] = np.array([0, 2**29, 2**30])
+    elif change == "bounds of another shape":
+        about["bounds"] = np.array(5)
+    else:
+        del about[change.removeprefix("no ")]
+    write_arrays(path.with_suffix(".bounds"), about)
+    with pytest.raises((DamagedWork, OverMemoryLimit)):
+        read_part([path], 1)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "nothing"])
+def test_a_document_with_a_right_checksum_may_still_be_none(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(f"{text}\n{crc32(f'job.json {text}'.encode()):08x}\n")
+    with refused(DamagedWork, "path", "folder"):
+        read_json(path)
 
 
 def test_a_folder_in_use_is_refused_and_names_the_process(tmp_path: Path) -> None:

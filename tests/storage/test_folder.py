@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -223,6 +225,8 @@ def test_a_failure_at_any_moment_leaves_the_old_model(
             raise failure
         return true(*arguments)
 
+    if moment == "rename":  # where the system cannot exchange two folders
+        monkeypatch.setattr("byheart.files.atomic_folder._exchange", lambda *_: False)
     owner: Any = os if moment == "fsync" else Path
     monkeypatch.setattr(owner, moment, fail_second)
     certificate = verify(lookup(capitals()), capitals())
@@ -303,3 +307,33 @@ def test_an_unfinished_first_save_is_no_model(tmp_path: Path) -> None:
     leave(tmp_path / "model", lookup(capitals()), "new")
     with refused(UsageError, "path"):
         load_folder(tmp_path / "model")
+
+
+# --- while another process saves ------------------------------------------------------------------------
+
+SAVING = """
+import sys
+from byheart.files import atomic_folder
+from byheart.pipeline import load
+if sys.argv[4] == "two moves":
+    atomic_folder._exchange = lambda one, other: False
+models = [load(path) for path in sys.argv[1:3]]
+for number in range(150):
+    models[number % 2].save(sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("how", ["one step", "two moves"])
+def test_a_model_that_is_saved_anew_meanwhile_is_read_whole(how: str, tmp_path: Path) -> None:
+    """A load found nothing for a moment, or some files of the one and some of the other."""
+    paths = [tmp_path / name for name in ("one", "two", "target")]
+    for path, n_layers in zip(paths, (3, 5, 3), strict=True):
+        save_folder(path, lookup(capitals(), n_layers=n_layers), RECORD, None)
+    process = subprocess.Popen([sys.executable, "-c", SAVING, *map(str, paths), how])
+    found = set()
+    while process.poll() is None:
+        memoriser, _, _ = load_folder(paths[2])
+        found.add(memoriser.network.spec.n_layers)
+    assert process.returncode == 0
+    assert found == {3, 5}
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "two", "target"}

@@ -10,7 +10,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from byheart.data.assemble import Content
-from byheart.data.npz import open_npz
 from byheart.data.options import TableOptions
 from byheart.data.readers import array_content, kind_of, table_columns, table_content, text_format
 from byheart.data.tables import (
@@ -23,6 +22,7 @@ from byheart.data.tables import (
 )
 from byheart.data.textfile import require_content
 from byheart.errors import DataError, MalformedFile, UsageError
+from byheart.files.npz_archive import open_npz
 from byheart.process.memory_limit import require_memory
 
 PIECE_NUMBERS = 1 << 21
@@ -88,6 +88,7 @@ def _parquet_pieces(path: Path, names: tuple[str, str]) -> Iterator[tuple[Sequen
 
 
 def _array_pieces(path: Path) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    require_content(path)
     with open_npz(path, ("inputs", "labels")) as (inputs, labels):
         if not inputs.shape or inputs.shape[:1] != labels.shape[:1]:
             raise MalformedFile(

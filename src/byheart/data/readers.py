@@ -18,11 +18,11 @@ from byheart.data.assemble import (
     default_task,
     number_names,
 )
-from byheart.data.npz import read_npz
 from byheart.data.options import USUAL_COLUMNS, DataSource, TableOptions
 from byheart.data.tables import DIALECTS, READERS, json_rows
-from byheart.data.textfile import TextFormat, read_text, require_file
+from byheart.data.textfile import TextFormat, read_text, require_content, require_file
 from byheart.errors import DataError, MalformedFile, UsageError, amount
+from byheart.files.npz_archive import read_npz
 
 TOLD = ("input", "label", "on_conflict", "empty_labels", "delimiter", "encoding")
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
@@ -38,6 +38,7 @@ def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
     if kind == "txt":
         raise UsageError(f"{path} holds documents: their task is distribution, not {task}.", path=str(path))
     if kind == "npz":
+        require_content(path)
         arrays = read_npz(path, ("inputs", "labels"))
         content = array_content(path, arrays["inputs"], arrays["labels"], options)
     else:

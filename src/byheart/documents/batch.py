@@ -27,15 +27,16 @@ def read_rows(
 
     A .txt file holds one question a line. An NPZ file holds them in its array `inputs`; a row is then its number.
     """
-    from byheart.data.npz import read_npz
     from byheart.data.readers import kind_of, text_format
     from byheart.data.tables import READERS, column_names, json_rows, require_columns
-    from byheart.data.textfile import read_text, require_file
+    from byheart.data.textfile import read_text, require_content, require_file
+    from byheart.files.npz_archive import read_npz
 
     require_file(path)
     kind = kind_of(path)
     written = text_format(path, kind, delimiter, encoding)
     if kind == "npz":
+        require_content(path)
         return [{"inputs": one} for one in read_npz(path, ("inputs",))["inputs"]], "inputs"
     if kind == "txt":
         return [{column: line} for line in read_text(path, written).splitlines()], column

@@ -21,7 +21,7 @@ from byheart.storage.data_source import source_of
 class Predictions:
     """Questions with their answers.
 
-    unknown_inputs  what the model does with inputs it was not compiled from
+    unknown_inputs  what the model does with inputs it was not compiled from, as its record says, which no digest covers
     """
 
     questions: list[Any]
@@ -37,9 +37,8 @@ class Predictions:
 
 def ask(model: Model, questions: list[Any]) -> Predictions:
     """Ask texts, or token ids with spaces between them where the model has no tokenizer; lists of ids and vectors as they are."""
-    return Predictions(
-        questions, model.predict(_inputs(questions, model)), describe_unknown_input(model.record)
-    )
+    said = f"{describe_unknown_input(model.record)} (said by the model, not checked)"
+    return Predictions(questions, model.predict(_inputs(questions, model)), said)
 
 
 def questions_in(

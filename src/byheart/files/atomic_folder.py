@@ -1,13 +1,16 @@
 """Writing a folder whole or not at all, and mending what a crash left behind.
 
-A save writes `.NAME.PID-MARK.new` beside the target, puts every file of it on disk, moves a folder that is there to
-`.NAME.PID-MARK.old`, moves the new one into place and removes the old one. A crash between the two moves leaves no folder at
-the target, though both lie beside it: `mend` finishes the second move. Whatever else a process that is gone left behind is
-removed.
+A save writes `.NAME.PID-MARK.new` beside the target, puts every file of it on disk, exchanges it with a folder that is there, in
+one step, and removes the old one. Where the system has no such step (it is one of Linux), the old folder is moved to
+`.NAME.PID-MARK.old`, then the new one into place. A crash between the two moves leaves no folder at the target, though both lie
+beside it: `mend` finishes the second move. Whatever else a process that is gone left behind is removed.
+
+`read_whole` reads a folder that may be replaced meanwhile: all of it is the old one, or all of it the new one.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import secrets
@@ -16,11 +19,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from byheart.errors import UsageError
+from byheart.errors import ByheartError, UsageError
 from byheart.process.liveness import is_running
 
 ABANDONED_SECONDS = 3600
+ATTEMPTS, ATTEMPT_SECONDS = 20, 0.05
+AT_FDCWD, RENAME_EXCHANGE = (
+    -100,
+    2,
+)  # of Linux: a path counts from the current folder; two paths change places
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -30,7 +41,7 @@ def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Pat
     check: raises where the target may not be replaced.
 
     The new folder is a sibling with a name of its own until every file in it is on disk. Whatever fails
-    before that, the target stays as it was. A folder already there is moved aside first, removed last.
+    before that, the target stays as it was. A folder already there is removed last.
     """
     target = Path(os.path.realpath(target))
     mend(target)
@@ -118,8 +129,55 @@ def _may_be_alive(process: str | None, path: Path) -> bool:
     return is_running(int(process))
 
 
+def read_whole(folder: Path, read: Callable[[], T]) -> T:
+    """What `read` makes of a folder; it reads again where the folder was replaced meanwhile."""
+    for _ in range(ATTEMPTS):
+        before = _identity(folder)
+        try:
+            found = read()
+        except ByheartError:
+            if _identity(folder) == before and not _is_between_moves(folder):
+                raise
+            time.sleep(ATTEMPT_SECONDS)
+            continue
+        if _identity(folder) == before:
+            return found
+    return read()
+
+
+def _identity(folder: Path) -> tuple[int, int, int] | None:
+    """What tells a folder from the one that takes its place."""
+    try:
+        found = folder.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _is_between_moves(folder: Path) -> bool:
+    """Whether a process that still runs has moved the old folder away, and not yet the new one into its place."""
+    target = Path(os.path.realpath(folder))
+    if target.exists() or not target.parent.is_dir():
+        return False
+    names = (path.name for path in target.parent.iterdir())
+    return any(name.startswith(f".{target.name}.") and name.endswith(".old") for name in names)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders take each other's place in one step; False where the system cannot do that."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    paths = (os.fsencode(one), os.fsencode(other))
+    return bool(renameat2(AT_FDCWD, paths[0], AT_FDCWD, paths[1], RENAME_EXCHANGE) == 0)
+
+
 def _swap(fresh: Path, target: Path, aside: Path) -> None:
     replaces = target.exists()
+    if replaces and _exchange(fresh, target):  # `fresh` is the old folder now
+        _to_disk(target.parent)
+        return
     if replaces:
         target.rename(aside)
     try:

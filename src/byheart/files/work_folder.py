@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import socket
-import zipfile
 from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,12 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from byheart.errors import UsageError
+from byheart.errors import MalformedFile, UsageError
+from byheart.files.npz_archive import read_npz
 from byheart.files.whole_file import write_whole
+from byheart.process.memory_limit import OverMemoryLimit, require_memory
 
 JOB = "job.json"
 LOCK = "lock"  # names the process that holds the folder
 NAME = "file name"  # the array that holds it
+MEMORY_PER_BYTE = 8  # of a JSON document that is read
 
 
 class DamagedWork(UsageError):
@@ -53,25 +55,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """What `write_arrays` wrote. The archive has a checksum of every array."""
     _require_plain(path)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except MemoryError:  # for what is there, or for what a damaged header claims
-        if _has_its_checksums(path):
-            raise
-        raise damaged(path, "it claims arrays that it does not hold") from None
-    except Exception as error:  # zipfile, zlib and numpy raise what they happen to raise
-        raise damaged(path, str(error) or type(error).__name__) from error
+        found = read_npz(path)
+    except MalformedFile as error:
+        raise damaged(path, str(error)) from error
     if str(found.pop(NAME, None)) != path.name:
         raise damaged(path, "it was written under another name")
     return found
-
-
-def _has_its_checksums(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
-    except Exception:  # as zipfile and zlib happen to raise
-        return False
 
 
 def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence[np.ndarray]) -> None:
@@ -91,17 +80,17 @@ def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
     found = []
     for path in paths:
         about = read_arrays(path.with_suffix(".bounds"))
-        begin, end = about["bounds"][number : number + 2]
         _require_plain(path)
         try:
-            rows = np.array(np.load(path, mmap_mode="r", allow_pickle=False)[begin:end])
+            begin, end = about["bounds"][number : number + 2]
+            part = np.load(path, mmap_mode="r", allow_pickle=False)[begin:end]
+            require_memory(f"{path}: part {number}", part.nbytes)
+            rows, checksum = np.array(part), about["checksums"][number]
+        except OverMemoryLimit:
+            raise
         except Exception as error:  # as numpy happens to raise
             raise damaged(path, str(error) or type(error).__name__) from error
-        if (
-            rows.dtype != np.int64
-            or not rows.flags.c_contiguous
-            or crc32(rows.data) != about["checksums"][number]
-        ):
+        if rows.dtype != np.int64 or not rows.flags.c_contiguous or crc32(rows.data) != checksum:
             raise damaged(path, f"part {number} has another checksum than when it was written")
         found.append(rows)
     return np.concatenate(found)
@@ -125,10 +114,14 @@ def read_json(path: Path) -> Any:
     if not path.exists():
         return None
     _require_plain(path)
+    require_memory(f"reading {path}", MEMORY_PER_BYTE * path.stat().st_size)
     text, _, checksum = path.read_bytes().decode("ascii", "replace").removesuffix("\n").rpartition("\n")
     if checksum != _checksum(path, text):
         raise damaged(path, "it has another checksum than when it was written")
-    return json.loads(text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, str(error)) from error
 
 
 def require_json(path: Path) -> Any:

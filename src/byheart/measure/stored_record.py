@@ -8,15 +8,15 @@ from __future__ import annotations
 import io
 import json
 import math
-import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from byheart.errors import ByheartError, DataError
+from byheart.files.npz_archive import read_npz
 from byheart.measure.records import Record
-from byheart.process.memory_limit import require_memory
 
 COLUMNS: dict[str, type | tuple[type, ...]] = {
     "key": str,
@@ -61,10 +61,7 @@ def read_row(row: Sequence[Any]) -> Record:
 def read_curve(packed: bytes, where: str = "a stored curve") -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The inverse of `records.pack_curve`."""
     try:
-        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            require_memory(where, sum(info.file_size for info in archive.infolist()))
-        with np.load(io.BytesIO(packed), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+        arrays = read_npz(Path(where), content=io.BytesIO(packed))
         steps = arrays.pop("steps")
         if any(array.ndim != 1 or array.dtype.kind not in "iuf" for array in (steps, *arrays.values())):
             raise ValueError("its arrays are not lists of numbers")

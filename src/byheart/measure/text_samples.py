@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from byheart.errors import DataError, MalformedFile, UsageError
+from byheart.files.npz_archive import read_npz
 from byheart.measure.training_set import TrainingSet, training_set_of_documents, training_set_of_labels
 
 FILE = "samples.npz"
@@ -173,15 +174,8 @@ def _digest(path: str, collection: str, n_samples: int, sample: int) -> str:
 @lru_cache(maxsize=64)
 def _arrays(path: str, collection: str, sample: int) -> tuple[np.ndarray, np.ndarray]:
     names = [f"{collection}_{sample}_{part}" for part in ("ids", "labels")]
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if names[0] not in arrays:
-                raise DataError(f"{path} has no sample {sample} of {collection}.", path=path)
-            ids, labels = (arrays[name] for name in names)
-    except DataError:
-        raise
-    except Exception as error:  # zipfile, zlib and numpy raise what they happen to raise
-        raise MalformedFile(f"{path} is not a whole file of samples: {error!r}.", path=path) from error
+    arrays = read_npz(Path(path), names)
+    ids, labels = (arrays[name] for name in names)
     if ids.ndim != 2 or labels.shape != ids.shape[:1] or not {ids.dtype.kind, labels.dtype.kind} <= set("iu"):
         raise DataError(
             f"{path}: {names[0]} must be whole numbers, a row for each text, and {names[1]} a number for each;"

@@ -18,7 +18,7 @@ import numpy as np
 from byheart.data.dataset import Task
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, UsageError
-from byheart.files.atomic_folder import mend, replaced_folder
+from byheart.files.atomic_folder import mend, read_whole, replaced_folder
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.families import FAMILIES, NetworkFamily, read_spec
 from byheart.network.logits import AnswersWithLogits
@@ -114,9 +114,14 @@ def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificat
     """The memory, record and certificate saved at `path`.
 
     `UsageError` where there is no model folder; `CorruptModel`, naming file and fault, where there is one
-    that is not what `save_folder` writes. Sizes are checked before memory is taken.
+    that is not what `save_folder` writes. Sizes are checked before memory is taken. A folder that is saved anew meanwhile is read
+    as it was before, or as it is afterwards.
     """
     folder = as_path(path)
+    return read_whole(folder, lambda: _load(folder))
+
+
+def _load(folder: Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
     if not (folder / MODEL).exists():
         mend(folder)  # a save may have been cut short between moving the old model away and the new one in
     if not (folder / MODEL).exists():

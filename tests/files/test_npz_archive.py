@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from byheart.data import Dataset
-from byheart.data.npz import read_npz
 from byheart.errors import ConflictingLabels, MalformedFile
+from byheart.files.npz_archive import read_npz
 from byheart.process.memory_limit import OverMemoryLimit
 from tests.refusal import refused
 

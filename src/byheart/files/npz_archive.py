@@ -13,13 +13,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from byheart.data.textfile import require_content
 from byheart.errors import ByheartError, MalformedFile
 from byheart.process.memory_limit import require_memory
 
 COPIES = 3
 """An array as it is read, as 64-bit numbers, and one working copy."""
 
+MOST_ARRAYS = 2**16
 _MAX_DEFLATE_RATIO = 1100  # no deflate stream expands further (the format's limit is 1032)
 _USUAL_RATIO = 100  # beyond which an array must be small
 _SMALL = 2**29  # bytes of memory
@@ -66,12 +66,19 @@ class StoredArray:
 
 
 @contextmanager
-def open_npz(path: Path, names: Sequence[str]) -> Iterator[list[StoredArray]]:
-    """The named arrays, to be read row by row. Whatever is wrong with the archive is said as a `MalformedFile`."""
-    require_content(path)
+def open_npz(
+    path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
+) -> Iterator[list[StoredArray]]:
+    """The named arrays, or all, to be read row by row. Whatever is wrong with the archive is said as a `MalformedFile`.
+
+    content: what to read, if not the file; `path` is then what it is called.
+    """
     try:
-        with zipfile.ZipFile(path) as archive:
-            yield [_open_entry(path, archive, name) for name in names]
+        with zipfile.ZipFile(path if content is None else content) as archive:
+            if len(archive.infolist()) > MOST_ARRAYS:
+                raise ValueError(f"it holds more than {MOST_ARRAYS:,} arrays")
+            held = [info.filename.removesuffix(".npy") for info in archive.infolist()]
+            yield [_open_entry(path, archive, name) for name in (held if names is None else names)]
     except (ByheartError, MemoryError):
         raise
     except Exception as error:  # zipfile, zlib, lzma, tokenize and numpy raise what they happen to raise
@@ -82,9 +89,12 @@ def open_npz(path: Path, names: Sequence[str]) -> Iterator[list[StoredArray]]:
         ) from None
 
 
-def read_npz(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Read the named arrays. Pickled objects, and arrays for which there is no memory, are refused."""
-    with open_npz(path, names) as arrays:
+def read_npz(
+    path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
+) -> dict[str, np.ndarray]:
+    """Read the named arrays, or all. Pickled objects, and arrays for which there is no memory, are refused."""
+    with open_npz(path, names, content) as arrays:
+        require_memory(f"{path}: its arrays", sum(array.memory for array in arrays))
         return {array.name: _read_whole(array) for array in arrays}
 
 
