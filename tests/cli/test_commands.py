@@ -360,8 +360,8 @@ def test_bounds_wants_one_problem(byheart: Byheart, arguments: tuple[str, ...], 
 
 def test_a_broken_architecture_file_is_outside_the_assumptions(byheart: Byheart, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
-    done = byheart("bounds", "--config", tmp_path / "config.json")
-    assert (done.status, "the file is not valid JSON" in done.err) == (4, True)
+    done = byheart("bounds", "--config", tmp_path / "config.json", "--json")
+    assert (done.status, done.document["error"]) == (4, "MalformedFile")
 
 
 def test_plan(byheart: Byheart) -> None:

@@ -138,6 +138,9 @@ def test_the_api_is_described(server: Server) -> None:
     for path, operations in described["paths"].items():
         assert path.startswith("/api/")
         assert all(operation.get("description") for operation in operations.values()), path
+    bodies = described["paths"]["/api/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    for body in bodies["oneOf"]:
+        assert body["$ref"].rpartition("/")[2] in described["components"]["schemas"]
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
@@ -266,6 +269,12 @@ def test_options_cannot_be_smuggled_in(server: Server) -> None:
         "/api/jobs", json={"kind": "compile", "data": "capitals.csv", "path": "/etc"}
     )
     assert refused.status_code == 400
+    assert "`path`" in refused.json()["facts"]["problem"]
+    for body in ("[1, 2", '{"kind": "\\ud800"}', "null", '"compile"'):
+        sent = server.client.post("/api/jobs", content=body, headers={"content-type": "application/json"})
+        assert sent.status_code == 400, body
+    plain = server.client.post("/api/jobs", content='{"kind": "examine", "data": "capitals.csv"}')
+    assert plain.status_code == 400  # a form of another page could send it
     for method in ("--help", "-oelsewhere"):
         job = server.job(kind="compile", data="capitals.csv", method=method)
         assert job["state"] == "failed"

@@ -61,7 +61,8 @@ def command(
         if path is not None and not path.exists():
             raise UsageError(f"{path}, given with {option}, does not exist.", path=str(path))
     limits = Limits()
-    worker = [sys.executable, "-m", "byheart.web.worker", str(limits.memory_bytes)]
+    start = f"from byheart.web.worker import serve_requests; serve_requests({limits.memory_bytes})"
+    worker = [sys.executable, "-c", start]
     settings = Settings(worker, host, free_port(host, port), models, store, figures, limits)
     token = make_token(settings)
     address = settings.address + ("" if token is None else f"?token={token}")

@@ -44,12 +44,10 @@ def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) 
     """The JSON document `raw`: UTF-8, no repeated key, no NaN or infinity, at most `MAX_DEPTH` deep."""
     where = str(where)
     if not raw:
-        raise refuse(where, "the file is empty")
+        raise refuse(where, "it is empty")
     n_containers = raw.count(b"[") + raw.count(b"{")  # those inside texts too: the limit is far above ours
     if n_containers > MAX_CONTAINERS:
-        raise refuse(
-            where, f"the file holds {n_containers:,} lists and objects, more than {MAX_CONTAINERS:,}"
-        )
+        raise refuse(where, f"it holds {n_containers:,} lists and objects, more than {MAX_CONTAINERS:,}")
     try:
         document = json.loads(
             raw.decode("utf-8"),
@@ -59,15 +57,15 @@ def parse_json(raw: bytes, where: str | Path, *, refuse: Refusal = refuse_file) 
         )
     except UnicodeDecodeError as error:
         found = f"byte {error.start} is 0x{raw[error.start]:02x}"
-        raise refuse(where, f"the file is not UTF-8: {found}") from None
+        raise refuse(where, f"it is not UTF-8: {found}") from None
     except json.JSONDecodeError as error:
-        cut = " (the file may be cut short)" if error.pos >= len(error.doc.rstrip()) else ""
+        cut = " (it may be cut short)" if error.pos >= len(error.doc.rstrip()) else ""
         place = f"line {error.lineno}, column {error.colno}"
-        raise refuse(where, f"the file is not valid JSON: {error.msg} at {place}{cut}") from None
+        raise refuse(where, f"it is not valid JSON: {error.msg} at {place}{cut}") from None
     except RecursionError:
-        raise refuse(where, f"the file is nested more than {MAX_DEPTH} levels deep") from None
+        raise refuse(where, f"it is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
-        raise refuse(where, f"the file is not valid JSON: {error}") from None
+        raise refuse(where, f"it is not valid JSON: {error}") from None
     problem = _find_problem(document)
     if problem is not None:
         raise refuse(where, problem)
@@ -102,13 +100,13 @@ def _find_problem(document: object) -> str | None:
         texts += [key for value in containers if isinstance(value, dict) for key in value]
         for text in texts:
             if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-                return f"the file holds text that is not Unicode: {text[:40]!a}"
+                return f"it holds text that is not Unicode: {text[:40]!a}"
         if not containers:
             return None
         level = [
             item for value in containers for item in (value.values() if isinstance(value, dict) else value)
         ]
-    return f"the file is nested more than {MAX_DEPTH} levels deep"
+    return f"it is nested more than {MAX_DEPTH} levels deep"
 
 
 def show_value(value: object) -> str:

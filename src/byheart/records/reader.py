@@ -5,6 +5,7 @@ something is read: a machine that just trains does without it. A refusal names w
 value it has and what was expected; `refusals` makes the exception.
 
     within(least, most)                        the type of a field: whole numbers in a range
+    length(least, most)                        the type of a field: texts or lists of a length
     read_values(values, kind, where)           a mapping as the dataclass `kind`
     read_known(values, kind, where, known)     the same, with some fields known already
     read_value(value, kind, where, path)       one value
@@ -55,6 +56,27 @@ def not_negative() -> msgspec.Meta:
     import msgspec
 
     return msgspec.Meta(ge=0, le=2.0**1000)
+
+
+def length(least: int, most: int) -> msgspec.Meta:
+    """A length for a text or a list: `Annotated[str, length(1, 200)]`."""
+    import msgspec
+
+    return msgspec.Meta(min_length=least, max_length=most)
+
+
+def described(words: str) -> msgspec.Meta:
+    """Words about a field for `json_schemas`: `Annotated[str, described("a column")]`."""
+    import msgspec
+
+    return msgspec.Meta(description=words)
+
+
+def json_schemas(kinds: Iterable[type], reference: str) -> dict[str, Any]:
+    """The JSON schemas of dataclasses and of those inside them, by name; `reference` is how one names another."""
+    import msgspec
+
+    return msgspec.json.schema_components(kinds, ref_template=reference)[1]
 
 
 def read_value(value: object, kind: Any, where: str, path: str, *, refuse: Refusal = refuse_usage) -> Any:
@@ -138,7 +160,7 @@ def _find_unknown(value: object, kind: Any, path: str, noun: str) -> str | None:
         found = _find_unknown(part, part_kind, part_path, noun)
         if found is not None:
             return found
-    kind = _without_none(kind)
+    kind = _bare(kind)
     if is_dataclass(kind) and isinstance(value, Mapping):
         known = _hints(cast(type, kind))
         for name in value:
@@ -164,7 +186,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _parts(value: object, kind: Any, path: str) -> Iterable[tuple[object, Any, str]]:
     """The values inside `value`, each with its type and path, as far as `kind` tells their types."""
-    kind = _without_none(kind)
+    kind = _bare(kind)
     if is_dataclass(kind) and isinstance(value, Mapping):
         for name, hint in _hints(cast(type, kind)).items():
             if name in value:
@@ -180,11 +202,13 @@ def _parts(value: object, kind: Any, path: str) -> Iterable[tuple[object, Any, s
             yield item, get_args(kind)[1], f"{path}{name}."
 
 
-def _without_none(kind: Any) -> Any:
-    """`X` of `X | None`."""
+def _bare(kind: Any) -> Any:
+    """`X` of `X | None` and of `Annotated[X, ...]`."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
         others = [each for each in get_args(kind) if each is not type(None)]
-        return others[0] if len(others) == 1 else kind
+        return _bare(others[0]) if len(others) == 1 else kind
     return kind
 
 
@@ -192,8 +216,8 @@ def _explain(value: object, kind: Any, path: str) -> str | None:
     """Where and why `value` is not a `kind`; None if it is one, or if its own `__post_init__` refuses it."""
     import msgspec
 
-    if is_dataclass(_without_none(kind)) and isinstance(value, Mapping):
-        wanted = cast(type, _without_none(kind))
+    if is_dataclass(_bare(kind)) and isinstance(value, Mapping):
+        wanted = cast(type, _bare(kind))
         for field in fields(wanted):
             missing = field.default is MISSING and field.default_factory is MISSING and field.init
             if missing and field.name not in value:
@@ -207,7 +231,7 @@ def _explain(value: object, kind: Any, path: str) -> str | None:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         if path.endswith("."):
-            if is_dataclass(_without_none(kind)) and isinstance(value, Mapping):  # what `kind` itself refuses
+            if is_dataclass(_bare(kind)) and isinstance(value, Mapping):  # what `kind` itself refuses
                 return f"{path.removesuffix('.')}: {error}"
             expected = describe_type(kind)
             return f"{path.removesuffix('.')} is {show_value(value)}; it must be {expected}"
@@ -223,8 +247,10 @@ def describe_type(kind: Any) -> str:
 
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        metas = [each for each in inner[1:] if isinstance(each, msgspec.Meta)]
-        return describe_type(inner[0]) + "".join(map(_describe_range, metas))
+        words = describe_type(inner[0])
+        for meta in inner[1:]:
+            words = _with_limits(words, meta) if isinstance(meta, msgspec.Meta) else words
+        return words
     if origin is Literal:
         return f"one of {', '.join(str(each) for each in inner)}"
     if origin in (Union, UnionType):
@@ -235,8 +261,12 @@ def describe_type(kind: Any) -> str:
     return names.get(kind, "an object")
 
 
-def _describe_range(meta: msgspec.Meta) -> str:
+def _with_limits(words: str, meta: msgspec.Meta) -> str:
+    if meta.max_length is not None:
+        kind, comma, items = words.partition(",")
+        unit = "characters" if kind == "a text" else "items"
+        return f"{kind} of {meta.min_length:,} to {meta.max_length:,} {unit}{comma}{items}"
     if isinstance(meta.le, float):
-        return ", not negative"
+        return f"{words}, not negative"
     least = "" if meta.ge is None else f" from {meta.ge:,}"
-    return least + ("" if meta.le is None else f" to {meta.le:,}")
+    return words + least + ("" if meta.le is None else f" to {meta.le:,}")

@@ -6,10 +6,11 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
 
 from byheart.errors import DoesNotHold, UsageError
@@ -18,18 +19,24 @@ from byheart.web.jobs import JobQueue
 from byheart.web.limits import Limits
 from byheart.web.processes import Questions
 from byheart.web.requests import (
+    JOBS,
     AskFile,
     Break,
     Compile,
     Examine,
     Export,
     Forget,
-    JobRequest,
     Question,
     TraceRequest,
+    asked,
+    body_schema,
+    json_body,
+    read_body,
+    read_job,
 )
 
 Document = dict[str, Any]
+JsonBody = Annotated[Any, Depends(json_body)]
 MOST_RUNS = 500
 MOST_CURVES = 24
 CERTIFICATE_BYTES = 1 << 22
@@ -70,14 +77,15 @@ def make_router(
 
     # --- jobs
 
-    @api.post("/jobs", tags=["jobs"], status_code=201)
-    def start_job(request: JobRequest) -> Document:
+    @api.post("/jobs", tags=["jobs"], status_code=201, openapi_extra=body_schema(*JOBS.values()))
+    def start_job(body: JsonBody) -> Document:
         """Queue a job. It runs in a worker process; ask for it again to see how far it is."""
-        asked = request.model_dump(exclude_none=True)
+        request = read_job(body)
+        understood = asked(request)
         if isinstance(request, Examine):
             path = folders.data_path(request.data)
             arguments = {"path": str(path), "reading": request.reading()}
-            job = jobs.add("examine", f"Examine {path.name}", arguments, asked)
+            job = jobs.add("examine", f"Examine {path.name}", arguments, understood)
         elif isinstance(request, Compile):
             path = folders.data_path(request.data)
             model = folders.new_model(request.name or path.stem, limits)
@@ -89,23 +97,25 @@ def make_router(
                 "reading": {**request.reading(), "on_conflict": request.on_conflict},
                 "options": request.options(),
             }
-            job = jobs.add("compile", f"Compile {path.name}", arguments, asked)
+            job = jobs.add("compile", f"Compile {path.name}", arguments, understood)
         elif isinstance(request, AskFile):
             path = folders.data_path(request.data)
             arguments = {"model": str(folders.model_path(request.model)), "path": str(path)}
-            job = jobs.add("predict_file", f"Ask {path.name}", arguments, asked)
+            job = jobs.add("predict_file", f"Ask {path.name}", arguments, understood)
         elif isinstance(request, Break):
-            changes = [edit.model_dump() for edit in request.edits]
+            changes = [asdict(edit) for edit in request.edits]
             arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
-            job = jobs.add("break", f"Break {request.model}", {**arguments, "changes": changes}, asked)
+            job = jobs.add("break", f"Break {request.model}", {**arguments, "changes": changes}, understood)
         elif isinstance(request, Export):
             target = folders.new_export(request.model, request.format)
             arguments = {"model": str(folders.model_path(request.model)), "output": str(target)}
             title = f"Export {request.model} to {request.format}"
-            job = jobs.add("export", title, {**arguments, "to": request.format}, asked)
+            job = jobs.add("export", title, {**arguments, "to": request.format}, understood)
         else:
             arguments = {"model": str(folders.model_path(request.model)), "data": data_for(request)}
-            job = jobs.add("forget", f"Forget in {request.model}", {**arguments, "text": request.text}, asked)
+            job = jobs.add(
+                "forget", f"Forget in {request.model}", {**arguments, "text": request.text}, understood
+            )
         return job.to_json()
 
     def data_for(request: Break | Forget) -> str:
@@ -164,25 +174,25 @@ def make_router(
         """A model in another format, written by an export job."""
         return FileResponse(folders.export_path(name), media_type="application/octet-stream", filename=name)
 
-    @api.post("/models/{name}/predict", tags=["models"])
-    def predict(name: str, question: Question) -> Document:
+    @api.post("/models/{name}/predict", tags=["models"], openapi_extra=body_schema(Question))
+    def predict(name: str, body: JsonBody) -> Document:
         """What `byheart predict --json` prints; `null` is "unknown"."""
-        return ask("predict", name, texts=question.texts)
+        return ask("predict", name, texts=read_body(body, Question).texts)
 
     @api.get("/models/{name}/examples", tags=["models"])
     def examples(name: str) -> Document:
         """A few questions the model knows."""
         return ask("examples", name, data=kept_data(name))
 
-    @api.post("/models/{name}/trace", tags=["models"])
-    def trace(name: str, request: TraceRequest) -> Document:
+    @api.post("/models/{name}/trace", tags=["models"], openapi_extra=body_schema(TraceRequest))
+    def trace(name: str, body: JsonBody) -> Document:
         """A question's way through the network: tokens, stages, and the residual stream after every layer."""
-        return ask("trace", name, text=request.text)
+        return ask("trace", name, text=read_body(body, TraceRequest).text)
 
-    @api.post("/models/{name}/fact", tags=["models"])
-    def fact(name: str, request: TraceRequest) -> Document:
+    @api.post("/models/{name}/fact", tags=["models"], openapi_extra=body_schema(TraceRequest))
+    def fact(name: str, body: JsonBody) -> Document:
         """What `byheart inspect --fact --json` prints, with the bits of every weight it names."""
-        return ask("fact", name, text=request.text, data=kept_data(name))
+        return ask("fact", name, text=read_body(body, TraceRequest).text, data=kept_data(name))
 
     @api.get("/models/{name}/weights", tags=["models"])
     def weights(name: str) -> Document:
@@ -217,8 +227,8 @@ def make_router(
             "plan", {"facts": facts, "value_bits": value_bits, "vocab": vocab, "seq_len": seq_len}
         )
 
-    @api.post("/capacity", tags=["bounds"])
-    def capacity(config: Document) -> Document:
+    @api.post("/capacity", tags=["bounds"], openapi_extra=body_schema())
+    def capacity(config: JsonBody) -> Document:
         """What `byheart bounds --config --json` prints for the `config.json` in the body."""
         return questions.ask("capacity", {"config": config})
 

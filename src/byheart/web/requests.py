@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Request
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Text = Annotated[str, Field(max_length=100_000)]
-Precision = Literal["exact", "float64", "float32", "bfloat16", "int8"]
+from byheart.records.json_file import parse_json
+from byheart.records.reader import described, json_schemas, length, read_value, read_values, within
+from byheart.records.refusals import refuse_usage
+from byheart.records.vocabulary import Compilable, Precision, Task
+
+Name = Annotated[str, length(1, 200)]
+Text = Annotated[str, length(0, 100_000)]
+Index = Annotated[int, within(0, 2**62)]
+OwnData = Annotated[Name | None, described("the data of the model, where they are not beside it")]
+WHERE = "the request"
+REFERENCE = "#/components/schemas/{name}"
+T = TypeVar("T")
 
 
-class Strict(BaseModel):
-    """A body without fields nobody knows."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Reading(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Reading:
     """How a data file is to be understood; what is not given is left to the reader."""
 
-    task: Literal["next-token", "seq-to-seq", "set", "distribution"] | None = None
+    task: Task | None = None
     tokenizer: Literal["char", "word", "bytes"] | None = None
-    input: Name | None = Field(None, description="column of inputs")
-    label: Name | None = Field(None, description="column of labels")
+    input: Annotated[Name | None, described("column of inputs")] = None
+    label: Annotated[Name | None, described("column of labels")] = None
 
-    def reading(self) -> dict[str, str]:
+    def reading(self) -> dict[str, Any]:
         """As options of `Dataset.read`."""
-        return self.model_dump(include=set(Reading.model_fields), exclude_none=True)
+        return _given(self, {"task", "tokenizer", "input", "label"})
 
 
+@dataclass(frozen=True, kw_only=True)
 class Examine(Reading):
     """Count rows, duplicates and conflicts of a data file, and say what every construction would take."""
 
@@ -37,6 +44,7 @@ class Examine(Reading):
     data: Name
 
 
+@dataclass(frozen=True, kw_only=True)
 class Compile(Reading):
     """Compile a data file and verify every sample."""
 
@@ -44,17 +52,18 @@ class Compile(Reading):
     data: Name
     method: Name = "auto"
     precision: Precision | None = None
-    seed: Annotated[int, Field(ge=0, lt=1 << 32)] = 0
-    reject_bits: Annotated[int, Field(ge=0, le=24)] | None = None
-    on_conflict: Literal["error", "first", "last", "majority", "drop"] = "error"
-    name: Name | None = Field(None, description="name of the model; that of the data file unless given")
+    seed: Annotated[int, within(0, 2**32 - 1)] = 0
+    reject_bits: Annotated[int, within(0, 24)] | None = None
+    on_conflict: Compilable = "error"
+    name: Annotated[Name | None, described("name of the model; that of the data file unless given")] = None
 
-    def options(self) -> dict[str, str | int]:
+    def options(self) -> dict[str, Any]:
         """As options of `byheart.compile`."""
-        return self.model_dump(include={"method", "precision", "seed", "reject_bits"}, exclude_none=True)
+        return _given(self, {"method", "precision", "seed", "reject_bits"})
 
 
-class AskFile(Strict):
+@dataclass(frozen=True, kw_only=True)
+class AskFile:
     """Ask every line of a file."""
 
     kind: Literal["predict"]
@@ -62,35 +71,39 @@ class AskFile(Strict):
     data: Name
 
 
-class Edit(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Edit:
     """One weight changed: the bit worth 2^power turned over, or another value."""
 
     matrix: Name
-    row: Annotated[int, Field(ge=0)]
-    column: Annotated[int, Field(ge=0)]
+    row: Index
+    column: Index
     power: int | None = None
     value: Name | None = None
 
 
-class Break(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Break:
     """Change weights and verify every sample again."""
 
     kind: Literal["break"]
     model: Name
-    edits: Annotated[list[Edit], Field(min_length=1, max_length=64)]
-    data: Name | None = Field(None, description="the data of the model, where they are not beside it")
+    edits: Annotated[list[Edit], length(1, 64)]
+    data: OwnData = None
 
 
-class Forget(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Forget:
     """Compile again without one fact, from the same seed, and compare the weights."""
 
     kind: Literal["forget"]
     model: Name
     text: Text
-    data: Name | None = None
+    data: OwnData = None
 
 
-class Export(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Export:
     """Write a model in another program's format."""
 
     kind: Literal["export"]
@@ -98,16 +111,70 @@ class Export(Strict):
     format: Literal["gguf", "onnx"]
 
 
-JobRequest = Annotated[Examine | Compile | AskFile | Break | Forget | Export, Field(discriminator="kind")]
+JobRequest = Examine | Compile | AskFile | Break | Forget | Export
+JOBS: dict[str, type[JobRequest]] = {
+    "examine": Examine,
+    "compile": Compile,
+    "predict": AskFile,
+    "break": Break,
+    "forget": Forget,
+    "export": Export,
+}
 
 
-class Question(Strict):
+@dataclass(frozen=True, kw_only=True)
+class Question:
     """Texts to ask."""
 
-    texts: Annotated[list[Text], Field(max_length=1000)]
+    texts: Annotated[list[Text], length(0, 1000)]
 
 
-class TraceRequest(Strict):
+@dataclass(frozen=True, kw_only=True)
+class TraceRequest:
     """One text to follow through the network."""
 
     text: Text
+
+
+async def json_body(request: Request) -> object:
+    """The JSON in the body of a request, which must say that it is JSON: a form on another page cannot say so."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise refuse_usage(WHERE, "its content-type is not application/json")
+    return parse_json(await request.body(), WHERE, refuse=refuse_usage)
+
+
+def read_body(body: object, kind: type[T]) -> T:
+    """The body of a request; a field that `kind` does not have is refused."""
+    return read_values(body, kind, WHERE)
+
+
+def read_job(body: object) -> JobRequest:
+    """The job that a body asks for; its field `kind` says which."""
+    if not isinstance(body, dict) or "kind" not in body:
+        raise refuse_usage(WHERE, f"it is not an object with a field `kind`, one of {', '.join(JOBS)}")
+    kind = read_value(body["kind"], Literal[tuple(JOBS)], WHERE, "kind")
+    return read_body(body, JOBS[kind])
+
+
+def asked(job: JobRequest) -> dict[str, Any]:
+    """The request as it was understood, without the fields that nobody gave."""
+    return _given(job, asdict(job))
+
+
+def _given(request: JobRequest | Reading, names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in asdict(request).items() if name in names and value is not None}
+
+
+# --- the same, described for programs
+
+
+def describe_bodies() -> dict[str, Any]:
+    """The JSON schemas of all bodies, by name."""
+    return json_schemas([*JOBS.values(), Question, TraceRequest], REFERENCE)
+
+
+def body_schema(*kinds: type) -> dict[str, Any]:
+    """What OpenAPI says of an address whose body is one of these; without any, an object of any fields."""
+    references: list[dict[str, Any]] = [{"$ref": REFERENCE.format(name=kind.__name__)} for kind in kinds]
+    schema = {"oneOf": references} if len(references) > 1 else (references or [{"type": "object"}])[0]
+    return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}

@@ -28,6 +28,7 @@ from byheart.web.janitor import Janitor
 from byheart.web.jobs import JobQueue, TooManyJobs, UnknownJob
 from byheart.web.limits import Limits
 from byheart.web.processes import Questions, Refused, WorkerFailed
+from byheart.web.requests import describe_bodies
 
 HERE = Path(__file__).parent
 STATIC, EXAMPLES = HERE / "static", HERE / "examples"
@@ -118,6 +119,7 @@ def make_app(settings: Settings, token: str | None) -> Guard:
     for view in VIEWS:
         app.add_api_route(f"/{view}", _page, include_in_schema=False)
     app.mount("/", StaticFiles(directory=STATIC, html=True))
+    app.openapi()["components"]["schemas"] |= describe_bodies()  # kept as long as no route is added
     return Guard(app, settings.limits, settings.host, settings.port, token)
 
 

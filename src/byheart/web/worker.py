@@ -83,7 +83,3 @@ def _limit_memory(n_bytes: int) -> None:
     except ImportError:  # not on Windows
         return
     resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))
-
-
-if __name__ == "__main__":
-    serve_requests(int(sys.argv[1]))
