@@ -58,14 +58,13 @@ _.allowed_gap_percent
 _.wrong_tokens
 _.devices
 
-# Read or called by a library: click, tokenizers, pydantic, Sphinx, llama.cpp, torch
+# Read or called by a library: click, tokenizers, Sphinx, llama.cpp, torch
 _.padding_side
 _.format_commands
 _.pre_tokenizer
 _.n_parallel
 _.verbosity
 _.allow_tf32
-_.model_config
 to_restructured_text
 
 # golden: settings that llama.cpp, ONNX Runtime and transformers read, a field written by asdict, hooks that pytest calls
@@ -78,3 +77,7 @@ _.intra_op_num_threads
 _.eos_token_id
 pytest_addoption
 pytest_generate_tests
+
+# The type of what is called with progress; what the command line of a worker of the page calls
+_.__call__
+serve_requests

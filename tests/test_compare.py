@@ -112,7 +112,7 @@ def test_progress_names_the_construction() -> None:
     compare(
         uniform_vectors(5, 1, 2, seed=0),
         ["vardi-2022", "park-2021"],
-        progress=lambda stage, *_: seen.append(stage),
+        progress=lambda done, total, stage="": seen.append(stage),
     )
     assert "1/2 vardi-2022: compile" in seen
     assert "2/2 park-2021: verify" in seen

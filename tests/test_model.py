@@ -160,7 +160,7 @@ def test_wrong_requests_are_usage_errors(data: Dataset) -> None:
 
 def test_progress_names_both_stages(data: Dataset) -> None:
     told: list[str] = []
-    compile(data, method=METHOD, progress=lambda stage, done, total: told.append(stage))
+    compile(data, method=METHOD, progress=lambda done, total, stage="": told.append(stage))
     assert list(dict.fromkeys(told)) == ["compile", "verify"]
 
 

@@ -25,7 +25,7 @@ from byheart.model import Model
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import compile
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress, in_stage
 from byheart.records.json_record import JsonRecord
 from byheart.theorems import realises
 
@@ -116,7 +116,7 @@ def compare(
     precision: Precision | None = None,
     seed: int = 0,
     most_parameters: int = MOST_PARAMETERS,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Build and verify every construction that takes `data`; the others become rows with their reason.
 
@@ -132,7 +132,7 @@ def compare(
     theory = table(data)
     rows = []
     for number, method in enumerate(chosen, 1):
-        stage = _stage(progress, f"{number}/{len(chosen)} {method.name}")
+        stage = progress and in_stage(progress, f"{number}/{len(chosen)} {method.name}")
         row = _row(
             data, method, precision or method.precisions[0], theory.shape, seed, most_parameters, stage
         )
@@ -149,7 +149,7 @@ def _row(
     shape: DataShape,
     seed: int,
     most_parameters: int,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> Row:
     """One construction, tried."""
     row = Row(method.name, method.source, precision, "refused", formula=_order(method.name, shape))
@@ -215,12 +215,6 @@ def _floors(theory: BoundTable, precision: Precision) -> tuple[Floor, ...]:
                 largest = max(bounds, key=lambda bound: bound.value)
                 floors.append(Floor(quantity, ceil(largest.value), largest.name, scope))
     return tuple(floors)
-
-
-def _stage(progress: StageProgress | None, name: str) -> StageProgress | None:
-    if progress is None:
-        return None
-    return lambda stage, done, total: progress(f"{name}: {stage}", done, total)
 
 
 class _CallableModule(ModuleType):

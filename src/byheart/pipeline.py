@@ -25,7 +25,7 @@ from byheart.data.textfile import require_file
 from byheart.files.work_folder import claimed_folder, describe_job
 from byheart.model import Model
 from byheart.network.transformer.architecture import Precision
-from byheart.process.progress import StageProgress, in_stage
+from byheart.process.progress import Progress, in_stage
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.records.json_record import plain
@@ -45,7 +45,7 @@ def compile(
     task: Task | None = None,
     seed: int = 0,
     check: bool = True,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
     **options: object,
 ) -> Model:
     """Compile `data` into a Transformer that memorises it, and verify every sample.
@@ -79,7 +79,7 @@ def compile_in_shards(
     seed: int = 0,
     sample: int | None = None,
     workers: Workers | None = None,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
     reading: Mapping[str, Any] | None = None,
     **options: object,
 ) -> Model:
@@ -128,7 +128,7 @@ def _verified(
     construction: Construction,
     data: Dataset | DatasetPieces,
     choice: Mapping[str, Any],
-    progress: StageProgress | None,
+    progress: Progress | None,
     *,
     check: bool = True,
     sample: int | None = None,

@@ -42,7 +42,7 @@ def test_quick_work_says_nothing(clock: Clock) -> None:
     for stream in (io.StringIO(), Terminal()):
         with progress.watch(stream) as report:
             clock.now += 1.9
-            report("compile", 1, 2)
+            report(1, 2, "compile")
         assert stream.getvalue() == ""
 
 
@@ -51,7 +51,7 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
     with progress.watch(stream) as report:
         for done in range(1, 13):
             clock.now += 1
-            report("verify", done, 12)
+            report(done, 12, "verify")
     assert stream.getvalue() == (
         "verify: 16% after 2 s\nverify: 58% after 7 s, about 5 s left\nverify: 100% after 12 s, about 0 s left\n"
     )
@@ -61,8 +61,8 @@ def test_a_person_sees_a_bar_that_goes_away(clock: Clock) -> None:
     stream = Terminal()
     with progress.watch(stream) as report:
         clock.now += 3
-        report("compile", 1, 4)
-        report("verify", 2, 4)
+        report(1, 4, "compile")
+        report(2, 4, "verify")
     assert "compile" in stream.getvalue()
     assert "25%" in stream.getvalue()
 
@@ -111,6 +111,6 @@ def test_a_stage_that_says_nothing_is_spoken_of_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(progress, "TICK_SECONDS", 0.001)
     stream.flush = lambda: spoken.set() if stream.getvalue().count("\n") > 2 else None
     with progress.watch() as report:
-        report("read", 0, 1)
+        report(0, 1, "read")
         assert spoken.wait(60)
     assert all(line.startswith("read: 0% after ") for line in stream.getvalue().splitlines())

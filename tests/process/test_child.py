@@ -16,7 +16,7 @@ import json, sys, time
 for line in sys.stdin:
     asked = json.loads(line)
     for step in range(asked.get("steps", 0)):
-        print(json.dumps({"progress": ["work", step, asked["steps"]]}), flush=True)
+        print(json.dumps({"progress": [step, asked["steps"], "work"]}), flush=True)
     if asked.get("status") is not None:
         sys.exit(asked["status"])
     if asked.get("cut"):
@@ -36,11 +36,11 @@ def child() -> Iterator[JsonChild]:
 
 
 def test_it_answers_again_and_again_and_tells_how_far_it_is(child: JsonChild) -> None:
-    heard: list[tuple[str, int, int]] = []
+    heard: list[tuple[object, ...]] = []
     for n in range(2):
         asked = {"number": n, "steps": 2}
         assert child.ask(asked, seconds=30, progress=lambda *news: heard.append(news)) == {"echo": asked}
-    assert heard == 2 * [("work", 0, 2), ("work", 1, 2)]
+    assert heard == 2 * [(0, 2, "work"), (1, 2, "work")]
 
 
 def test_one_that_takes_too_long_is_ended(child: JsonChild) -> None:

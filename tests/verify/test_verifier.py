@@ -293,7 +293,7 @@ def test_exact_models_are_checked_without_loading_pytorch() -> None:
 def test_progress_is_told() -> None:
     told: list[tuple[int, int]] = []
     data = capitals()
-    verify(lookup(data), data, progress=lambda done, total: told.append((done, total)))
+    verify(lookup(data), data, progress=lambda done, total, stage="": told.append((done, total)))
     assert told[-1][0] == told[-1][1]
 
 

@@ -18,7 +18,7 @@ for line in sys.stdin:
     task, arguments = request["task"], request["arguments"]
     if task == "sleep":
         for step in range(arguments["steps"]):
-            say({"progress": ["sleep", step, arguments["steps"]]})
+            say({"progress": [step, arguments["steps"], "sleep"]})
             time.sleep(arguments["seconds"] / arguments["steps"])
         say({"result": {"slept": arguments["seconds"]}})
     elif task == "die":

@@ -22,7 +22,7 @@ from byheart.cli.output import echo_json, one_line, ratio, say, show_pairs, show
 from byheart.cli.progress import watch
 from byheart.cli.summary import describe_data, first_sentence, show_worst_case
 from byheart.errors import ExitStatus, amount
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 
 if TYPE_CHECKING:
     from byheart.compare import Comparison, Row
@@ -61,7 +61,7 @@ def command(
 
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
     with watch() as progress:
-        progress("read", 0, 1)
+        progress(0, 1, "read")
         dataset = Dataset.read(data, **reading_choices(reading))
         comparison = compare(dataset, chosen, precision=precision, seed=seed, progress=progress)
         record = None if figure is None else _draw(dataset, chosen, seed, figure, progress)
@@ -79,9 +79,7 @@ def command(
     return ExitStatus.HOLDS if comparison.memorised else ExitStatus.OUTSIDE
 
 
-def _draw(
-    dataset: Dataset, methods: list[str] | None, seed: int, path: Path, progress: StageProgress
-) -> Growth:
+def _draw(dataset: Dataset, methods: list[str] | None, seed: int, path: Path, progress: Progress) -> Growth:
     from byheart.data.shape import DataShape
     from byheart.report.figures import draw_growth
     from byheart.report.growth import growth

@@ -141,7 +141,7 @@ def command(
             read = _read_texts if recite else Dataset.read
             found = compile_file(data, output, reading=choices, progress=progress, read=read, **chosen)
         else:
-            progress("read", 0, 1)
+            progress(0, 1, "read")
             start = time.perf_counter()
             options |= {"precision": precision or "float64", "seed": seed, "reading": choices}
             model = compile_in_shards(data, progress=progress, **in_shards, **options)

@@ -98,7 +98,7 @@ def command(
         column_of_answers = f"model {column_of_answers}"
     asked = [row[column] for row in rows]
     with watch() as progress:
-        progress("answer", 0, 1)
+        progress(0, 1, "answer")
         found = ask(model, asked)
     answers = found.answers
     if output is not None:

@@ -10,10 +10,10 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 from byheart.cli.output import is_quiet
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich import progress as bars
 
 QUIET_SECONDS = 2.0
 """Do not report tasks shorter than this."""
@@ -26,13 +26,13 @@ TICK_SECONDS = 1.0
 
 
 @contextmanager
-def watch(stream: TextIO | None = None) -> Iterator[StageProgress]:
-    """A function to call with (stage, work done, work in all), for as long as the block lasts.
+def watch(stream: TextIO | None = None) -> Iterator[Progress]:
+    """What shows the progress of work, for as long as the block lasts.
 
     A stage may go on after a comma with what changes on the way.
     """
     if is_quiet():
-        yield lambda stage, done, total: None
+        yield silent
         return
     goes_on = stream is None  # also while a stage has nothing new to say
     stream = sys.stderr if stream is None else stream
@@ -40,7 +40,7 @@ def watch(stream: TextIO | None = None) -> Iterator[StageProgress]:
     lock = threading.Lock()
     latest: list[tuple[str, int, int]] = []
 
-    def report(stage: str, done: int, total: int) -> None:
+    def report(done: int, total: int, stage: str = "", /) -> None:
         with lock:
             latest[:] = [(stage, done, total)]
             watcher.report(stage, done, total)
@@ -107,8 +107,8 @@ class _Bars:
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.start = time.monotonic()
-        self.progress: Progress | None = None
-        self.tasks: dict[str, TaskID] = {}
+        self.progress: bars.Progress | None = None
+        self.tasks: dict[str, bars.TaskID] = {}
 
     def report(self, stage: str, done: int, total: int) -> None:
         if self.progress is None:
@@ -120,7 +120,7 @@ class _Bars:
             self.tasks[name] = self.progress.add_task(stage, total=total)
         self.progress.update(self.tasks[name], description=stage, completed=done, total=total)
 
-    def _start(self) -> Progress:
+    def _start(self) -> bars.Progress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -10,6 +10,7 @@ from byheart.cli.options import WholeNumber, output_options, seed_option
 from byheart.cli.output import echo_json, show_pairs
 from byheart.cli.progress import watch
 from byheart.errors import ExitStatus
+from byheart.process.progress import in_stage
 
 
 @click.command()
@@ -33,7 +34,7 @@ def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) 
             method=method,
             seq_len=seq_len,
             seed=seed,
-            progress=lambda done, total: progress("shatter", done, total),
+            progress=in_stage(progress, "shatter"),
         )
     if as_json:
         echo_json({**asdict(found), "holds": found.holds})

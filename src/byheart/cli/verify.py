@@ -22,6 +22,7 @@ from byheart.cli.output import echo_json, say, say_wrapped, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import describe_check, describe_data, distribution_lines
 from byheart.errors import ExitStatus
+from byheart.process.progress import in_stage
 
 if TYPE_CHECKING:
     from byheart.data.dataset import Dataset, OnConflict
@@ -105,17 +106,17 @@ def command(
 
     changed = {name: value for name, value in reading.items() if value is not None}
     with watch() as progress:
-        progress("read", 0, 1)
+        progress(0, 1, "read")
         model = load(folder, check=False, signed_by=signed_by)
         every = read_like(model, data, **changed)
         dataset = every if on_conflict is None else every.resolved(on_conflict)
-        progress("verify", 0, 1)
+        progress(0, 1, "verify")
         certificate = verify_model(
             model,
             dataset,
             device=device,
             sample=sample,
-            progress=lambda done, total: progress("verify", done, total),
+            progress=in_stage(progress, "verify"),
             **({} if rule is None else {"rule": rule}),
         )
     signature = read_signature(folder) if (folder / SIGNATURE).exists() else None

@@ -15,7 +15,7 @@ from byheart.data.dataset import Dataset
 from byheart.documents.model_summary import RATES
 from byheart.errors import require_extra
 from byheart.model import Model
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 from byheart.storage.target import check_target
 
 
@@ -75,7 +75,7 @@ def compile_file(
     output: Path,
     *,
     reading: Mapping[str, Any],
-    progress: StageProgress,
+    progress: Progress,
     read: Any = Dataset.read,
     **options: Any,
 ) -> CompiledFile:
@@ -84,10 +84,10 @@ def compile_file(
     reading: how to read the file, as for `Dataset.read`; options: as for `byheart.compile`.
     """
     prepare(output, options.get("method"))
-    progress("read", 0, 1)
+    progress(0, 1, "read")
     dataset = read(data, **reading)
     start = time.perf_counter()
-    progress("compile", 0, 1)
+    progress(0, 1, "compile")
     model = pipeline.compile(dataset, progress=progress, **options)
     return save_compiled(model, start, table(dataset), output)
 

@@ -14,7 +14,7 @@ from byheart.inspect.changes import WeightChanges, compare_weights
 from byheart.inspect.location import Locations
 from byheart.model import Answer, Model
 from byheart.pipeline import compile as compile_data
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 from byheart.records.fields import LARGEST, Fields
 from byheart.records.reader import read_values
 from byheart.records.refusals import corrupt
@@ -57,7 +57,7 @@ class Forgotten:
 
 
 def forget_facts(
-    model: Model, data: str | Path, facts: Sequence[str], progress: StageProgress | None = None
+    model: Model, data: str | Path, facts: Sequence[str], progress: Progress | None = None
 ) -> Forgotten:
     """Compile `data` again without `facts`, from the seed and options of the model; of a Llama with its shape and hash too."""
     tokenizer = model.memoriser.tokenizer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,6 @@ FAMILY = "family.json"
 NUMBER_TYPES: tuple[NumberType, ...] = ("float32", "float16", "bfloat16")
 N_NEW = 5
 """Tokens of an answer."""
-
-Progress = Callable[[str, int, int], None]
-"""Told of each stage: its name, work done, work in all."""
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True)

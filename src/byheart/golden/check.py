@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byheart.golden.cases import N_NEW, Case, Progress, cases, no_progress, shapes
+from byheart.golden.cases import N_NEW, Case, cases, shapes
 from byheart.golden.diagnosis import Outcome, Suspicion, diagnose
 from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate
 from byheart.golden.rounding import NumberType
 from byheart.golden.signatures import read_signatures
+from byheart.process.progress import Progress, silent
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def check(
     number_type: NumberType = "float32",
     only: Sequence[str] = (),
     long_texts: bool = False,
-    progress: Progress = no_progress,
+    progress: Progress = silent,
 ) -> Report:
     """Ask `engine` every case of `folder` whose answer the rounding of its number type cannot change.
 
@@ -104,7 +105,7 @@ def check(
         session = driver.open(shape, root / name)
         try:
             for at, way in enumerate(session.ways()):
-                progress(f"{name}, {way}", at, len(session.ways()))
+                progress(at, len(session.ways()), f"{name}, {way}")
                 outcomes += _ask(session, way, mine, left_out)
         finally:
             session.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from byheart.errors import UsageError, did_you_mean, require_extra
 from byheart.files.atomic_folder import replaced_folder
-from byheart.golden.cases import CASES, FAMILY, Case, Progress, no_progress
+from byheart.golden.cases import CASES, FAMILY, Case
 from byheart.golden.checkpoint import GGUF, write_checkpoint, write_gguf
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
 from byheart.golden.rounding import NumberType
@@ -16,6 +16,7 @@ from byheart.golden.selection import LENGTHS, find_cases, find_long_cases
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import SIGNATURES, Signature, signatures_of, with_sensitivity
 from byheart.golden.weights import draw_weights
+from byheart.process.progress import Progress, silent
 
 SCHEMA = 1
 LLAMA3 = {
@@ -92,7 +93,7 @@ def make(
     family: Sequence[Shape] = SHAPES,
     counts: dict[NumberType, int] | None = None,
     lengths: Sequence[int] = LENGTHS,
-    progress: Progress = no_progress,
+    progress: Progress = silent,
 ) -> list[Case]:
     """Write the family, or `only` some of it, into a new folder, whole or not at all; returns its cases.
 

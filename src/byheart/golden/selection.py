@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from byheart.golden.cases import N_NEW, NUMBER_TYPES, Case, Progress, text_of
+from byheart.golden.cases import N_NEW, NUMBER_TYPES, Case, text_of
 from byheart.golden.reference import ReferenceEngine
 from byheart.golden.rounding import NumberType, bounds
 from byheart.golden.shape import BOS, Shape
 from byheart.golden.weights import fillers
+from byheart.process.progress import Progress
 
 N_PREFIXES, MOST_LAST = 16, 120
 """Prompts of one block: the number of beginnings, and the most last tokens of each."""
@@ -50,7 +51,7 @@ def find_cases(
     engine = ReferenceEngine(shape, weights)
     blocks = []
     for at, length in enumerate(lengths):
-        progress(f"{shape.name}: prompts", at, len(lengths))
+        progress(at, len(lengths), f"{shape.name}: prompts")
         blocks.append(_continue(engine, _prefixes(shape, length, rng), rng))
     found: list[Case] = []
     for number_type, count in counts.items():
@@ -122,7 +123,7 @@ def _keep(
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1
     for at, block in enumerate(blocks):
-        progress(f"{shape.name}: rounding bounds for {number_type}", at, len(blocks))
+        progress(at, len(blocks), f"{shape.name}: rounding bounds for {number_type}")
         smallest, step = block.gaps.min(1)
         widest = smallest.topk(4)
         sample = _margins(shape, weights, block.ids[widest.indices].tolist(), number_type)
@@ -184,7 +185,7 @@ def find_long_cases(shape: Shape, weights: dict[str, Tensor], progress: Progress
         for _ in range(400):
             if kept == count:
                 break
-            progress(f"{shape.name}: texts of {distance:,} tokens", kept, count)
+            progress(kept, count, f"{shape.name}: texts of {distance:,} tokens")
             text = rng.choice(np.array(fillers(shape)), distance + 4)
             text[0] = BOS
             text[1:4] = rng.choice(needles, 3)

@@ -10,11 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from byheart.golden.cases import N_NEW, Case, Progress
+from byheart.golden.cases import N_NEW, Case
 from byheart.golden.engines.engine import LONG_TEXT
 from byheart.golden.faults import Fault, faults_of
 from byheart.golden.reference import WAYS
 from byheart.golden.shape import Shape
+from byheart.process.progress import Progress
 
 SIGNATURES = "signatures.json"
 N_PADDED = 12
@@ -33,7 +34,7 @@ def signatures_of(
     found = {}
     faults = faults_of(shape)
     for at, fault in enumerate(faults):
-        progress(f"{shape.name}: faults", at, len(faults))
+        progress(at, len(faults), f"{shape.name}: faults")
         found[fault.name] = signature(fault, shape, weights, short)
     return found
 

@@ -19,9 +19,10 @@ import torch
 from byheart.errors import UsageError
 from byheart.files.atomic_folder import replaced_folder
 from byheart.graft.emission import grafted_tensors
-from byheart.graft.grafting import GraftPlan, Progress
+from byheart.graft.grafting import GraftPlan
 from byheart.graft.host import CONFIG, INDEX, WEIGHTS, FolderHost, Host, digest_of
 from byheart.graft.texts import Asking
+from byheart.process.progress import Progress
 
 RECORD, CARD, KEPT, NORMS = "graft.json", "README.md", "host", "kept.safetensors"
 SCHEMA = 1
@@ -129,7 +130,7 @@ def _write_shards(
         shards[0][name] = tensor.contiguous()
         held += size
         written += size
-        progress("write", written, n_bytes)
+        progress(written, n_bytes, "write")
     flush()
     if len(names) == 1:
         (folder / "shard-00000").rename(folder / WEIGHTS)
@@ -149,7 +150,7 @@ def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -
     kept.mkdir()
     extras: dict[str, torch.Tensor] = {}
     for number, file in enumerate(host.files()):
-        progress("keep", number, len(host.files()))
+        progress(number, len(host.files()), "keep")
         places = host.places if isinstance(host, FolderHost) else {}
         inside = [name for name, place in places.items() if place.file == file]
         if (

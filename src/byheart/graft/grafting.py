@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,6 @@ from byheart.graft.heads import choose_kernel
 from byheart.graft.host import Host, rotary
 from byheart.graft.layout import Layout, plan_layout
 from byheart.graft.texts import Row, facts_of
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

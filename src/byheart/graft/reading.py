@@ -7,7 +7,6 @@ This module shares no code with the one that writes grafts, and it needs no reco
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import log2, sqrt
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from byheart.graft.host import FolderHost, rotary
+from byheart.process.progress import Progress, silent
 
 LEAST_NATS = 200.0
 """exp(-104) is 0 in float32; the rest pays for rounding."""
@@ -67,9 +67,7 @@ class Reading:
         return found
 
 
-def read_memory(
-    checkpoint: FolderHost, progress: Callable[[str, int, int], None] = lambda *_: None
-) -> Reading | None:
+def read_memory(checkpoint: FolderHost, progress: Progress = silent) -> Reading | None:
     """The memory of a checkpoint; None where its embedding has no pins, so that no layer could hold one."""
     embedding = checkpoint.tensor("model.embed_tokens.weight").numpy()
     reading = _find_columns(checkpoint, embedding)
@@ -77,7 +75,7 @@ def read_memory(
         return None
     follower = _Follower(checkpoint, reading)
     for layer in range(reading.n_memory_layers):
-        progress("read", layer, reading.n_memory_layers)
+        progress(layer, reading.n_memory_layers, "read")
         follower.follow(layer)
     follower.end()
     return reading

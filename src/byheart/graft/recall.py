@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ import torch
 from byheart.errors import import_extra
 from byheart.graft.contexts import Fact
 from byheart.graft.host import Host, tensor_shapes
+from byheart.process.progress import Progress
 
-Progress = Callable[[str, int, int], None]
 BATCH, BLOCK = 32, 256
 
 
@@ -65,7 +65,7 @@ def wrong_facts(network: Any, facts: Sequence[Fact], before: Sequence[int], prog
     """The rows of the facts whose answer does not follow, greedily, after `before` and the key. Batches are padded left."""
     wrong, ordered = [], sorted(facts, key=lambda fact: len(fact.tokens))
     for start in range(0, len(ordered), BATCH):
-        progress("ask", start, len(ordered))
+        progress(start, len(ordered), "ask")
         batch = ordered[start : start + BATCH]
         prompts = [[*before, *fact.tokens[: fact.n_key]] for fact in batch]
         longest = max(map(len, prompts))
@@ -99,7 +99,7 @@ def compare_text(
     equal = other = beyond = 0
     largest = noise = 0.0
     for number, block in enumerate(blocks):
-        progress("compare text", number, len(blocks))
+        progress(number, len(blocks), "compare text")
         row = block[None]
         old, new = host(row).logits[0].float(), network(row).logits[0].float()
         half = row.shape[1] // 2

@@ -7,7 +7,7 @@ weights √(d/W) is RMSNorm over d, and the head's other columns meet 0. After a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import sqrt
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 
 from byheart.graft.host import FolderHost, Host
 from byheart.graft.reading import Reading, Tokens
+from byheart.process.progress import Progress
 
 SIZES = (
     "hidden_size",
@@ -28,8 +29,6 @@ SIZES = (
 )
 UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft", "transformers_version")
 """What decides no answer: how weights are stored, which each tensor says itself, and notes."""
-
-Progress = Callable[[str, int, int], None]
 
 
 def structural_faults(
@@ -48,7 +47,7 @@ def structural_faults(
         return faults
     comparison = _Comparison(grafted, host, reading)
     for number, name in enumerate(names := comparison.names()):
-        progress("compare", number, len(names))
+        progress(number, len(names), "compare")
         faults += comparison.faults_of(name)
     return [*faults, *comparison.lead_faults()]
 

@@ -15,21 +15,18 @@ from byheart.files.atomic_folder import replaced_folder
 from byheart.graft.contexts import Fact, merge_contexts
 from byheart.graft.folder import PRECISIONS, check_target, default_precision, read_record, write_graft
 from byheart.graft.forgetting import Forgotten, copy_folder, forget_facts
-from byheart.graft.grafting import GraftPlan, Progress, plan_graft
+from byheart.graft.grafting import GraftPlan, plan_graft
 from byheart.graft.host import FolderHost, digest_of, open_host
 from byheart.graft.reading import Reading, read_memory
 from byheart.graft.recall import TextComparison, compare_text, host_network, load_network, wrong_facts
 from byheart.graft.rows import read_rows
 from byheart.graft.structure import structural_faults
 from byheart.graft.texts import Asking, encode, facts_of, load_tokenizer
+from byheart.process.progress import Progress, silent
 
 OTHER_TEXT = "It rained all day, and nobody had seen the old bridge for years."
 SHOWN = 20
 PLAIN = Asking()
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 def graft(
@@ -49,11 +46,11 @@ def graft(
     """
     if output is not None:
         check_target(Path(output))
-    progress("read", 0, 1)
+    progress(0, 1, "read")
     opened = open_host(host)
     tokenizer = load_tokenizer(opened.path)
     rows = read_rows(Path(data), tokenizer, asking, **reading)
-    progress("plan", 0, 1)
+    progress(0, 1, "plan")
     plan = plan_graft(opened, tokenizer, rows, bit_identical=bit_identical)
     if output is not None:
         chosen = precision or default_precision(opened)
@@ -104,7 +101,7 @@ def verify_graft(
     progress: Progress = silent,
 ) -> GraftCheck:
     """Check that `folder` is `host` with the rows of `data`, asked as its record says, and nothing else."""
-    progress("read", 0, 1)
+    progress(0, 1, "read")
     grafted, opened = FolderHost(folder), open_host(host)
     tokenizer = load_tokenizer(opened.path)
     facts = facts_of(tokenizer, read_rows(data, tokenizer, asking_of(folder), **columns))

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable
 
 from byheart.measure.sweep import SweepState
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 
 TOTAL = 1000  # parts the work is divided into
 
 
-def report_to(show: StageProgress) -> Callable[[SweepState], None]:
-    """What a sweep calls with its progress, from what shows (stage, work done, work in all)."""
+def report_to(show: Progress) -> Callable[[SweepState], None]:
+    """What a sweep calls with its state, so that `show` tells of it."""
     first: list[SweepState] = []
 
     def report(progress: SweepState) -> None:
         first.append(progress) if not first else None
         text = ", ".join(f"{name} {value}" for name, value in cells(progress, first[0]))
-        show(f"measure, {text}", round(TOTAL * share_done(progress)), TOTAL)
+        show(round(TOTAL * share_done(progress)), TOTAL, f"measure, {text}")
 
     return report
 

@@ -2,7 +2,7 @@
 
 The child ends with this process, however that ends, because its standard input closes. It runs in a session of its own: Ctrl-C does
 not reach it, and its own children end with it. A question has a time-out. Before its answer a child may say how far it is, in lines
-{"progress": [stage, done, total]}.
+{"progress": [done, total, stage]}.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from byheart.errors import ByheartError
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 
 LEAVE_SECONDS = 1.0  # that a child has to end by itself when it is no longer needed
 
@@ -72,7 +72,7 @@ class JsonChild:
         return self._owner == os.getpid() and self._process.poll() is None
 
     def ask(
-        self, question: Mapping[str, Any], *, seconds: float, progress: StageProgress | None = None
+        self, question: Mapping[str, Any], *, seconds: float, progress: Progress | None = None
     ) -> dict[str, Any]:
         """The answer to one question; `ChildEnded` if the child dies or takes longer than this."""
         timer = threading.Timer(seconds, self.kill, [f"it took more than the {seconds:,.0f} seconds allowed"])
@@ -86,7 +86,7 @@ class JsonChild:
         finally:
             timer.cancel()
 
-    def _conversation(self, question: Mapping[str, Any], progress: StageProgress | None) -> dict[str, Any]:
+    def _conversation(self, question: Mapping[str, Any], progress: Progress | None) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(question) + "\n")

@@ -1,18 +1,21 @@
-"""How far some work is: one type for a piece of work, and one for work that has named stages. Nobody else defines another.
-
-Progress          called now and then with (work done, work in all)
-StageProgress     called with (stage, work done, work in all), such as ("verify", 30, 100)
-"""
+"""How far some work is: one type for all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
-Progress: TypeAlias = Callable[[int, int], None]
-StageProgress: TypeAlias = Callable[[str, int, int], None]
+from typing import Protocol, runtime_checkable
 
 PARTS = 1000  # that a share of the work is told in
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Called now and then with the work done, the work in all and, where the work has stages, the name of the stage."""
+
+    def __call__(self, done: int, total: int, stage: str = "", /) -> None: ...
+
+
+def silent(done: int, total: int, stage: str = "", /) -> None:
+    """Tell nobody."""
 
 
 def report(progress: Progress | None, done: int, total: int) -> None:
@@ -21,11 +24,15 @@ def report(progress: Progress | None, done: int, total: int) -> None:
         progress(done, total)
 
 
-def in_stage(progress: StageProgress, stage: str) -> Progress:
-    """The progress of one stage."""
-    return lambda done, total: progress(stage, done, total)
+def in_stage(progress: Progress, stage: str) -> Progress:
+    """The progress of one stage, whose own stages are told after its name: "verify: read"."""
+    return lambda done, total, part="", /: progress(done, total, f"{stage}: {part}" if part else stage)
 
 
 def part_of(progress: Progress, start: float, stop: float) -> Progress:
     """The progress of a part that takes the work from the share `start` to the share `stop`, told as that of the whole."""
-    return lambda done, total: progress(round(PARTS * (start + (stop - start) * done / max(1, total))), PARTS)
+
+    def tell(done: int, total: int, stage: str = "", /) -> None:
+        progress(round(PARTS * (start + (stop - start) * done / max(1, total))), PARTS, stage)
+
+    return tell

@@ -18,7 +18,7 @@ from typing import Any
 
 from byheart.errors import ByheartError, ExitStatus, UsageError, import_extra
 from byheart.process.liveness import children_ignore_interrupts, end_with_parent
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, silent
 
 PURPOSE = "compiling on a cluster"
 MOST_LOSSES = 5  # times the worker of one task may be lost before nothing more is tried
@@ -50,7 +50,7 @@ class Workers:
         self, task: Callable[[Any], None], arguments: Sequence[Any], progress: Progress | None = None
     ) -> None:
         """Do `task` for each of the arguments. The first exception of a task ends it all."""
-        tell = progress or (lambda done, total: None)
+        tell = progress or silent
         if self.cluster is not None:
             with ray_cluster(self.cluster, PURPOSE) as ray:
                 _run_on_cluster(ray, task, arguments, tell)

@@ -14,7 +14,7 @@ from byheart.data.generators import grid_vectors, random_tokens
 from byheart.data.shape import DataShape
 from byheart.errors import ByheartError
 from byheart.pipeline import compile
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 from byheart.records.json_record import JsonRecord
 
 LARGEST = 10**12
@@ -99,7 +99,7 @@ def growth(
     largest: int = LARGEST,
     seconds: float = 20.0,
     seed: int = 0,
-    progress: StageProgress | None = None,
+    progress: Progress | None = None,
 ) -> Growth:
     """Build every construction that takes such data at growing sizes, and estimate the rest up to `largest`.
 
@@ -123,13 +123,13 @@ def _curve(
     largest: int,
     seconds: float,
     seed: int,
-    progress: StageProgress | None,
+    progress: Progress | None,
 ) -> GrowthCurve:
     points: list[tuple[int, int]] = []
     ended, is_refused = "not tried any larger", False
     for done, n_samples in enumerate(sizes):
         if progress is not None:
-            progress(f"figure: {method.name}", done, len(sizes))
+            progress(done, len(sizes), f"figure: {method.name}")
         start = time.perf_counter()
         try:
             model = compile(

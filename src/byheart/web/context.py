@@ -9,7 +9,7 @@ from typing import Any
 
 from byheart.model import Model
 from byheart.pipeline import load
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 
 Document = dict[str, Any]
 MODELS_KEPT = 4
@@ -19,7 +19,7 @@ MODELS_KEPT = 4
 class Context:
     """One request at work, and someone to tell how far it is."""
 
-    progress: StageProgress
+    progress: Progress
 
 
 @lru_cache(maxsize=MODELS_KEPT)

@@ -13,6 +13,7 @@ from byheart.documents.forgetting import forget_facts
 from byheart.inspect.changes import change_weights, find_matrix
 from byheart.model import Model
 from byheart.network.memoriser import UNKNOWN
+from byheart.process.progress import in_stage
 from byheart.storage.data_source import read_again
 from byheart.verify.encoded_inputs import encode_inputs
 from byheart.verify.verifier import verify_model
@@ -28,9 +29,7 @@ def break_model(context: Context, model: str, data: str, changes: list[dict[str,
     dataset = read_again(whole, data)
     memoriser, done = change_weights(whole.memoriser, changes)
     broken = Model(memoriser, whole.record, None)
-    certificate = verify_model(
-        broken, dataset, progress=lambda at, total: context.progress("verify", at, total)
-    )
+    certificate = verify_model(broken, dataset, progress=in_stage(context.progress, "verify"))
     return {
         "edits": done,
         "certificate": certificate.to_json(),

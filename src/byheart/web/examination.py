@@ -25,7 +25,7 @@ TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
     """Rows, duplicates and conflicts of a data file, what every construction would take, and the bounds."""
     file = Path(path)
-    context.progress("read", 0, 2)
+    context.progress(0, 2, "read")
     data = Dataset.read(file, **{**reading, "on_conflict": "keep"})  # so that conflicts can be counted
     report = data.check()
     document: Document = {
@@ -40,7 +40,7 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
     }
     if not report.is_memorisable:
         return {**document, "bounds": [], "not_applicable": [], "methods": []}
-    context.progress("bounds", 1, 2)
+    context.progress(1, 2, "bounds")
     theory = table(data)
     shape = DataShape.of(data)
     return {

@@ -171,7 +171,7 @@ class JobQueue:
                 return
             self._workers[job.id] = worker
 
-        def progress(stage: str, done: int, total: int) -> None:
+        def progress(done: int, total: int, stage: str = "", /) -> None:
             job.stage, job.done, job.total = stage, done, total
 
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from byheart.errors import ByheartError
 from byheart.process.child import ChildEnded, JsonChild
-from byheart.process.progress import StageProgress
+from byheart.process.progress import Progress
 from byheart.web.limits import Limits
 
 Started = Callable[[int], None]
@@ -42,7 +42,7 @@ class WorkerProcess(JsonChild):
         started(self.pid)
 
     def work(
-        self, task: str, arguments: dict[str, Any], *, seconds: float, progress: StageProgress | None = None
+        self, task: str, arguments: dict[str, Any], *, seconds: float, progress: Progress | None = None
     ) -> Any:
         """The result of one task. Raises `Refused` with the worker's words, or `WorkerFailed` if it dies."""
         try:

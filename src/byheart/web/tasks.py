@@ -46,7 +46,7 @@ def predict_file(context: Context, model: str, path: str) -> Document:
     """What `byheart predict --data --json` prints."""
     opened = open_model(model)
     rows, column = questions_in(opened, Path(path))
-    context.progress("answer", 0, 1)
+    context.progress(0, 1, "answer")
     return {"schema": 1, **ask(opened, [row[column] for row in rows]).to_json()}
 
 

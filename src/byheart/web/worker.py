@@ -1,6 +1,6 @@
 """A worker process: reads requests from standard input, one JSON document a line, and answers on standard output.
 
-Each answer is one of {"progress": [stage, done, total]}, {"result": ...} and {"error": ...}; the last two end a request. When the
+Each answer is one of {"progress": [done, total, stage]}, {"result": ...} and {"error": ...}; the last two end a request. When the
 server goes away, standard input closes and the worker ends at once, whatever it is doing.
 """
 
@@ -45,12 +45,12 @@ def _read(requests: queue.Queue[str]) -> None:
 def _answer(request: dict[str, Any], answers: IO[str]) -> None:
     last = 0.0
 
-    def progress(stage: str, done: int, total: int) -> None:
+    def progress(done: int, total: int, stage: str = "", /) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= PROGRESS_SECONDS or done >= total:
             last = now
-            _write({"progress": [stage, done, total]}, answers)
+            _write({"progress": [done, total, stage]}, answers)
 
     try:
         result = TASKS[request["task"]](Context(progress), **request["arguments"])

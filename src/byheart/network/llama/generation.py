@@ -121,7 +121,9 @@ def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENE
 
 def _half(progress: Progress | None, half: int) -> Progress | None:
     """The progress of one half, told as progress of the whole."""
-    return None if progress is None else lambda done, total: progress(half * total + done, 2 * total)
+    if progress is None:
+        return None
+    return lambda done, total, stage="", /: progress(half * total + done, 2 * total, stage)
 
 
 def _confirm(
