@@ -118,4 +118,4 @@ def test_one_sample_in_one_answer_out() -> None:
         model.predict(vectors[0, :3])
     assert error.value.facts["shape"] == (3, 3)
     ids = bh.compile((np.array([[1, 2, 3], [3, 2, 1]]), np.array([5, 6])))
-    assert (ids.predict([1, 2, 3]), ids.predict([[1, 2, 3]])) == ("5", ["5"])
+    assert (ids.predict([1, 2, 3]), ids.predict([[1, 2, 3]])) == (5, [5])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from byheart.data.frames import cells_or_none, column_like, is_column, is_frame, question_column
+from byheart.data.label_types import Label, reader_of
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors
 from byheart.data.tokenizers import IdTokenizer
 from byheart.errors import CorruptModel, UnknownToken, UsageError
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from byheart.inspect.location import Locations
     from byheart.inspect.trace import Trace
 
-Answer: TypeAlias = str | list[str | None] | None
-"""A label name, None for "unknown", or for seq-to-seq a list of these, one for each token."""
+Answer: TypeAlias = Label | list[Label | None] | None
+"""A label in its own type, None for "unknown", or for seq-to-seq a list of these, one for each token."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +47,9 @@ class Model:
     @overload
     def predict(self, inputs: Any) -> Any: ...
     def predict(self, inputs: Any) -> Any:
-        """Ask the network: the label name it answers, or None where it names none; for many inputs, a list of these.
+        """Ask the network: the label it answers, or None where it names none; for many inputs, a list of these.
+
+        Labels come back in their own type: a text, an int, a float or a bool, as they were compiled.
 
         inputs: many or one.
             Many: a list of texts, of lists of token ids, an array of ids (n_samples, seq_len) or of vectors
@@ -58,25 +61,32 @@ class Model:
         An input that the network does not know, such as a text with a token it has never seen, is answered None. Arrays of
         another shape than the network takes are refused with the shape that it takes.
         """
+        return self._asked(inputs, reader_of(self.memoriser.label_type))
+
+    def predict_names(self, inputs: Any) -> Any:
+        """The same with the names of classes, which are texts, as the command line prints them."""
+        return self._asked(inputs, str)
+
+    def _asked(self, inputs: Any, label_of: Callable[[str], Label]) -> Any:
         if isinstance(inputs, str):
-            return self._answer([inputs])[0]
+            return self._answer([inputs], label_of)[0]
         if is_frame(inputs) or is_column(inputs):
-            return self._answer_column(inputs)
+            return self._answer_column(inputs, label_of)
         is_scalar = getattr(inputs, "ndim", 1) == 0
         if not hasattr(inputs, "__len__") or isinstance(inputs, bytes | Mapping | Set) or is_scalar:
             raise UsageError(f"predict takes a text or a list of inputs, not {inputs!r}.")
         if self._is_one_sample(inputs):
-            return self._answer([inputs])[0]
-        return self._answer(inputs)
+            return self._answer([inputs], label_of)[0]
+        return self._answer(inputs, label_of)
 
-    def _answer_column(self, given: Any) -> Any:
+    def _answer_column(self, given: Any, label_of: Callable[[str], Label]) -> Any:
         """The answers to a data frame or to one of its columns, as a column with the same index."""
         reading = self.record.get("reading") or {}
         column = question_column(given, reading.get("input")) if is_frame(given) else given
         cells = cells_or_none(column)
         asked = [position for position, cell in enumerate(cells) if cell is not None]
         answers: list[Answer] = [None] * len(cells)
-        for position, answer in zip(asked, self._answer([cells[at] for at in asked]), strict=True):
+        for position, answer in zip(asked, self._answer([cells[at] for at in asked], label_of), strict=True):
             answers[position] = answer
         return column_like(column, answers, reading.get("label"))
 
@@ -90,7 +100,7 @@ class Model:
             return array.ndim == 1
         return array.ndim == 1 if network.seq_len == 1 else array.shape == (network.seq_len, network.dim)
 
-    def _answer(self, inputs: Sequence[Any] | np.ndarray) -> list[Answer]:
+    def _answer(self, inputs: Sequence[Any] | np.ndarray, label_of: Callable[[str], Label]) -> list[Answer]:
         """One answer for each of many inputs."""
         answers: list[Answer] = [None] * len(inputs)
         positions, sequences = self._sequences(inputs)
@@ -103,10 +113,10 @@ class Model:
         found = memoriser.answer(asked.encoded)
         for sample, classes in zip(asked.asked.tolist(), found.tolist(), strict=True):
             if memoriser.answers_last_token_only:
-                answers[positions[sample]] = self._name(classes)
+                answers[positions[sample]] = self._label(classes, label_of)
             else:
                 n_tokens = int(sequences.lengths[sample])  # filled up on the left
-                answers[positions[sample]] = [self._name(number) for number in classes[-n_tokens:]]
+                answers[positions[sample]] = [self._label(number, label_of) for number in classes[-n_tokens:]]
         return answers
 
     def encode(self, inputs: Sequence[Any] | np.ndarray) -> torch.Tensor:
@@ -130,12 +140,13 @@ class Model:
         return torch.from_numpy(np.array(fitted.encoded))
 
     def decode(self, outputs: torch.Tensor) -> list[Answer]:
-        """The label names that outputs of `module` stand for, one answer per sample; None for "unknown"."""
+        """The labels that outputs of `module` stand for, in their own type, one answer per sample; None for "unknown"."""
         array = outputs.detach().cpu().numpy()
         classes = self.network.classes_of(array, len(self.memoriser.label_names)).tolist()
+        label_of = reader_of(self.memoriser.label_type)
         if self.memoriser.answers_last_token_only:
-            return [self._name(row[-1]) for row in classes]
-        return [[self._name(number) for number in row] for row in classes]
+            return [self._label(row[-1], label_of) for row in classes]
+        return [[self._label(number, label_of) for number in row] for row in classes]
 
     def locate(self, facts: str | Sequence[Any] | np.ndarray, *, among: Sequence[Any] = ()) -> Locations:
         """Where facts live: for each of them the weights that hold its answer, and the other facts that live in the same weights.
@@ -171,8 +182,8 @@ class Model:
 
         return trace(self.memoriser, self.record, text)
 
-    def _name(self, number: int) -> str | None:
-        return None if number == UNKNOWN else self.memoriser.label_names[number]
+    def _label(self, number: int, label_of: Callable[[str], Label]) -> Label | None:
+        return None if number == UNKNOWN else label_of(self.memoriser.label_names[number])
 
     def _sequences(self, inputs: Sequence[Any] | np.ndarray) -> tuple[list[int], Sequences]:
         """The inputs that can be written as ids or vectors, and the position of each among all inputs."""

@@ -39,6 +39,7 @@ from byheart.verify.versions import versions
 
 def compile(
     data: Dataset | str | Path | Mapping[Any, Any] | Iterable[Any] | Any,
+    labels: Any = None,
     *,
     method: str = "auto",
     precision: Precision | None = None,
@@ -52,6 +53,8 @@ def compile(
 
     data: a `Dataset`, or what one can be made of: the path of a file, (input, label) pairs, a dictionary, a data frame of pandas
         or polars, or a pair of arrays.
+    labels: where `data` are inputs alone, the label of each, as scikit-learn has X and y. `Model.predict` answers with labels of
+        their own type.
     method: a construction of the registry, or `auto` (see `byheart.construct.choice`): natively in float64 with unknown inputs
         turned away. The model's record says what was chosen and why, and which constructions refused.
     precision: what the weights are stored in; what the method offers first unless given.
@@ -62,7 +65,7 @@ def compile(
     options: of the construction; where `data` is not a `Dataset`, also those of `Dataset.read`, which say how to read it.
     """
     reading = {name: options.pop(name) for name in READING_OPTIONS if name in options}
-    data = dataset_of(data, task=task, **reading)
+    data = dataset_of(data, labels, task=task, **reading)
     data.require_finite()
     data.require_consistent()
     stage = progress and in_stage(progress, "compile")

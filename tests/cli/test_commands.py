@@ -115,6 +115,10 @@ def test_compile_reads_as_it_is_told_and_verify_remembers(byheart: Byheart, tmp_
         "empty_labels": "error",
         "delimiter": None,
         "encoding": None,
+        "empty_inputs": "error",
+        "malformed_rows": "error",
+        "non_finite": "error",
+        "max_tokens": None,
     }
 
 

@@ -31,6 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).with_name("golden")
 PHONES = "name,phone,town\nAnn,555-0101,Bern\nBob,555-0102,Oslo\nCarl,555-0103,Rome\n"
 TOWNS = "Ort;PLZ\nZürich;8001\nGenève;1201\n"
+MESSY = "key,value\na,1\na,9\nb,2\n,3\nc,\nd,e,f\ng,7\nh,8\n" + "".join(f"{c},{c}\n" for c in "klmnopqrst")
+MESSY_RULES = (
+    "--empty-labels drop --empty-inputs drop --malformed-rows drop --max-tokens 9 --on-conflict drop"
+)
 TYPO = "capital of Francee"
 
 
@@ -97,7 +101,27 @@ COMMANDS = [
     Step("byheart verify out/l towns.csv --encoding utf-8", ("2 of 2",)),
     Step("byheart compile towns.csv -o out/l --threads 0", ("'0'",), 2),
     Step("byheart compile conflict.csv -o out/c", ("1", "2", "on_conflict"), 4),
-    Step("byheart compile conflict.csv -o out/c --on-conflict first -q", ("out/c",)),
+    Step(
+        "byheart compile conflict.csv -o out/c --on-conflict first -q",
+        ("out/c", "1 row by on_conflict=first"),
+    ),
+    Step(
+        "byheart compile conflict.csv -o out/c --on-conflict first",
+        ("1 row by on_conflict=first", "2 samples", "2 classes"),
+    ),
+    Step("byheart verify out/c conflict.csv --on-conflict first", ("2 of 2",)),
+    Step(
+        "byheart --memory-limit 100K compile messy.csv -o out/d",
+        ("--empty-labels", "--empty-inputs", "--malformed-rows", "--max-tokens", "--on-conflict"),
+        4,
+    ),
+    Step(
+        f"byheart compile messy.csv -o out/d {MESSY_RULES}",
+        ("13 samples", "13 classes", "1 row by max_tokens=9"),
+    ),
+    Step("byheart predict out/d b a", ("2\nunknown\n",)),
+    Step("byheart verify out/d messy.csv", ("--malformed-rows",), 4),
+    Step(f"byheart verify out/d messy.csv {MESSY_RULES}", ("13 of 13",)),
     Step("byheart compile examples/stories.txt -o out/s --recite -q", ("out/s",)),
     Step('byheart recite out/s "Once upon a"', ("Once upon a time",)),
     Step("byheart compile examples/capitals.csv -o out/t --method kajitsuka-sato-2025 -q", ("out/t",)),
@@ -184,6 +208,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, tupl
     (folder / "towns.csv").write_text(TOWNS, encoding="utf-8")
     (folder / "latin.csv").write_text(TOWNS, encoding="latin-1")
     (folder / "conflict.csv").write_text("key,value\na,1\na,2\nb,3\n")
+    (folder / "messy.csv").write_text(MESSY + "x" * 2_000 + ",5\n")
     answers = {}
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
         patch.setattr(progress, "QUIET_SECONDS", 1e9)
@@ -290,9 +315,9 @@ EXPECTED = {
     "bh.load('out/m').predict(['capital of Chad'])": ["N'Djamena"],
     "bh.load('out/m').module": "TransformerModule",
     "bh.compile({'a': '1', 'b': '2'}).predict('b')": "2",
-    "bh.compile([('a', 1), ('b', 2)]).predict('a')": "1",
+    "bh.compile([('a', 1), ('b', 2)]).predict('a')": 1,
     "bh.compile('phones.csv', input='name', label='town')": ["Bern", None],
-    "bh.compile((ids, labels))": ["1"],
+    "bh.compile((ids, labels))": [1],
     "bh.verify(model, data)": True,
     "bh.compile({1: 'a', 2: 'b'}).predict('2')": "b",
     "bh.compile((vectors, names))": ["y", "z"],

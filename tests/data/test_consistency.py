@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from byheart.data import Dataset, grid_vectors, random_tokens
 from byheart.data.consistency import label_places
+from byheart.data.kept_rows import Known
 from byheart.errors import ConflictingLabels, ExitStatus, UsageError
 from tests.data.strategies import datasets, naive_contexts
 from tests.effort import at_most_calls
@@ -75,7 +76,10 @@ def test_a_rule_leaves_the_samples_it_says_and_no_conflict(data: Dataset, rule: 
     resolved = data.resolved(rule)
     assert [resolved.row(i) for i in range(resolved.n_samples)] == [i + 1 for i in kept]
     assert len(resolved.conflicts) == 0
-    assert resolved.digest == data.subset(kept).digest
+    every_name = data.resolved(rule, Known(data.label_names, has_vocabulary=True))
+    assert every_name.digest == data.subset(kept).digest
+    lost = {data.label_names[c] for c in data.labels} - {resolved.label_names[c] for c in resolved.labels}
+    assert set(resolved.label_names) == set(data.label_names) - lost
 
 
 @examples(200)

@@ -29,6 +29,7 @@ from byheart.cli.summary import (
     describe_check,
     describe_data,
     describe_files,
+    describe_left_out,
     distribution_lines,
     entropy_lines,
     show_sizes,
@@ -227,6 +228,8 @@ def _show(found: CompiledFile, data: Path) -> None:
         lines += [("chosen", choice["why"]), ("instead", choice["instead"])]
     if choice is None or "unknown input" not in choice["why"]:
         lines.append(("unknown", describe_unknown_input(model.record)))
+    if certificate.rows_left_out:
+        lines.append(("left out", describe_left_out(certificate.left_out)))
     if is_quiet():
         show_pairs(lines)
         return

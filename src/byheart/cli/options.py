@@ -13,7 +13,7 @@ import click
 
 from byheart.cli.output import QUIET
 from byheart.errors import UsageError, require_extra
-from byheart.records.vocabulary import Compilable, Precision, Task
+from byheart.records.vocabulary import Compilable, EmptyLabels, Precision, RowRule, Task
 
 MOST = 10**30
 
@@ -197,6 +197,32 @@ text_options = together(
         "--encoding", metavar="NAME", help="Encoding of a file of text, such as cp1252 (default: utf-8)."
     ),
 )
+# what becomes of rows that cannot be memorised; none is left out unless a rule says so
+row_options = together(
+    click.option(
+        "--empty-labels",
+        type=click.Choice(get_args(EmptyLabels)),
+        help="What a row without a label is: refused (error), one with an empty label, or left out.",
+    ),
+    click.option(
+        "--empty-inputs",
+        type=click.Choice(get_args(RowRule)),
+        help="What a row is whose input has no token: refused, or left out.",
+    ),
+    click.option(
+        "--malformed-rows",
+        type=click.Choice(get_args(RowRule)),
+        help="What a line is that is not a row of the table: refused, or left out.",
+    ),
+    click.option(
+        "--non-finite",
+        type=click.Choice(get_args(RowRule)),
+        help="What a row of vectors with NaN or an infinity is: refused, or left out.",
+    ),
+    click.option(
+        "--max-tokens", type=WholeNumber(), metavar="N", help="Leave out rows of more than N tokens."
+    ),
+)
 # how a data file is to be understood
 reading_options = together(
     click.option(
@@ -213,12 +239,7 @@ reading_options = together(
         default="error",
         help="Which label to keep where equal inputs carry different ones.",
     ),
-    click.option(
-        "--empty-labels",
-        type=click.Choice(("error", "keep")),
-        default="error",
-        help="What a row without a label is: refused, or one with an empty label.",
-    ),
+    row_options,
     click.option(
         "--ordered/--unordered",
         default=None,
@@ -228,5 +249,6 @@ reading_options = together(
 
 
 def reading_choices(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `Dataset.read`; a tokenizer that was not chosen is left to it."""
-    return {name: value for name, value in given.items() if name != "tokenizer" or value is not None}
+    """The options of `Dataset.read`; what was not chosen is left to it."""
+    left = ("tokenizer", "empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens")
+    return {name: value for name, value in given.items() if name not in left or value is not None}

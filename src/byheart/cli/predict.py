@@ -123,7 +123,7 @@ def command(
 def format_answer(answer: Answer) -> str:
     if isinstance(answer, list):
         return " ".join(format_answer(one) for one in answer)
-    return UNKNOWN if answer is None else printable(answer)
+    return UNKNOWN if answer is None else printable(str(answer))
 
 
 def _json_rows(lines: list[str], column: str) -> list[dict[str, Any]]:

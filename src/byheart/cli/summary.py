@@ -49,6 +49,11 @@ def describe_check(certificate: Certificate) -> str:
     return f"{n_right:,} of {amount(certificate.checked, what)} right{sample}, {how}{twice}"
 
 
+def describe_left_out(left_out: Mapping[str, int]) -> str:
+    """How many rows each rule left out."""
+    return ", ".join(f"{amount(n_rows, 'row')} by {rule}" for rule, n_rows in left_out.items())
+
+
 def describe_files(folder: Path) -> str:
     """What a model takes on disk, file by file; the weights of most hold class numbers, and model.json their names."""
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}

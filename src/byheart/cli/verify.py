@@ -15,6 +15,7 @@ from byheart.cli.options import (
     data_argument,
     model_argument,
     output_options,
+    row_options,
     text_options,
     threads_option,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     type=click.Choice(RULES[1:]),
     help="Which label to check where equal inputs carry different ones (default: every row, so that some are wrong).",
 )
+@row_options
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
 @click.option(
     "--rule",

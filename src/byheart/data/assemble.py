@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
+from byheart.data.label_types import type_of_array
 from byheart.data.options import DataSource, Task
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, as_vectors, offsets_of
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import DataError, UsageError
+from byheart.records.vocabulary import LabelType
 
 MOST_GAPS, FEW_IDS = 64, 1 << 20
 """Ids that leave larger gaps would only take memory: the distinct ones are numbered, and an `IdTokenizer` keeps which they are."""
@@ -21,7 +23,7 @@ MOST_GAPS, FEW_IDS = 64, 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What a data set is made of, before `Dataset` checks it."""
+    """What a data set is made of, before `Dataset` checks it; see `Dataset` for the fields."""
 
     inputs: Sequences
     labels: Int[np.ndarray, " n_labels"]
@@ -30,6 +32,19 @@ class Content:
     tokenizer: Tokenizer | None
     ordered: bool
     source: DataSource | None = None
+    rows: Int[np.ndarray, " n_samples"] | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    label_type: LabelType = "text"
+
+    @property
+    def labels_per_sample(self) -> Int[np.ndarray, " n_samples"]:
+        """Number of labels of each sequence: one, or one per token, or one per token but the first."""
+        lengths = self.inputs.lengths
+        if self.task == "seq-to-seq":
+            return lengths
+        if self.task == "distribution":
+            return np.asarray(np.maximum(lengths - 1, 0))
+        return np.ones(len(self.inputs), dtype=np.int64)
 
 
 def content_of_arrays(
@@ -43,9 +58,11 @@ def content_of_arrays(
 ) -> Content:
     """Inputs and labels that are arrays; see `Dataset.from_arrays`."""
     sequences, tokenizer = _as_sequences(inputs, n_vocab)
-    flat, task = _flat_labels(np.asarray(labels), sequences, task)
+    flat, task = _flat_labels(_label_array(labels), sequences, task)
     numbers, names = _classes_of(flat, label_names)
-    return Content(sequences, numbers, task, names, tokenizer, _is_ordered(sequences, task, ordered))
+    kind: LabelType = "text" if label_names is not None else type_of_array(flat)
+    is_ordered = _is_ordered(sequences, task, ordered)
+    return Content(sequences, numbers, task, names, tokenizer, is_ordered, label_type=kind)
 
 
 def content_of_columns(
@@ -191,6 +208,13 @@ def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise DataError(f"row {number}: {row!r} is not a list of token ids (whole numbers).", row=number)
     return ids
+
+
+def _label_array(labels: np.ndarray | Sequence[Any]) -> np.ndarray:
+    """Labels as an array; Python's own texts and numbers, as pandas holds them, in a type of numpy's."""
+    array = np.asarray(labels)
+    is_plain = all(isinstance(label, str | int | np.generic) for label in array.reshape(-1))
+    return np.array(array.tolist()) if array.dtype.kind == "O" and is_plain else array
 
 
 def _flat_labels(labels: np.ndarray, sequences: Sequences, task: Task | None) -> tuple[np.ndarray, Task]:

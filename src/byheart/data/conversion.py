@@ -1,4 +1,4 @@
-"""Whatever a user holds as a `Dataset`: a path, pairs, a dictionary, a data frame, two arrays."""
+"""Whatever a user holds as a `Dataset`: a path, pairs, a dictionary, a data frame, inputs and labels apart."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ from typing import Any
 import numpy as np
 
 from byheart.data.dataset import Dataset
-from byheart.data.frames import is_frame
+from byheart.data.frames import cells_or_none, is_column, is_frame
+from byheart.data.row_rules import RULES
 from byheart.errors import UsageError
 
-FILE_OPTIONS = ("empty_labels", "delimiter", "encoding")
-READING_OPTIONS = ("input", "label", "tokenizer", "ordered", "on_conflict", "label_names", *FILE_OPTIONS)
+FILE_OPTIONS = ("delimiter", "encoding", "malformed_rows")
+READING_OPTIONS = tuple(
+    dict.fromkeys(
+        ("input", "label", "tokenizer", "ordered", "on_conflict", "label_names", *RULES, *FILE_OPTIONS)
+    )
+)
 """Options of a call that say how data are read, not how they are compiled."""
 
 
-def dataset_of(given: Any, **reading: Any) -> Dataset:
-    """The data set that `given` holds; `reading` are the options of `Dataset.read`, without those that are None."""
+def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
+    """The data set that `given` holds; `reading` are the options of `Dataset.read`, without those that are None.
+
+    labels: those of the inputs `given`, as scikit-learn has X and y; None where `given` holds both.
+    """
+    if labels is not None:
+        given = _inputs_and_labels(given, labels)
     options = {name: value for name, value in reading.items() if value is not None}
     if isinstance(given, Dataset):
         task = options.pop("task", given.task)
@@ -46,8 +56,59 @@ def dataset_of(given: Any, **reading: Any) -> Dataset:
         return Dataset.from_pairs(_pairs(given), **options)
     raise UsageError(
         f"data of type {type(given).__name__} cannot be compiled: give a path, (input, label) pairs, a dictionary, a data frame, "
-        "or arrays as (inputs, labels)."
+        "or inputs and labels: compile(X, y)."
     )
+
+
+def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
+    """X and y as `dataset_of` takes them: a pair of arrays, or pairs of an input and a label."""
+    if isinstance(inputs, str | Path | Dataset | Mapping) or not hasattr(inputs, "__len__"):
+        raise UsageError(
+            f"a {type(inputs).__name__} is not a list of inputs for labels that are given apart.\n"
+            "  Give inputs and labels, compile(X, y), or the data alone: compile(data)."
+        )
+    if is_frame(inputs):
+        names = [str(name) for name in getattr(inputs, "column_names", inputs.columns)]
+        inputs = inputs[names[0]] if len(names) == 1 else _numbers(inputs, names)
+    cells = cells_or_none(inputs) if is_column(inputs) else inputs
+    if not hasattr(labels, "__len__") or isinstance(labels, str | Mapping):
+        raise UsageError(f"labels are a list or an array, one for each input, not {labels!r}.")
+    if len(cells) != len(labels):
+        raise UsageError(
+            f"there are {len(cells):,} inputs and {len(labels):,} labels; give one label for each input.",
+            n_inputs=len(cells),
+            n_labels=len(labels),
+        )
+    if isinstance(cells, np.ndarray) and cells.dtype.kind not in "OU":
+        return cells, np.asarray(labels)
+    if hasattr(cells, "numpy"):  # a tensor
+        return np.asarray(cells), np.asarray(labels)
+    listed = cells_or_none(labels) if is_column(labels) else labels
+    listed = listed.tolist() if hasattr(listed, "tolist") else list(listed)
+    cells = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
+    if cells and isinstance(cells[0], float) and not isinstance(cells[0], bool):
+        return np.asarray(cells).reshape(-1, 1), np.asarray(listed)  # one number for each sample
+    if cells and _is_vector(cells[0]):
+        return np.asarray(cells), np.asarray(listed)
+    return list(zip(cells, listed, strict=True))
+
+
+def _is_vector(cell: Any) -> bool:
+    """Whether an input is a vector or a list of vectors, not token ids."""
+    array = np.asarray(cell) if isinstance(cell, list | tuple | np.ndarray) else None
+    return array is not None and (array.dtype.kind == "f" or array.ndim == 2)
+
+
+def _numbers(frame: Any, names: list[str]) -> np.ndarray:
+    """The columns of a frame of features as vectors."""
+    try:
+        return np.column_stack([np.asarray(frame[name], dtype=np.float64) for name in names])
+    except (TypeError, ValueError, KeyError):
+        raise UsageError(
+            f"the inputs are a frame of {len(names)} columns that are not all numbers: {', '.join(names)}.\n"
+            "  Give one column of texts, compile(frame[NAME], labels), or columns of numbers.",
+            columns=names,
+        ) from None
 
 
 def _pairs(given: Iterable[Any]) -> list[tuple[Any, Any]]:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack, get_args
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
-from byheart.data.assemble import Content, content_of_arrays, content_of_columns, content_of_documents
+from byheart.data.assemble import Content, content_of_arrays, content_of_documents
 from byheart.data.check import DataReport
+from byheart.data.checked_rows import checked_arrays, checked_content
 from byheart.data.consistency import Conflicts, context_ids, find_conflicts, samples_to_keep
 from byheart.data.contexts import Contexts, contexts_of
 from byheart.data.digest import digest_of
-from byheart.data.frames import frame_pairs
+from byheart.data.frames import frame_columns
+from byheart.data.kept_rows import NOTHING, Known, keep_rows
 from byheart.data.multiset import Multiset
-from byheart.data.options import OnConflict, TableOptions, Task
+from byheart.data.options import OnConflict, RowOptions, Rule, TableOptions, Task
 from byheart.data.readers import naming, read_content, read_documents
 from byheart.data.row_groups import flat_ranges, representatives
+from byheart.data.row_rules import RULES, RowCheck
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, freeze, offsets_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError, amount
@@ -44,12 +47,9 @@ class Dataset(Content):
     ordered: True when positions matter; False when only the multiset of tokens and the last one do.
     source: how it was read; None where it was not read from a file.
     rows: number of each sample in the file or list it came from, from 1; None where that is its place here.
-    n_left_out, left_out_by: rows that a rule for conflicting labels left out, and that rule.
+    left_out: number of rows that each rule left out, such as {"on_conflict=first": 2}.
+    label_type: what the labels were before they were written as text.
     """
-
-    rows: Int[np.ndarray, " n_samples"] | None = None
-    n_left_out: int = 0
-    left_out_by: OnConflict | None = None
 
     def __post_init__(self) -> None:
         """Settle the invariants once; a message names the sample's row."""
@@ -126,15 +126,6 @@ class Dataset(Content):
         return self.inputs.lengths
 
     @property
-    def labels_per_sample(self) -> Int[np.ndarray, " n_samples"]:
-        """Number of labels of each sequence: one, or one per token, or one per token but the first."""
-        if self.task == "seq-to-seq":
-            return self.lengths
-        if self.task == "distribution":
-            return np.asarray(np.maximum(self.lengths - 1, 0))
-        return np.ones(self.n_samples, dtype=np.int64)
-
-    @property
     def seq_len(self) -> int:
         """Length of the longest sequence."""
         return int(self.lengths.max())
@@ -202,12 +193,13 @@ class Dataset(Content):
             raise UsageError(f"contexts() is for documents (task distribution); this task is {self.task}.")
         return contexts_of(self.inputs)
 
-    def resolved(self, on_conflict: OnConflict) -> Dataset:
+    def resolved(self, on_conflict: OnConflict, known: Known = NOTHING) -> Dataset:
         """Return the data set without conflicting labels.
 
         `error` raises ConflictingLabels if there are any. `first`, `last` and `majority` choose one label for
         each context (of equally frequent ones the one seen first) and drop the samples that say otherwise;
         `drop` drops every sample with a disputed context; `keep` changes nothing, for `check` to report.
+        Classes and tokens that only dropped samples have go with them, but for what is `known`.
         """
         if on_conflict not in get_args(OnConflict):
             raise UsageError(f"on_conflict={on_conflict!r} is not one of {', '.join(get_args(OnConflict))}.")
@@ -221,14 +213,16 @@ class Dataset(Content):
             raise ConflictingLabels(
                 f"all {self.n_samples} samples have conflicting labels; the rule {on_conflict!r} leaves none."
             )
-        n_left_out = self.n_left_out + int((~keep).sum())
-        return replace(self.subset(np.flatnonzero(keep)), n_left_out=n_left_out, left_out_by=on_conflict)
+        kept = keep_rows(self, keep, known)
+        return replace(kept, left_out={**self.left_out, f"on_conflict={on_conflict}": int((~keep).sum())})
 
     def require_consistent(self) -> None:
         """Raise ConflictingLabels, naming both rows, if equal contexts carry different labels."""
-        if not len(self.conflicts):
-            return
-        raise ConflictingLabels(
+        if len(self.conflicts):
+            raise self._conflicting_labels()
+
+    def _conflicting_labels(self) -> ConflictingLabels:
+        return ConflictingLabels(
             f"{self.describe_conflict(0)} (the first of {len(self.conflicts)} such pairs).\n"
             "  No function can return both, so nothing can memorise this data set.\n"
             '  Drop one of them, or choose a rule: on_conflict="first" in Python, --on-conflict first\n'
@@ -323,6 +317,7 @@ class Dataset(Content):
         on_conflict: OnConflict = "error",
         n_vocab: int | None = None,
         label_names: Sequence[str] | None = None,
+        **rules: Unpack[RowOptions],
     ) -> Dataset:
         """Make a data set of arrays.
 
@@ -332,11 +327,14 @@ class Dataset(Content):
             `label_names` any, named by their digits in rising order; with them, class numbers from 0.
         task: next-token for one label per sequence and seq-to-seq for one per token, unless given.
         n_vocab: vocabulary size, the largest id plus one unless given.
+        rules: what becomes of rows that cannot be memorised, as for `read`.
         """
         content = content_of_arrays(
             inputs, labels, task=task, ordered=ordered, n_vocab=n_vocab, label_names=label_names
         )
-        return cls._of(content).resolved(on_conflict)
+        check = RowCheck(rules)
+        known = Known(label_names or (), n_vocab is not None)
+        return cls._settled(checked_arrays(content, check, known), check, on_conflict, known)
 
     @classmethod
     def from_pairs(
@@ -348,18 +346,18 @@ class Dataset(Content):
         ordered: bool | None = None,
         on_conflict: OnConflict = "error",
         label_names: Sequence[str] | None = None,
+        **rules: Unpack[RowOptions],
     ) -> Dataset:
         """Make a data set of (input, label) pairs.
 
         An input is a text, or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`,
-        a sequence of them, one per token.
+        a sequence of them, one per token. rules: what becomes of rows that cannot be memorised, as for `read`; an empty text
+        is a label like others unless `empty_labels` is given.
         """
         listed = list(pairs)
-        columns = ([pair[place] for pair in listed] for place in (0, 1))
-        content = content_of_columns(
-            *columns, task=task, tokenizer=tokenizer, ordered=ordered, label_names=label_names
-        )
-        return cls._of(content).resolved(on_conflict)
+        columns = [pair[0] for pair in listed], [pair[1] for pair in listed]
+        how = {"task": task, "tokenizer": tokenizer, "ordered": ordered, "label_names": label_names}
+        return cls._of_columns(*columns, on_conflict, rules, {"empty_text_is_label": True, **how})
 
     @classmethod
     def from_pandas(
@@ -367,9 +365,30 @@ class Dataset(Content):
     ) -> Dataset:
         """Make a data set of a data frame of pandas or polars: columns `key` and `value`, or the only two there are.
 
-        input, label: name other columns. options: as for `from_pairs`.
+        input, label: name other columns. options: as for `from_pairs`; a missing or empty label is refused as in a file, unless
+        `empty_labels` says otherwise.
         """
-        return cls.from_pairs(frame_pairs(frame, input, label), **options)
+        on_conflict = options.pop("on_conflict", "error")
+        rules = {name: options.pop(name) for name in RULES if name in options}
+        inputs, labels = frame_columns(frame, input, label)
+        return cls._of_columns(inputs, labels, on_conflict, rules, options)
+
+    @classmethod
+    def _of_columns(
+        cls,
+        inputs: list[Any],
+        labels: list[Any],
+        on_conflict: OnConflict,
+        rules: Mapping[str, Any],
+        how: Mapping[str, Any],
+    ) -> Dataset:
+        if not inputs:
+            raise DataError("the data set has no samples, so there is nothing to memorise.")
+        check = RowCheck(rules)
+        content = checked_content(inputs, labels, check, **how)
+        return cls._settled(
+            content, check, on_conflict, Known.of(how.get("label_names"), how.get("tokenizer"))
+        )
 
     @classmethod
     def from_documents(
@@ -424,11 +443,11 @@ class Dataset(Content):
         ordered: bool | None = None,
         on_conflict: OnConflict = "error",
         label_names: Sequence[str] | None = None,
+        **rules: Unpack[RowOptions],
     ) -> Dataset:
         """Read an .npz with `inputs` (vectors (N, n, d), floats (N, d) or ids (N, n)) and `labels` (N,) or (N, n)."""
-        return cls._read(
-            path, "npz", task=task, ordered=ordered, on_conflict=on_conflict, label_names=label_names
-        )
+        how: dict[str, Any] = {"task": task, "ordered": ordered, "label_names": label_names}
+        return cls._read(path, "npz", on_conflict=on_conflict, **how, **rules)
 
     @classmethod
     def read(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
@@ -441,15 +460,52 @@ class Dataset(Content):
 
     @classmethod
     def _read(cls, path: str | Path, kind: str | None, **options: Unpack[TableOptions]) -> Dataset:
-        content = read_content(Path(path), kind, **options)
+        check = RowCheck(options)
+        content = read_content(Path(path), kind, check, **options)
         with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
             data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
         with naming(Path(path), DataError):
-            return data.resolved(options.get("on_conflict", "error"))
+            known = Known.of(options.get("label_names"), options.get("tokenizer"))
+            return cls._settled(data, check, options.get("on_conflict", "error"), known)
 
     @classmethod
     def _of(cls, content: Content) -> Dataset:
         return cls(**vars(content))
+
+    @classmethod
+    def _settled(cls, content: Content, check: RowCheck, on_conflict: OnConflict, known: Known) -> Dataset:
+        """The data set without what rules leave out; every fault that `check` knows, and those found now, are raised together."""
+        data = content if isinstance(content, cls) else cls._of(content)
+        n_rows = int(data.rows.max()) if data.rows is not None else data.n_samples
+        if isinstance(data.inputs, VectorSequences) and len(data.inputs.non_finite):
+            odd = np.zeros(data.n_samples, dtype=bool)
+            odd[data.inputs.non_finite[:, 0]] = True
+            if check.rule("non_finite") == "drop":
+                check.leave_out("non_finite=drop", int(odd.sum()))
+                if odd.all():
+                    raise DataError("every row has a value that is not finite, so no row is left.")
+                data = keep_rows(data, ~odd, known)
+        if on_conflict == "error" and len(data.conflicts):
+            check.add(
+                "on_conflict",
+                get_args(Rule),
+                "another label than an equal input before it",
+                data._row_mask(data.conflicts.samples[:, 1], n_rows),
+                data._conflicting_labels(),
+            )
+        if check.faults and isinstance(data.inputs, VectorSequences) and len(data.inputs.non_finite):
+            mask = data._row_mask(data.inputs.non_finite[:, 0], n_rows)
+            what = "a value that is not finite"
+            check.settle("non_finite", mask, what, data.inputs.non_finite_values())
+        check.require_none()
+        settled = data.resolved(on_conflict, known)
+        return replace(settled, left_out={**check.left_out, **settled.left_out})
+
+    def _row_mask(self, samples: Int[np.ndarray, " n"], n_rows: int) -> Bool[np.ndarray, " n_rows"]:
+        """Which rows of the source some samples are."""
+        mask = np.zeros(n_rows, dtype=bool)
+        mask[(samples if self.rows is None else self.rows[samples] - 1)] = True
+        return mask
 
 
 def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_given"]:

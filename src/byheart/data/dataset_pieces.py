@@ -8,7 +8,7 @@ after piece, the data set that `Dataset.read` makes of the whole file, with the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -24,10 +24,12 @@ from byheart.data.digest import digest_of
 from byheart.data.options import DataSource, TableOptions, Task
 from byheart.data.piece_reader import read_pieces
 from byheart.data.readers import describe_source
+from byheart.data.row_rules import RULES
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, offsets_of
 from byheart.data.tokenizers import IdTokenizer, Tokenizer, make_tokenizer
 from byheart.errors import UsageError
 from byheart.files.work_folder import read_arrays, read_json, require_json, write_arrays, write_json
+from byheart.records.vocabulary import LabelType
 
 _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is what occurs in the texts
 
@@ -64,8 +66,8 @@ class DatasetPieces:
     seq_len: int
     label_counts: tuple[int, ...]
     n_contexts: int | None = None
-    n_left_out: ClassVar[int] = 0  # no rule for conflicting labels is taken
-    left_out_by: ClassVar[None] = None
+    label_type: LabelType = "text"
+    left_out: ClassVar[Mapping[str, int]] = {}  # no rule is taken
 
     @property
     def n_samples(self) -> int:
@@ -161,10 +163,12 @@ class DatasetPieces:
 
 def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetPieces:
     """Read a file into pieces under `folder`. Pieces that are there already, from a call that was cut short, are kept."""
-    if options.get("on_conflict", "error") != "error":
-        raise UsageError(
-            "a data set that is read in pieces takes no rule for conflicting labels; repair the file."
-        )
+    rules = {name: options.get(name) or "error" for name in ("on_conflict", *RULES)}
+    for name, rule in rules.items():
+        if rule not in ("error", "keep"):
+            raise UsageError(
+                f"a data set that is read in pieces leaves no row out ({name}={rule}); repair the file."
+            )
     if options.get("task") not in (None, "next-token", "set"):
         raise UsageError(
             f"data are read in pieces for the tasks next-token and set, not {options.get('task')}."
@@ -225,6 +229,7 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
             "task": content.task,
             "ordered": content.ordered,
             "label_names": list(content.label_names),
+            "label_type": content.label_type,
             "label_counts": np.bincount(content.labels, minlength=len(content.label_names)).tolist(),
         },
     )
@@ -244,6 +249,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
             counts[name] = counts.get(name, 0) + number
     is_array = source.file is not None and source.file.lower().endswith(".npz")  # tables hold texts
     names = sorted(counts, key=int) if is_array and _are_numbers(found) else sorted(counts)
+    types = {piece.get("label_type", "text") for piece in found}
     tokenizer = None if source.tokenizer is None else given
     vocab = None if found[0]["n_vocab"] is None else max(piece["n_vocab"] for piece in found)
     if found[0]["vocabulary"] is not None:
@@ -263,6 +269,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
         min(piece["shortest"] for piece in found),
         max(piece["longest"] for piece in found),
         tuple(counts[name] for name in names),
+        label_type=types.pop() if len(types) == 1 else "text",
     )
 
 

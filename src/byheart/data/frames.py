@@ -1,8 +1,7 @@
-"""The rows of a data frame of pandas or polars, or of a table of pyarrow, as pairs."""
+"""The columns of a data frame of pandas or polars, or of a table of pyarrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from byheart.errors import UsageError, did_you_mean
@@ -49,8 +48,8 @@ def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
     return type(column)(name or "", cells) if library == "polars" else cells
 
 
-def frame_pairs(frame: Any, input: str | None, label: str | None) -> Iterator[tuple[Any, Any]]:
-    """The pairs of two columns: those named, or `key` and `value`, or the only two there are."""
+def frame_columns(frame: Any, input: str | None, label: str | None) -> tuple[list[Any], list[Any]]:
+    """The cells of two columns, None where one is missing: those named, or `key` and `value`, or the only two there are."""
     if not is_frame(frame):
         raise UsageError(f"a {type(frame).__name__} is not a data frame of {', '.join(LIBRARIES)}.")
     columns = list(getattr(frame, "column_names", frame.columns))  # those of pandas need not be texts
@@ -68,12 +67,5 @@ def frame_pairs(frame: Any, input: str | None, label: str | None) -> Iterator[tu
             raise UsageError(
                 f"the frame has {names.count(name)} columns `{name}`; rename all but one.", column=name
             )
-    return zip(*(_cells(frame[columns[names.index(name)]], name) for name in chosen), strict=True)
-
-
-def _cells(column: Any, name: str) -> list[Any]:
-    cells: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
-    for row, cell in enumerate(cells, start=1):
-        if cell is None or cell != cell:  # NaN is what pandas calls a missing cell
-            raise UsageError(f"row {row}: `{name}` is missing.\n  Fill it in, or drop the row.", row=row)
-    return cells
+    inputs, labels = (cells_or_none(frame[columns[names.index(name)]]) for name in chosen)
+    return inputs, labels

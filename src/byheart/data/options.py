@@ -9,14 +9,24 @@ from typing import TypedDict
 
 from byheart.data.tokenizers import Tokenizer
 from byheart.records.json_record import JsonRecord
-from byheart.records.vocabulary import EmptyLabels, OnConflict, Rule, Task
+from byheart.records.vocabulary import EmptyLabels, OnConflict, RowRule, Rule, Task
 
-__all__ = ["DataSource", "EmptyLabels", "OnConflict", "Rule", "TableOptions", "Task"]
+__all__ = ["DataSource", "OnConflict", "RowOptions", "Rule", "TableOptions", "Task"]
 
 USUAL_COLUMNS = ("key", "value")
 
 
-class TableOptions(TypedDict, total=False):
+class RowOptions(TypedDict, total=False):
+    """What becomes of rows that cannot be memorised; see `TableOptions`."""
+
+    empty_labels: EmptyLabels
+    empty_inputs: RowRule
+    malformed_rows: RowRule
+    non_finite: RowRule
+    max_tokens: int | None
+
+
+class TableOptions(RowOptions, total=False):
     """What every constructor from a table understands.
 
     task: unless given, `seq-to-seq` if the first label is a list, and `next-token` otherwise.
@@ -25,7 +35,14 @@ class TableOptions(TypedDict, total=False):
     input, label: column names, `key` and `value` unless given.
     ordered: whether positions matter; by default they do for text and ids, and not for vectors and `set`.
     on_conflict: `error` (default), `first`, `last`, `majority`, `drop` or `keep`; see `Dataset.resolved`.
-    empty_labels: `error` (default) refuses a row whose label is empty or null; `keep` memorises an empty label.
+    empty_labels: `error` (default) refuses a row whose label is empty or null; `keep` memorises an empty label; `drop` leaves
+        the row out.
+    empty_inputs: `error` (default) refuses a row whose input has no token; `drop` leaves it out.
+    malformed_rows: `error` (default) refuses a line that is not a row of the table, such as one with another number of fields;
+        `drop` leaves it out.
+    non_finite: `error` (default) has `compile` refuse vectors with NaN or an infinity; `drop` leaves those rows out.
+    max_tokens: rows of more tokens are left out. Unless given none is, and rows so long that filling up all others to their
+        length would take more than the memory limit are refused.
     delimiter: the character between the fields of a CSV or TSV, or `tab`; unless given, as the suffix says.
     encoding: of a file of text, such as cp1252; `utf-8` unless given.
     label_names: names of classes known from elsewhere. They keep their numbers, and names that only the table
@@ -38,7 +55,6 @@ class TableOptions(TypedDict, total=False):
     label: str | None
     ordered: bool | None
     on_conflict: OnConflict
-    empty_labels: EmptyLabels
     delimiter: str | None
     encoding: str | None
     label_names: Sequence[str] | None
@@ -66,6 +82,10 @@ class DataSource(JsonRecord):
     empty_labels: EmptyLabels = "error"
     delimiter: str | None = None
     encoding: str | None = None
+    empty_inputs: RowRule = "error"
+    malformed_rows: RowRule = "error"
+    non_finite: RowRule = "error"
+    max_tokens: int | None = None
 
     def columns(self, task: Task) -> tuple[str, str]:
         """What was read as the input and as the label of a row, by the names that a person knows it by."""

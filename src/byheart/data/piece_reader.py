@@ -11,7 +11,8 @@ import numpy as np
 
 from byheart.data.assemble import Content
 from byheart.data.options import TableOptions
-from byheart.data.readers import array_content, kind_of, table_columns, table_content, text_format
+from byheart.data.readers import array_content, kind_of, naming, table_columns, table_content, text_format
+from byheart.data.row_rules import RowCheck
 from byheart.data.tables import (
     BYTES_PER_CELL,
     DIALECTS,
@@ -50,7 +51,11 @@ def read_pieces(path: Path, n_known: int, **options: Unpack[TableOptions]) -> It
     for number, (inputs, labels) in enumerate(pieces):
         try:
             if number >= n_known:
-                yield content_of(path, inputs, labels, options)
+                check = RowCheck(options)
+                content = content_of(path, inputs, labels, options, check)
+                with naming(path, DataError):
+                    check.require_none()
+                yield content
         except DataError as error:
             shown = f"{error}\n  Rows are counted from row {n_before + 1:,} of the file, where this piece of it begins."
             raise type(error)(shown, **error.facts) from None

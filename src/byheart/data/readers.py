@@ -13,23 +13,23 @@ import numpy as np
 from byheart.data.assemble import (
     Content,
     content_of_arrays,
-    content_of_columns,
     content_of_texts,
-    default_task,
     number_names,
 )
-from byheart.data.options import USUAL_COLUMNS, DataSource, TableOptions
+from byheart.data.checked_rows import checked_arrays, checked_content
+from byheart.data.options import USUAL_COLUMNS, DataSource, TableOptions, Task
+from byheart.data.row_rules import RULES, RowCheck
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_content, require_file
-from byheart.errors import DataError, MalformedFile, UsageError, amount
+from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.files.npz_archive import read_npz
 
-TOLD = ("input", "label", "on_conflict", "empty_labels", "delimiter", "encoding")
+TOLD = ("input", "label", "on_conflict", *RULES, "delimiter", "encoding")
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
 
 
-def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) -> Content:
-    """Read a data file of the given kind, or of the kind its suffix says; see `Dataset.read`."""
+def read_content(path: Path, kind: str | None, check: RowCheck, **options: Unpack[TableOptions]) -> Content:
+    """Read a data file of the given kind, or of the kind its suffix says; see `Dataset.read`. `check` learns of faulty rows."""
     require_file(path)
     kind, task = kind or kind_of(path), options.get("task")
     written = text_format(path, kind, options.get("delimiter"), options.get("encoding"))
@@ -40,12 +40,12 @@ def read_content(path: Path, kind: str | None, **options: Unpack[TableOptions]) 
     if kind == "npz":
         require_content(path)
         arrays = read_npz(path, ("inputs", "labels"))
-        content = array_content(path, arrays["inputs"], arrays["labels"], options)
+        content = array_content(path, arrays["inputs"], arrays["labels"], options, check)
     else:
         names = table_columns(options)
-        columns = READERS[kind](path, names, written)
+        columns = READERS[kind](path, names, written, keep_malformed=True)
         _require_rows(path, columns[names[0]])
-        content = table_content(path, columns[names[0]], columns[names[1]], options)
+        content = table_content(path, columns[names[0]], columns[names[1]], options, check)
     tokenizer = None if content.tokenizer is None else content.tokenizer.name
     return replace(content, source=describe_source(path, options, tokenizer))
 
@@ -54,7 +54,9 @@ def describe_source(
     path: Path, options: TableOptions, tokenizer: str | None, told: Sequence[str] = TOLD
 ) -> DataSource:
     """How a file was read, as far as the options called `told` and the name of the tokenizer say."""
-    given: dict[str, Any] = {name: value for name, value in options.items() if name in told}
+    given: dict[str, Any] = {
+        name: value for name, value in options.items() if name in told and value is not None
+    }
     return DataSource(path.name, tokenizer=tokenizer, **given)
 
 
@@ -109,10 +111,13 @@ def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | No
     return TextFormat(encoding or "utf-8", delimiter)
 
 
-def array_content(path: Path, inputs: np.ndarray, labels: np.ndarray, options: TableOptions) -> Content:
+def array_content(
+    path: Path, inputs: np.ndarray, labels: np.ndarray, options: TableOptions, check: RowCheck
+) -> Content:
     """The content of two arrays that were read from `path`."""
     with naming(path, UsageError, DataError):
         content = content_of_arrays(inputs, labels, task=options.get("task"), ordered=options.get("ordered"))
+        content = checked_arrays(content, check)
     number = number_names(options.get("label_names") or (), content.label_names)
     renumbered = np.array([number[name] for name in content.label_names], dtype=np.int64)
     return replace(content, labels=renumbered[content.labels], label_names=tuple(number))
@@ -128,26 +133,21 @@ def table_columns(options: TableOptions) -> tuple[str, str]:
     return names
 
 
-def table_content(path: Path, inputs: Sequence[Any], labels: Sequence[Any], options: TableOptions) -> Content:
+def table_content(
+    path: Path, inputs: Sequence[Any], labels: Sequence[Any], options: TableOptions, check: RowCheck
+) -> Content:
     """The content of two columns that were read from `path`."""
-    labels = ["" if label is None else label for label in labels]
-    if options.get("empty_labels", "error") == "error" and "" in labels:
-        row = labels.index("") + 1
-        raise DataError(
-            f"{path}, row {row}: the label is empty ({amount(labels.count(''), 'such row')}).\n"
-            '  Fill it in, remove the row, or keep it as an empty label: empty_labels="keep" (--empty-labels keep).',
-            path=str(path),
-            row=row,
-        )
-    task = options.get("task") or default_task(labels)
     with naming(path, DataError):
-        return content_of_columns(
-            [_plain(value, row, isinstance(value, list)) for row, value in enumerate(inputs, start=1)],
-            [_plain(value, row, task == "seq-to-seq") for row, value in enumerate(labels, start=1)],
-            task=task,
+        return checked_content(
+            inputs,
+            labels,
+            check,
+            task=options.get("task"),
             tokenizer=options.get("tokenizer", "char"),
             ordered=options.get("ordered"),
             label_names=options.get("label_names"),
+            input_cell=lambda cell, row: _plain(cell, row, isinstance(cell, list)),
+            label_cell=_plain_label,
         )
 
 
@@ -171,6 +171,10 @@ def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[N
     except kinds as error:
         kind = MalformedFile if isinstance(error, UsageError) else type(error)
         raise kind(f"{path}: {error}", **{**error.facts, "path": str(path)}) from None
+
+
+def _plain_label(value: Any, row: int, task: Task) -> Any:
+    return _plain(value, row, task == "seq-to-seq")
 
 
 def _plain(value: Any, row: int, lists: bool) -> Any:

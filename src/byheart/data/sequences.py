@@ -12,8 +12,10 @@ from jaxtyping import Float, Int
 
 from byheart.data.row_groups import flat_ranges, group_rows, representatives
 from byheart.errors import DataError, NonFiniteInput, UsageError
+from byheart.process.memory_limit import require_memory
 
 MAX_VOCAB = 2**53
+_MOSTLY_PADDING = 8  # a table this many times as large as its tokens is mostly padding
 
 
 def freeze(array: np.ndarray, dtype: type) -> np.ndarray:
@@ -114,6 +116,12 @@ class TokenSequences:
                 seq_len=width,
                 longest=self.max_len,
             )
+        n_bytes = 8 * len(self) * width
+        if n_bytes > _MOSTLY_PADDING * 8 * self.ids.size:
+            longest = (
+                f"{width:,} tokens, as many as the longest (number {int(self.lengths.argmax()) + 1}) has"
+            )
+            require_memory(f"{len(self):,} sequences filled up to {longest},", n_bytes)
         table = np.full((len(self), width), pad_id, dtype=np.int64)
         columns = self.positions + np.repeat(width - self.lengths, self.lengths)
         table[np.repeat(np.arange(len(self)), self.lengths), columns] = self.ids
@@ -212,19 +220,24 @@ class VectorSequences:
         The words count from 1, as for rows elsewhere; the facts, as indices do, from 0.
         """
         if len(self.non_finite):
-            sample, position, coordinate = (int(k) for k in self.non_finite[0])
-            value = float(self.values[sample, position, coordinate])
-            raise NonFiniteInput(
-                f"row {sample + 1}, position {position + 1}, coordinate {coordinate + 1} is {value} "
-                f"(inputs[{sample}, {position}, {coordinate}]); "
-                f"{len(self.non_finite)} of {self.values.size} values are not finite.\n"
-                "  Nothing can be proved of a network on such an input: remove those samples or repair them.",
-                sample=sample,
-                position=position,
-                coordinate=coordinate,
-                value=value,
-                n_non_finite=len(self.non_finite),
-            )
+            raise self.non_finite_values()
+
+    def non_finite_values(self) -> NonFiniteInput:
+        """What to say where there are some."""
+        sample, position, coordinate = (int(k) for k in self.non_finite[0])
+        value = float(self.values[sample, position, coordinate])
+        return NonFiniteInput(
+            f"row {sample + 1}, position {position + 1}, coordinate {coordinate + 1} is {value} "
+            f"(inputs[{sample}, {position}, {coordinate}]); "
+            f"{len(self.non_finite)} of {self.values.size} values are not finite.\n"
+            "  Nothing can be proved of a network on such an input: repair those samples, or leave them out:\n"
+            '  non_finite="drop" (--non-finite drop).',
+            sample=sample,
+            position=position,
+            coordinate=coordinate,
+            value=value,
+            n_non_finite=len(self.non_finite),
+        )
 
     def take(self, indices: Int[np.ndarray, " n_taken"]) -> VectorSequences:
         """Return the chosen sequences, in the order given."""

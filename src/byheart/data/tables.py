@@ -12,6 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from byheart.data.checked_rows import MalformedRow
 from byheart.data.textfile import UTF8, TextFormat, read_text, require_content
 from byheart.errors import MalformedFile, UsageError, did_you_mean, import_extra
 from byheart.process.memory_limit import require_memory
@@ -28,48 +29,76 @@ DIALECTS: dict[str, dict[str, Any]] = {
 }
 
 
-def read_separated(path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, kind: str) -> Columns:
+def read_separated(
+    path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, kind: str, keep_malformed: bool = False
+) -> Columns:
     """Read a CSV or TSV: a header, then rows with as many fields. Blank lines are skipped.
 
     In a TSV quotation marks are ordinary, so no field holds a tab or a new line.
+    keep_malformed: a line that is not a row of the table becomes a row of `MalformedRow`, and is not raised at once.
     """
     columns: Columns = {name: [] for name in wanted}
-    for cells in separated_cells(path, wanted, kind, written, _whole_text(path, written)):
+    for cells in separated_cells(
+        path, wanted, kind, written, _whole_text(path, written), keep_malformed=keep_malformed
+    ):
         for name, cell in zip(wanted, cells, strict=True):
             columns[name].append(cell)
     return columns
 
 
-def read_jsonl(path: Path, wanted: Sequence[str], written: TextFormat = UTF8) -> Columns:
-    """Read one JSON object per line. Blank lines are skipped. Labels, the second column, may be null: None."""
+def read_jsonl(
+    path: Path, wanted: Sequence[str], written: TextFormat = UTF8, *, keep_malformed: bool = False
+) -> Columns:
+    """Read one JSON object per line. Blank lines are skipped. Labels, the second column, may be null: None.
+
+    keep_malformed: a line that is not a row of the table becomes a row of `MalformedRow`, and an input may be null.
+    """
     columns: Columns = {name: [] for name in wanted}
-    for line, row in json_rows(path, written):
-        if not columns[wanted[0]]:
-            require_columns(path, wanted, list(row))
+    are_known = False
+    for line, text in _json_lines(path, written):
+        try:
+            row = _json_object(path, line, text)
+            if not are_known:
+                require_columns(path, wanted, list(row))
+                are_known = True
+            for name in wanted:
+                may_be_null = keep_malformed or name in wanted[1:2]
+                if name not in row or (row[name] is None and not may_be_null):
+                    problem = f"`{name}` {'is null' if name in row else 'is missing'}"
+                    fix = f"Give every line a `{name}`, or remove this one"
+                    raise _malformed_table(path, line, problem, fix)
+        except MalformedFile as error:
+            if not keep_malformed:
+                raise
+            row = dict.fromkeys(wanted, MalformedRow(error))
         for name in wanted:
-            if name not in row or (row[name] is None and name not in wanted[1:2]):
-                problem = f"`{name}` {'is null' if name in row else 'is missing'}"
-                raise _malformed_table(path, line, problem, f"Give every line a `{name}`, or remove this one")
             columns[name].append(row[name])
     return columns
 
 
 def json_rows(path: Path, written: TextFormat = UTF8) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line number and object for every line of a file of JSON lines that is not blank."""
-    for line, text in enumerate(read_text(path, written).split("\n"), start=1):
-        if not text.strip():
-            continue
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            problem = f"not JSON at column {error.colno} ({error.msg})"
-            raise _malformed_table(path, line, problem, "Write one whole JSON object on each line") from None
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless nesting
-            raise _malformed_table(path, line, f"cannot be read ({error})", "Remove this line") from None
-        if not isinstance(row, dict):
-            fix = 'Write lines like {"key": ..., "value": ...}'
-            raise _malformed_table(path, line, f"a JSON {type(row).__name__}, not an object", fix)
-        yield line, row
+    for line, text in _json_lines(path, written):
+        yield line, _json_object(path, line, text)
+
+
+def _json_lines(path: Path, written: TextFormat) -> Iterator[tuple[int, str]]:
+    lines = enumerate(read_text(path, written).split("\n"), start=1)
+    return ((line, text) for line, text in lines if text.strip())
+
+
+def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"not JSON at column {error.colno} ({error.msg})"
+        raise _malformed_table(path, line, problem, "Write one whole JSON object on each line") from None
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, endless nesting
+        raise _malformed_table(path, line, f"cannot be read ({error})", "Remove this line") from None
+    if not isinstance(row, dict):
+        fix = 'Write lines like {"key": ..., "value": ...}'
+        raise _malformed_table(path, line, f"a JSON {type(row).__name__}, not an object", fix)
+    return row
 
 
 @contextmanager
@@ -99,8 +128,13 @@ def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0)
         )
 
 
-def read_parquet(path: Path, wanted: Sequence[str], _: TextFormat = UTF8) -> Columns:
-    """Read columns of a Parquet file. Files that claim more than memory allows are refused unread."""
+def read_parquet(
+    path: Path, wanted: Sequence[str], _: TextFormat = UTF8, *, keep_malformed: bool = False
+) -> Columns:
+    """Read columns of a Parquet file. Files that claim more than memory allows are refused unread.
+
+    keep_malformed: an input may be null.
+    """
     with open_parquet(path) as file:
         require_columns(path, wanted, list(file.schema_arrow.names))
         meta = file.metadata
@@ -111,12 +145,14 @@ def read_parquet(path: Path, wanted: Sequence[str], _: TextFormat = UTF8) -> Col
         )
         table = file.read(columns=list(wanted))
         columns: Columns = {name: table.column(name).to_pylist() for name in wanted}
-    for name in (*wanted[:1], *wanted[2:]):  # labels, the second column, may be null
+    for name in (
+        () if keep_malformed else (*wanted[:1], *wanted[2:])
+    ):  # labels, the second column, may be null
         require_no_null(path, name, columns[name])
     return columns
 
 
-READERS: dict[str, Callable[[Path, Sequence[str], TextFormat], Columns]] = {
+READERS: dict[str, Callable[..., Columns]] = {
     "csv": partial(read_separated, kind="csv"),
     "tsv": partial(read_separated, kind="tsv"),
     "jsonl": read_jsonl,
@@ -151,8 +187,14 @@ def _whole_text(path: Path, written: TextFormat) -> io.StringIO:
 
 
 def separated_cells(
-    path: Path, wanted: Sequence[str], kind: str, written: TextFormat, lines: Iterable[str]
-) -> Iterator[list[str]]:
+    path: Path,
+    wanted: Sequence[str],
+    kind: str,
+    written: TextFormat,
+    lines: Iterable[str],
+    *,
+    keep_malformed: bool = False,
+) -> Iterator[list[Any]]:
     """The wanted cells of every row of a CSV or TSV, row by row; `lines` are those of the file at `path`."""
     reader = _separated_rows(lines, kind, written)
     header: list[str] = []
@@ -165,14 +207,19 @@ def separated_cells(
                 require_columns(path, wanted, header)
                 places = [header.index(name) for name in wanted]
             elif row:
-                if len(row) != len(header):
-                    raise _malformed_table(
+                if len(row) == len(header):
+                    yield [row[place] for place in places]
+                else:
+                    error = _malformed_table(
                         path,
                         start,
                         f"{len(row)} fields, but the header has {len(header)}",
-                        "Complete the line, or put quotation marks around a field that holds the separator",
+                        "Complete the line, put quotation marks around a field that holds the separator,\n"
+                        '  or leave such lines out: malformed_rows="drop" (--malformed-rows drop)',
                     )
-                yield [row[place] for place in places]
+                    if not keep_malformed:
+                        raise error
+                    yield [MalformedRow(error)] * len(wanted)
             start = reader.line_num + 1
     except csv.Error as error:
         fix = "Look for a quotation mark that is opened on this line and never closed"

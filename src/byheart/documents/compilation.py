@@ -58,6 +58,7 @@ class CompiledFile:
                 "columns": certificate.columns,
                 "rows_left_out": certificate.rows_left_out,
                 "on_conflict": certificate.on_conflict,
+                "left_out": dict(certificate.left_out),
                 "backend": certificate.backend,
                 "rechecked_by_interpreter": certificate.rechecked_by_interpreter,
             },

@@ -45,7 +45,7 @@ def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = N
     own = {_as_stored(model, text) for text in facts} | set(asked)
     others = [text for text in stored if text not in own]
     found = model.locate(as_inputs(model, asked), among=as_inputs(model, others))
-    answers = model.predict(as_inputs(model, asked))
+    answers = model.predict_names(as_inputs(model, asked))
     return [
         LocatedFact(fact, answer, tuple(found.of(name)))
         for fact, name, answer in zip(asked, found.facts, answers, strict=False)

@@ -75,8 +75,8 @@ def forget_facts(
     return Forgotten(
         tuple(facts),
         without,
-        model.predict(list(facts)),
-        without.predict(list(facts)),
+        model.predict_names(list(facts)),
+        without.predict_names(list(facts)),
         compare_weights(model.network, without.network),
         model.locate(list(facts)) if is_llama or model.record.get("method") == "retrieval" else None,
     )

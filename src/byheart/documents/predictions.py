@@ -38,7 +38,7 @@ class Predictions:
 def ask(model: Model, questions: list[Any]) -> Predictions:
     """Ask texts, or token ids with spaces between them where the model has no tokenizer; lists of ids and vectors as they are."""
     said = f"{describe_unknown_input(model.record)} (said by the model, not checked)"
-    return Predictions(questions, model.predict(_inputs(questions, model)), said)
+    return Predictions(questions, model.predict_names(_inputs(questions, model)), said)
 
 
 def questions_in(

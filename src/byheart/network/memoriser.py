@@ -11,6 +11,7 @@ from byheart.data.tokenizers import Tokenizer
 from byheart.errors import DataError
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network
 from byheart.process.progress import Progress
+from byheart.records.vocabulary import LabelType
 
 __all__ = ["UNKNOWN", "Backend", "InputMismatch", "Memoriser"]
 
@@ -24,7 +25,7 @@ class Memoriser:
     """A network with its vocabulary and its label names.
 
     How an output names a class is the family's own affair: a `Transformer` answers class c with the number c + 1, others
-    with one logit for each class.
+    with one logit for each class. Class names are texts; `label_type` is what the labels were before.
     """
 
     network: Network
@@ -32,12 +33,13 @@ class Memoriser:
     label_names: tuple[str, ...]
     tokenizer: Tokenizer | None
     ordered: bool
+    label_type: LabelType = "text"
 
     @staticmethod
     def of(network: Network, data: Dataset, *, ordered: bool | None = None) -> Memoriser:
         """`network` with the vocabulary and the label names of the data it was built for; `ordered` as they are unless given."""
         is_ordered = data.ordered if ordered is None else ordered
-        return Memoriser(network, data.task, data.label_names, data.tokenizer, is_ordered)
+        return Memoriser(network, data.task, data.label_names, data.tokenizer, is_ordered, data.label_type)
 
     @property
     def answers_last_token_only(self) -> bool:

@@ -3,7 +3,8 @@
 Task           what the labels belong to
 Precision      what weights are stored in
 Rule           which of conflicting labels stays; OnConflict adds what a reader may do instead
-EmptyLabels    what a reader does with an empty label
+RowRule        what a reader does with a row that cannot be memorised; EmptyLabels adds that an empty label may be one
+LabelType      what labels were before they were written as text
 """
 
 from __future__ import annotations
@@ -16,4 +17,6 @@ Rule = Literal["first", "last", "majority", "drop"]
 OnConflict = Literal["error", Rule, "keep"]
 Compilable = Literal["error", Rule]
 """The rules under which data can be compiled: labels that conflict and are kept cannot be."""
-EmptyLabels = Literal["error", "keep"]
+RowRule = Literal["error", "drop"]
+EmptyLabels = Literal["error", "keep", "drop"]
+LabelType = Literal["text", "integer", "number", "boolean"]

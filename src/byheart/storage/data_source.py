@@ -28,8 +28,8 @@ def source_of(model: Checkable) -> DataSource:
 def read_like(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
     """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
 
-    Every row is kept unless `on_conflict` is given: the record of a model does not decide which rows are left out, or it might
-    leave out what the model does not know.
+    Every row is kept unless a rule that leaves rows out is given: the record of a model does not decide which rows are left out, or
+    it might leave out what the model does not know.
     """
     source = source_of(model)
     tokenizer = model.memoriser.tokenizer
@@ -51,9 +51,7 @@ def read_like(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
         "input": source.input,
         "label": source.label,
         "on_conflict": "keep",
-        "empty_labels": source.empty_labels
-        if "empty_labels" in (model.record.get("reading") or {})
-        else "keep",
+        "empty_labels": _kept_labels(model, source),
         **written,
         **({} if kind is None else {"tokenizer": kind}),
     }
@@ -62,8 +60,24 @@ def read_like(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
 
 def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
     """The rows that `model` was compiled from, without those that its record says were left out. Not for checking it."""
-    rule = source_of(model).on_conflict
-    return read_like(model, path, **{"on_conflict": "keep" if rule == "error" else rule, **changed})
+    source = source_of(model)
+    rules: dict[str, Any] = {
+        "on_conflict": source.on_conflict,
+        "empty_labels": source.empty_labels,
+        "empty_inputs": source.empty_inputs,
+        "malformed_rows": source.malformed_rows,
+        "non_finite": source.non_finite,
+        "max_tokens": source.max_tokens,
+    }
+    chosen = {name: rule for name, rule in rules.items() if rule not in (None, "error")}
+    return read_like(model, path, **{**chosen, **changed})
+
+
+def _kept_labels(model: Checkable, source: DataSource) -> str:
+    """What is done with empty labels: as the record says, unless it leaves rows out; kept where it does not say."""
+    if "empty_labels" not in (model.record.get("reading") or {}):
+        return "keep"
+    return "error" if source.empty_labels == "drop" else source.empty_labels
 
 
 def read_recitation(

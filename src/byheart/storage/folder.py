@@ -9,13 +9,14 @@ certificate.json    what was checked of these weights, if anything was
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from byheart.data.dataset import Task
+from byheart.data.label_types import reader_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ByheartError, CorruptModel, DataError, MissingExtra, UsageError
 from byheart.files.atomic_folder import mend, read_whole, replaced_folder
@@ -28,6 +29,7 @@ from byheart.network.transformer.architecture import ShapeMismatch, Transformer
 from byheart.network.transformer.spec import TransformerSpec
 from byheart.records.fields import Fields, read_bytes, read_json
 from byheart.records.refusals import corrupt
+from byheart.records.vocabulary import LabelType
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
 from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, as_path, check_target, own_files
@@ -56,6 +58,7 @@ def save_folder(
         "task": memoriser.task,
         "ordered": memoriser.ordered,
         "labels": list(memoriser.label_names),
+        **({} if memoriser.label_type == "text" else {"label_type": memoriser.label_type}),
         "tokenizer": None if memoriser.tokenizer is None else memoriser.tokenizer.to_json(),
         "record": dict(record),
     }
@@ -169,7 +172,20 @@ def _memory(network: Network, fields: Fields) -> Memoriser:
         raise corrupt(
             fields.where, f"there are {len(labels):,} labels; the network has {network.n_outputs:,} logits"
         )
-    return Memoriser(network, task, labels, tokenizer, fields.boolean("ordered"))
+    return Memoriser(network, task, labels, tokenizer, fields.boolean("ordered"), _label_type(fields, labels))
+
+
+def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
+    """What the labels were before they were written as text; folders of older versions do not say."""
+    if not fields.has("label_type"):
+        return "text"
+    kind = cast(LabelType, fields.text("label_type", get_args(LabelType)))
+    try:
+        for name in labels:
+            reader_of(kind)(name)
+    except ValueError:
+        raise fields.refuse("label_type", f"the type of every label; {name!r} is not of that type") from None
+    return kind
 
 
 def _record(fields: Fields) -> dict[str, Any]:

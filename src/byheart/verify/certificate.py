@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from byheart.data.assumption import Assumption
 from byheart.data.shape import DataRecord
-from byheart.errors import DoesNotHold
+from byheart.errors import DoesNotHold, amount
 from byheart.network.protocol import Backend
 from byheart.network.size import Size
 from byheart.records.fields import Fields
@@ -27,12 +27,13 @@ Verdict = Literal["holds", "fitted", "DOES NOT HOLD"]
 UNCHECKED = ("method", "theorem", "theorem_size", "assumptions")
 """Fields of a certificate that the model says of itself. The verifier computed none of them."""
 
-LEFT_OUT_OF_FILES = {
+LEFT_OUT_OF_FILES: Mapping[str, object] = {
     "sampled": None,
     "fitted": None,
     "columns": None,
     "rows_left_out": 0,
     "on_conflict": None,
+    "left_out": {},
 }
 """Fields that a file has only where they say something, so that an older certificate is saved as it was."""
 
@@ -158,8 +159,11 @@ class Certificate:
     fitted: bool | None = None
     # what was read as input and as label; None for data that are not from a file, and in older certificates
     columns: tuple[str, ...] | None = field(default=None, compare=False)
-    rows_left_out: int = 0  # by `on_conflict`, the rule for conflicting labels that the caller named
-    on_conflict: str | None = None
+    rows_left_out: int = 0  # by rules that the caller named
+    on_conflict: str | None = None  # the one for conflicting labels, if it left rows out
+    left_out: Mapping[str, int] = field(
+        default_factory=dict
+    )  # rows that each rule left out; empty in older certificates
 
     @property
     def label_bits(self) -> float:
@@ -197,9 +201,15 @@ class Certificate:
             rule = f", each within {judged.allowed_divergence:g} nats"
         if judged is not None and self.verdict == "fitted":
             rule = f", total gap {judged.gap_percent:.3g}% of the entropy (allowed {judged.allowed_gap_percent:g}%)"
-        left_out = f" ({self.rows_left_out:,} more rows left out by on_conflict={self.on_conflict})"
-        drawn = self.on_sample
-        return f"{self.verdict}{drawn}: {counted}{columns}{rule}{left_out if self.rows_left_out else ''}"
+        left_out = f" ({self.rows_left_out_in_words})" if self.rows_left_out else ""
+        return f"{self.verdict}{self.on_sample}: {counted}{columns}{rule}{left_out}"
+
+    @property
+    def rows_left_out_in_words(self) -> str:
+        """How many rows each rule left out."""
+        by_rule = self.left_out or {f"on_conflict={self.on_conflict}": self.rows_left_out}
+        listed = ", ".join(f"{n_rows:,} by {rule}" for rule, n_rows in by_rule.items())
+        return f"{amount(self.rows_left_out, 'more row')} left out: {listed}"
 
     @property
     def on_sample(self) -> str:

@@ -35,14 +35,15 @@ def weights_digest(network: Network) -> str:
 def model_digest(memoriser: Memoriser) -> str:
     """SHA-256, in hexadecimal, of everything but the weights that an answer depends on.
 
-    That is the task, whether order matters, the label names, the tokenizer with its vocabulary, the shape of the network, and the
-    files of its family. A changed label would otherwise be another answer under the same certificate.
+    That is the task, whether order matters, the label names and their type, the tokenizer with its vocabulary, the shape of the
+    network, and the files of its family. A changed label would otherwise be another answer under the same certificate.
     """
     tokenizer = None if memoriser.tokenizer is None else memoriser.tokenizer.to_json()
     content = {
         "task": memoriser.task,
         "ordered": memoriser.ordered,
         "labels": list(memoriser.label_names),
+        **({} if memoriser.label_type == "text" else {"label_type": memoriser.label_type}),
         "tokenizer": tokenizer,
         "architecture": memoriser.network.spec.to_json(),
         "files": {name: hashlib.sha256(raw).hexdigest() for name, raw in memoriser.network.files().items()},

@@ -169,9 +169,16 @@ def verify(
         rechecked_by=memoriser.network.second_backend if found.n_rechecked else None,
         sampled=sample,
         columns=None if source is None else source.columns(dataset.task),
-        rows_left_out=dataset.n_left_out,
-        on_conflict=dataset.left_out_by,
+        rows_left_out=sum(dataset.left_out.values()),
+        on_conflict=_conflict_rule(dataset.left_out),
+        left_out=dict(dataset.left_out),
     )
+
+
+def _conflict_rule(left_out: Mapping[str, int]) -> str | None:
+    """The rule for conflicting labels that left rows out, if one did."""
+    rules = (rule.partition("=") for rule in left_out)
+    return next((value for name, _, value in rules if name == "on_conflict"), None)
 
 
 def _wrong_in_words(found: Findings) -> list[str]:

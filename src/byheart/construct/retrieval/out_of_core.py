@@ -144,7 +144,9 @@ def build(
     program = describe(found.layout, contents)
     network = emit(program, options.precision)
     return Construction(
-        Memoriser(network, pieces.task, pieces.label_names, pieces.tokenizer, pieces.ordered),
+        Memoriser(
+            network, pieces.task, pieces.label_names, pieces.tokenizer, pieces.ordered, pieces.label_type
+        ),
         NAME,
         THEOREM,
         _assumptions(pieces, numbers, n_contexts),

@@ -1,0 +1,81 @@
+"""A data set without some of its rows, as if they had never been there: the labels and tokens that only they had go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from byheart.data.assemble import Content
+from byheart.data.row_groups import flat_ranges
+from byheart.data.sequences import Sequences, TokenSequences, offsets_of
+from byheart.data.tokenizers import CharTokenizer, IdTokenizer, Tokenizer, WordTokenizer
+
+C = TypeVar("C", bound=Content)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the caller gave, and what therefore stays whether or not a row has it: names of classes, and the whole vocabulary."""
+
+    names: Sequence[str] = ()
+    has_vocabulary: bool = False
+
+    @staticmethod
+    def of(label_names: Sequence[str] | None, tokenizer: object) -> Known:
+        """What the options of a reader say; a tokenizer that is made from the data knows nothing."""
+        return Known(label_names or (), isinstance(tokenizer, Tokenizer))
+
+
+NOTHING = Known()
+
+
+def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = NOTHING) -> C:
+    """The rows that `keep` marks, with the row numbers they had."""
+    if keep.all():
+        return content
+    chosen = np.flatnonzero(keep)
+    per_sample = content.labels_per_sample
+    starts = offsets_of(per_sample)[:-1]
+    labels = content.labels[flat_ranges(starts[chosen], per_sample[chosen])]
+    names, stay = content.label_names, set(known.names)
+    stays = np.array([name in stay for name in names], dtype=bool)
+    labels, left = _renumber(labels, content.labels, stays)
+    names = tuple(names[number] for number in left.tolist())
+    inputs, tokenizer = content.inputs.take(chosen), content.tokenizer
+    if not known.has_vocabulary:
+        inputs, tokenizer = _without_lost_tokens(inputs, content.inputs, tokenizer)
+    rows = chosen + 1 if content.rows is None else content.rows[chosen]
+    return replace(content, inputs=inputs, labels=labels, label_names=names, tokenizer=tokenizer, rows=rows)
+
+
+def _without_lost_tokens(
+    inputs: Sequences, before: Sequences, tokenizer: Tokenizer | None
+) -> tuple[Sequences, Tokenizer | None]:
+    """The tokens that still occur, or never did, where the vocabulary was found in the data."""
+    if not isinstance(inputs, TokenSequences) or not isinstance(before, TokenSequences):
+        return inputs, tokenizer
+    if isinstance(tokenizer, CharTokenizer | WordTokenizer | IdTokenizer):
+        ids, left = _renumber(inputs.ids, before.ids, np.zeros(before.n_vocab, dtype=bool))
+        words = tuple(tokenizer.words[number] for number in left.tolist())
+        return TokenSequences(ids, inputs.offsets, len(words)), type(tokenizer)(words)
+    if tokenizer is None and before.n_vocab == int(before.ids.max(initial=0)) + 1:
+        return TokenSequences(inputs.ids, inputs.offsets, int(inputs.ids.max(initial=0)) + 1), None
+    return inputs, tokenizer
+
+
+def _renumber(
+    numbers: Int[np.ndarray, " n_kept"],
+    before: Int[np.ndarray, " n_before"],
+    stays: Bool[np.ndarray, " n_names"],
+) -> tuple[Int[np.ndarray, " n_kept"], Int[np.ndarray, " n_left"]]:
+    """The numbers counted anew without those that occurred before and do not any more, and the old number of each that is left."""
+    is_lost = np.zeros(stays.size, dtype=bool)
+    is_lost[before] = True
+    is_lost[numbers] = False
+    is_lost &= ~stays
+    place = np.cumsum(~is_lost) - 1
+    return place[numbers], np.flatnonzero(~is_lost)

@@ -1,0 +1,60 @@
+"""What labels were before they were written as text, and how they come back.
+
+Class names are texts, so that data from a file and from Python have one digest. A data set whose labels are all whole numbers, all
+numbers or all booleans says so, and its model answers with labels of that type, as Python has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from byheart.records.vocabulary import LabelType
+
+Label: TypeAlias = str | int | float | bool
+
+_TRUE, _FALSE = ("True", "true", "1"), ("False", "false", "0")
+_KINDS: tuple[tuple[LabelType, tuple[type, ...]], ...] = (
+    ("boolean", (bool, np.bool_)),
+    ("integer", (int, np.integer)),
+    ("number", (float, np.floating)),
+)
+
+
+def type_of_labels(labels: Iterable[Any]) -> LabelType:
+    """The type that all labels have, those of a list each by itself; `text` where they differ."""
+    found = {_type_of(item) for label in labels for item in _items(label)}
+    return found.pop() if len(found) == 1 else "text"
+
+
+def type_of_array(labels: np.ndarray) -> LabelType:
+    """The same for an array."""
+    kinds: dict[str, LabelType] = {"b": "boolean", "i": "integer", "u": "integer", "f": "number"}
+    return kinds.get(labels.dtype.kind, "text")
+
+
+def reader_of(kind: LabelType) -> Callable[[str], Label]:
+    """What makes a label of the name of its class; `ValueError` for a name that is not one of such a label."""
+    readers: dict[LabelType, Callable[[str], Label]] = {
+        "text": str,
+        "integer": int,
+        "number": float,
+        "boolean": _boolean,
+    }
+    return readers[kind]
+
+
+def _boolean(name: str) -> bool:
+    if name not in (*_TRUE, *_FALSE):
+        raise ValueError(name)
+    return name in _TRUE
+
+
+def _items(label: Any) -> Iterable[Any]:
+    return label if isinstance(label, list | tuple | np.ndarray) else (label,)
+
+
+def _type_of(label: Any) -> LabelType:
+    return next((kind for kind, types in _KINDS if isinstance(label, types)), "text")

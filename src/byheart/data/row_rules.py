@@ -1,0 +1,167 @@
+"""Rows that cannot be memorised: a rule leaves them out, or one report names all of them, each kind with what would mend it.
+
+A data set is read to its end before anything is refused. Where all faulty rows are of one kind, the error is that kind's own; where
+there are several kinds, it is a `FaultyRows` with all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+from jaxtyping import Bool
+
+from byheart.data.sequences import TokenSequences
+from byheart.errors import DataError, UsageError, amount
+from byheart.process.memory_limit import OverMemoryLimit, memory_limit
+from byheart.records.arguments import whole_number
+from byheart.records.vocabulary import EmptyLabels, RowRule
+
+SHOWN_ROWS = 5
+MOSTLY_PADDING = 8
+"""A table is called long for the sake of a few rows where it is that many times as large as the tokens in it."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "empty_labels": get_args(EmptyLabels),
+    "empty_inputs": get_args(RowRule),
+    "malformed_rows": get_args(RowRule),
+    "non_finite": get_args(RowRule),
+}
+"""The options that say what becomes of faulty rows, and what each may be."""
+
+RULES = (*CHOICES, "max_tokens")
+
+Rows = Bool[np.ndarray, " n_rows"]
+
+
+class FaultyRows(DataError):
+    """Rows of several kinds cannot be memorised. `facts["faults"]` lists the kinds."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of faulty rows.
+
+    option  the option of a reader that says what becomes of them, and `remedies` what it may be set to
+    what    what is the matter with them
+    rows    the first of them
+    error   what is raised where there is no other kind
+    """
+
+    option: str
+    remedies: tuple[str, ...]
+    what: str
+    rows: tuple[int, ...]
+    n_rows: int
+    error: DataError
+
+    def __str__(self) -> str:
+        more = ", …" if self.n_rows > len(self.rows) else ""
+        where = f"{'row' if self.n_rows == 1 else 'rows'} {', '.join(map(str, self.rows))}{more}"
+        *others, last = self.remedies
+        choices = f"{', '.join(others)} or {last}" if others else last
+        return f"{self.what}: {amount(self.n_rows, 'row')} ({where}); --{self.option.replace('_', '-')} {choices}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {
+            "option": self.option,
+            "remedies": list(self.remedies),
+            "what": self.what,
+            "rows": list(self.rows),
+            "n_rows": self.n_rows,
+        }
+
+
+class RowCheck:
+    """What rules leave out of one data set, and the faults that no rule settles."""
+
+    def __init__(self, rules: Mapping[str, Any]) -> None:
+        """Take the options called `RULES`; what is not given is an error."""
+        self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
+        for name, choices in CHOICES.items():
+            if self.rule(name) not in choices:
+                given = self.rules[name]
+                raise UsageError(f"{name}={given!r} is not one of {', '.join(choices)}.", **{name: given})
+        self.max_tokens: int | None = None
+        if "max_tokens" in self.rules:
+            self.max_tokens = whole_number("max_tokens", self.rules["max_tokens"])
+            if self.max_tokens < 1:
+                raise UsageError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
+        self.faults: list[Fault] = []
+        self.left_out: dict[str, int] = {}
+
+    def rule(self, option: str) -> str:
+        """What the caller chose."""
+        return str(self.rules.get(option, "error"))
+
+    def settle(self, option: str, faulty: Rows, what: str, error: DataError) -> None:
+        """Leave the faulty rows out by the rule `option`, or keep them as a fault."""
+        n_rows = int(faulty.sum())
+        if not n_rows:
+            return
+        if self.rule(option) == "drop":
+            self.leave_out(f"{option}=drop", n_rows)
+        else:
+            self.add(option, tuple(rule for rule in CHOICES[option] if rule != "error"), what, faulty, error)
+
+    def add(self, option: str, remedies: tuple[str, ...], what: str, faulty: Rows, error: DataError) -> None:
+        """Keep a fault, to be reported with all others."""
+        rows = np.flatnonzero(faulty) + 1
+        self.faults.append(Fault(option, remedies, what, tuple(rows[:SHOWN_ROWS].tolist()), len(rows), error))
+
+    def leave_out(self, rule: str, n_rows: int) -> None:
+        """Count rows that a rule leaves out."""
+        self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
+
+    def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
+        """Which rows that stand are too long: by `max_tokens`, or because filling up the others would take too much memory."""
+        lengths = np.where(standing, inputs.lengths, 0)
+        if self.max_tokens is not None:
+            long = lengths > self.max_tokens
+            if long.any():
+                self.leave_out(f"max_tokens={self.max_tokens}", int(long.sum()))
+            lengths[long] = 0
+            return np.asarray(long)
+        n_rows, longest, limit = int(standing.sum()), int(lengths.max(initial=0)), memory_limit()
+        n_bytes = 8 * n_rows * longest
+        if n_bytes <= max(limit, MOSTLY_PADDING * 8 * int(lengths.sum())):
+            return np.zeros_like(standing)
+        most = max(1, limit // (8 * n_rows))
+        long = lengths > most
+        row = int(np.argmax(lengths)) + 1
+        error = OverMemoryLimit(
+            f"row {row} has an input of {longest:,} tokens. A network takes all inputs at the length of the longest, and the "
+            f"{n_rows:,} rows at that length would take {n_bytes:,} bytes, more than the limit of {limit:,} "
+            f"({amount(int(long.sum()), 'row')} of more than {most:,} tokens).\n"
+            f"  Shorten the row, or leave out what is longer than the usual: --max-tokens {_next_longest(lengths, most)}.",
+            row=row,
+            n_tokens=longest,
+            n_bytes=n_bytes,
+            limit=limit,
+        )
+        remedies = (str(_next_longest(lengths, most)),)
+        self.add("max_tokens", remedies, f"more than {most:,} tokens, up to {longest:,}", long, error)
+        return np.asarray(long)
+
+    def require_none(self) -> None:
+        """Raise what was found, all of it at once."""
+        if not self.faults:
+            return
+        if len(self.faults) == 1:
+            raise self.faults[0].error
+        n_rows = sum(fault.n_rows for fault in self.faults)
+        listed = "\n".join(f"  {fault}" for fault in self.faults)
+        raise FaultyRows(
+            f"{amount(n_rows, 'row')} cannot be memorised, for {len(self.faults)} reasons, each with the option that settles it:\n"
+            f"{listed}\n  In Python the options are {', '.join(f'{fault.option}=' for fault in self.faults)} with the same values.",
+            n_rows=n_rows,
+            faults=[fault.to_json() for fault in self.faults],
+        )
+
+
+def _next_longest(lengths: np.ndarray, most: int) -> int:
+    """The length of the longest row that is not too long."""
+    return int(lengths[lengths <= most].max(initial=1))
