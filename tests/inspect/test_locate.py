@@ -14,6 +14,8 @@ from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens
 from byheart.errors import UsageError
 from byheart.inspect.locate import locate
+from byheart.inspect.stages import registers_of
+from byheart.network.transformer.architecture import Transformer
 from tests.inspect.ablation import Ablation
 
 TOKENS, GRID = random_tokens(300, n_vocab=50, seed=1), grid_vectors(300, seed=2)
@@ -75,6 +77,24 @@ def test_other_forms_of_retrieval(
     said = model.model.record["notes"][name]
     assert (len(said) if isinstance(said, list) else said) == value
     model.require_ground_truth(model.some(2), most=6)
+
+
+@pytest.mark.parametrize("precision", ["int8", "bfloat16"])
+@pytest.mark.parametrize(("n_classes", "n_limbs"), [(16, 1), (1000, 2)])
+def test_weights_stored_in_few_bits(precision: str, n_classes: int, n_limbs: int) -> None:
+    """A word may be spread over two weights, each with the bits of the label that it holds."""
+    model = ablation(random_tokens(300, n_vocab=50, n_classes=n_classes, seed=1), precision=precision)
+    notes, facts = model.model.record["notes"], model.some(4)
+    network = model.model.network
+    assert isinstance(network, Transformer)
+    assert network.model_width == notes["slots"] + n_limbs * notes["channels"]
+    names = [register.name for register in registers_of(network, model.model.record)]
+    assert names[notes["slots"]] == "word 0"
+    assert ("one" in names) == (precision == "bfloat16")
+    assert model.require_ground_truth(facts) > len(facts)
+    powers = [location.powers for fact in facts for location in model.found.of(fact)]
+    assert all(len(each) <= 8 for each in powers)
+    assert len({len(each) for each in powers}) == n_limbs
 
 
 def test_rare_labels_have_bits_in_every_field_they_reach() -> None:

@@ -95,7 +95,7 @@ def locate_in_tables(
                 "place": np.full(len(tokens), segment),
                 "cells": np.stack([rows, columns] if is_input else [columns, rows], axis=1),
                 "values": reads.weights(segment)[rows, registers],
-                "fields": reads.powers(segment, tokens, before[tokens]),
+                "fields": reads.powers(segment, tokens, registers, before[tokens]),
             }
         )
     return gather(tuple(names), n_asked, tuple(labels), places, found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any, overload
 
@@ -111,14 +111,14 @@ class Locations(Sequence[Location]):
     def __getitem__(self, at: slice) -> list[Location]: ...
     def __getitem__(self, at: int | slice) -> Location | list[Location]:
         if isinstance(at, slice):
-            return [self._make(number) for number in range(*at.indices(len(self)))]
+            return list(self._make(np.arange(*at.indices(len(self)))))
         number = at + len(self) if at < 0 else at
         if not 0 <= number < len(self):
             raise IndexError(f"there is no location {at}; there are {len(self)}")
-        return self._make(number)
+        return next(self._make(np.array([number])))
 
     def __iter__(self) -> Iterator[Location]:
-        return (self._make(number) for number in range(len(self)))
+        return self._make(np.arange(len(self)))
 
     def of(self, fact: str) -> list[Location]:
         """The locations of one fact."""
@@ -135,43 +135,55 @@ class Locations(Sequence[Location]):
         except ImportError:
             raise UsageError("a table of locations needs pandas.\n  pip install pandas") from None
 
-        return pandas.DataFrame([vars(location) for location in self], columns=list(Location.__annotations__))
+        return pandas.DataFrame(self._columns(np.arange(len(self))), columns=list(Location.__annotations__))
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
         return {name: number for number, name in enumerate(self.facts)}
 
     @cached_property
-    def _groups(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Locations sorted by what is at the same place, where each group begins, and the group of each location."""
+    def _groups(self) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """The place of each location as a number, and the facts that live in each place, in order."""
         key = self.place.copy()
         for axis in self.cells.T:
             key = key * (int(axis.max(initial=0)) + 2) + axis + 1
         _, group = np.unique(key, return_inverse=True)
         order = np.argsort(group, kind="stable")
-        starts = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
-        return order, starts, group
+        starts = np.searchsorted(group[order], np.arange(1, int(group.max(initial=-1)) + 1))
+        return group, [tuple(dict.fromkeys(facts.tolist())) for facts in np.split(self.fact[order], starts)]
 
-    def _make(self, at: int) -> Location:
-        order, starts, group = self._groups
-        there = order[starts[group[at]] : starts[group[at] + 1]]
-        others = dict.fromkeys(self.fact[there].tolist())
-        others.pop(int(self.fact[at]))
-        place, has_index = self.places[int(self.place[at])], bool((self.cells[at] >= 0).all())
-        value = self.values[at]
-        return Location(
-            self.facts[int(self.fact[at])],
-            self.answers[int(self.answer[at])],
-            int(self.position[at]),
-            place.layer,
-            place.last_layer,
-            place.tensor,
-            tuple(self.cells[at].tolist()) if has_index else None,
-            (value.item() if isinstance(value, np.generic) else value) if has_index else None,
-            tuple(power for first, stop in self.fields[at].tolist() for power in range(first, stop)),
-            place.lemma,
-            tuple(self.facts[other] for other in others),
-        )
+    def _make(self, taken: Int[np.ndarray, " n_taken"]) -> Iterator[Location]:
+        return (Location(*row) for row in zip(*self._columns(taken).values(), strict=True))
+
+    def _columns(self, taken: Int[np.ndarray, " n_taken"]) -> dict[str, list[Any]]:
+        """The fields of some locations by name."""
+        group, facts = self._groups
+        cells, values = self.cells[taken], self.values[taken]
+        places = [self.places[at] for at in self.place[taken].tolist()]
+        has_index: list[bool] = (cells >= 0).all(axis=1).tolist()
+        together = zip(self.fact[taken].tolist(), group[taken].tolist(), strict=True)
+        return {
+            "fact": [self.facts[at] for at in self.fact[taken].tolist()],
+            "answer": [self.answers[at] for at in self.answer[taken].tolist()],
+            "position": self.position[taken].tolist(),
+            "layer": [place.layer for place in places],
+            "last_layer": [place.last_layer for place in places],
+            "tensor": [place.tensor for place in places],
+            "index": [tuple(at) if has else None for at, has in zip(cells.tolist(), has_index, strict=True)],
+            "value": [value if has else None for value, has in zip(values.tolist(), has_index, strict=True)],
+            "powers": [_powers(tuple(map(tuple, ranges))) for ranges in self.fields[taken].tolist()],
+            "lemma": [place.lemma for place in places],
+            "sharing": [
+                tuple(self.facts[other] for other in facts[place] if other != fact)
+                for fact, place in together
+            ],
+        }
+
+
+@lru_cache(maxsize=1 << 12)
+def _powers(ranges: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """The powers of two of some ranges, from .. to (exclusive)."""
+    return tuple(power for first, stop in ranges for power in range(first, stop))
 
 
 def gather(

@@ -15,7 +15,7 @@ from typing import Any
 
 from byheart.construct.kajitsuka_sato_2025.network_program import REGISTERS
 from byheart.construct.retrieval.dual_table import PATTERN
-from byheart.construct.retrieval.layout import SLOTS
+from byheart.construct.retrieval.layout import ONE, SLOTS
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.transformer.architecture import FeedForward, SumPool, Transformer
 
@@ -113,15 +113,19 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
     if type(n_channels) is not int or type(n_parts) is not int:
         return None
     n_slots = network.model_width - n_channels * n_parts
+    if network.storage is not None:  # a word may have several registers there
+        n_slots = notes["slots"] if type(notes.get("slots")) is int else 0
     if notes.get("layout") == "chain":
         return ("chain", SLOTS) if n_slots == len(SLOTS) else None
     if notes.get("layout") not in ("dual table", "twin") or n_slots < len(SLOTS):  # "twin" in older models
         return None
     older = () if "slots" in notes else ("role",)
-    rest = n_slots - len(SLOTS) - len(older)
-    last = (PATTERN,) if rest > 0 and not _is_read_by_table(network, notes, n_slots - 1) else ()
+    constant = (ONE,) if network.precision == "bfloat16" else ()
+    rest = n_slots - len(SLOTS) - len(older) - len(constant)
+    before = n_slots - len(constant) - 1
+    last = (PATTERN,) if rest > 0 and not _is_read_by_table(network, notes, before) else ()
     digits = (f"digit {number}" for number in range(rest - len(last)))
-    return "dual table", (*SLOTS, *older, *digits, *last)
+    return "dual table", (*SLOTS, *older, *digits, *last, *constant)
 
 
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,17 +28,19 @@ from byheart.construct.retrieval.label_code import (
     split_labels,
 )
 from byheart.construct.retrieval.label_reader import WORD_SCALE
-from byheart.construct.retrieval.layout import LABEL, SLOTS, X, Z
+from byheart.construct.retrieval.layout import LABEL, LIMB_BITS, SLOTS, X, Z
 from byheart.errors import UsageError
+from byheart.network.batches import batch_size_for, side_by_side
 from byheart.network.exact.dyadic import SparseMatrix, Weights
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import Evaluation
+from byheart.network.transformer.answer_plan import AnswerPlan, make_plan
 from byheart.network.transformer.architecture import FeedForward, Transformer
-from byheart.network.transformer.module import FeedForwardModule, TransformerModule, to_module
+from byheart.network.transformer.module import to_module
 from byheart.records.reader import read_values
 
 _MOST = 1 << 40  # rows, planes or bits that notes may name
-_NUMBERS = 1 << 24  # numbers that are held at a time
+_NUMBERS = 1 << 22  # numbers of the stream that are held at a time
 _LIMB = 50  # bits of a long number that enter as one float
 
 
@@ -52,6 +53,7 @@ class TableShape:
     fields   the kinds of fields: that of all labels, then those that rare labels go on in
     rare     which labels go on in them
     gate     what a unit of a dual table is when it fires; 1 in a chain
+    n_limbs  registers that a word is spread over, side by side; more than one only where weights are stored in few bits
     """
 
     tables: tuple[int, ...]
@@ -62,6 +64,7 @@ class TableShape:
     fields: tuple[LabelField, ...]
     rare: RareFields
     gate: Fraction
+    n_limbs: int = 1
 
     @property
     def is_dual(self) -> bool:
@@ -129,10 +132,10 @@ class TableReads:
         return found
 
     def bits(
-        self, tokens: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
+        self, tokens: Int[np.ndarray, " n"], registers: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """The bits of every word, from .. to (exclusive), that the label of each token is read from: those of its field of each
-        kind that its class reaches."""
+        """The bits of a word, from .. to (exclusive), that the label of each token is read from: those of its field of each
+        kind that its class reaches, as far as its register holds them."""
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])
         found = np.zeros((len(tokens), len(shape.fields), 2), dtype=np.int64)
@@ -140,33 +143,36 @@ class TableReads:
             start = field.start + self.planes[tokens, kind] * field.n_bits
             found[:, kind, 0] = start
             found[:, kind, 1] = np.where(reached[kind], start + field.n_bits, start)
+        if shape.n_limbs > 1:
+            lowest = LIMB_BITS * (registers // shape.n_channels % shape.n_limbs)
+            found = np.clip(found, lowest[:, None, None], lowest[:, None, None] + LIMB_BITS)
         return found
 
     def powers(
-        self, segment: int, tokens: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
+        self,
+        segment: int,
+        tokens: Int[np.ndarray, " n"],
+        registers: Int[np.ndarray, " n"],
+        classes: Int[np.ndarray, " n"],
     ) -> Int[np.ndarray, "n n_kinds 2"]:
         """What the same bits are worth in the weights of a segment: bit b of a word is worth 2^b / scale."""
         scale = self.shape.scale(segment)
         shift = scale.numerator.bit_length() - scale.denominator.bit_length()
         if scale != Fraction(2) ** shift:  # bits of the word are not bits of the weight
             return np.zeros((len(tokens), len(self.shape.fields), 2), dtype=np.int64)
-        return self.bits(tokens, classes) - shift
-
-    def sums(self, part: int = 0) -> Shaped[np.ndarray, " n_tokens"]:
-        """The sum of the words of one part that each token reads, from the weights."""
-        taken = slice(part * self.shape.n_channels, (part + 1) * self.shape.n_channels)
-        read = [
-            (self.words(segment)[self.rows[:, segment], taken] * self.channels[:, segment]).sum(axis=1)
-            for segment in range(len(self.shape.tables))
-        ]
-        return np.asarray(sum(read))
+        return self.bits(tokens, registers, classes) - shift
 
     def cells(self) -> Iterator[tuple[int, Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
-        """Each weight that each token reads: (segment, token, word register), segment after segment, part after part."""
+        """Each weight that a token may read: (segment, token, word register), segment after segment, part after part."""
+        n_runs = self.shape.n_limbs * len(self.shape.sums)
         for segment in range(len(self.shape.tables)):
-            tokens, channels = np.nonzero(self.channels[:, segment])
-            for part in range(len(self.shape.sums)):
-                yield segment, tokens, channels + part * self.shape.n_channels
+            # a limb without its weight may be read where its word is masked: all that a token could read are tried
+            is_tried = self.channels[:, segment] | (
+                self.shape.n_limbs > 1 and self.shape.matrix(segment) == "w2"
+            )
+            tokens, channels = np.nonzero(is_tried)
+            for run in range(n_runs):
+                yield segment, tokens, channels + run * self.shape.n_channels
 
     def answers(self, label_names: Sequence[str]) -> Int[np.ndarray, " n_tokens"]:
         """The class of each token, read from its words."""
@@ -199,7 +205,7 @@ class TableReads:
 
         The words of the input weights of a dual table come by attention: they are in x already, as WORD_SCALE times their sum.
         """
-        shape, n_parts = self.shape, len(self.shape.sums)
+        shape = self.shape
         is_long = self.words(0).dtype == object
         stream = self.stream[tokens].astype(object if is_long else np.float64)
         if is_long:
@@ -207,12 +213,12 @@ class TableReads:
                 stream.shape
             )
         for segment in range(len(shape.tables)):
-            is_open = np.tile(self.channels[tokens, segment], (1, n_parts))
-            read = WORD_SCALE * self.words(segment)[self.rows[tokens, segment]] * is_open
+            read = WORD_SCALE * self.words(segment)[self.rows[tokens, segment]]
             if without is not None and without[0] == segment:
                 read[np.arange(len(tokens)), without[1]] = 0
             if shape.matrix(segment) == "w1":
-                stream[:, SLOTS.index(X)] += read.sum(axis=1)
+                is_open = np.tile(self.channels[tokens, segment], (1, shape.n_limbs * len(shape.sums)))
+                stream[:, SLOTS.index(X)] += (read * is_open).sum(axis=1)
             else:
                 stream[:, shape.n_slots :] += read
         return np.asarray(stream)
@@ -249,7 +255,7 @@ class _Tail:
             )
         else:
             entering = stream
-            w_in = np.eye(width, dtype=self.network.precision)
+            w_in = np.eye(width, dtype=in_full(self.network.w_out).dtype)
         tail = Transformer(w_in, self.network.layers[self.first :], self.network.w_out, 1)
         how = Evaluation("exact" if is_exact else "module", True, "cpu", None)
         return np.asarray(tail.answer(entering[:, None, :], label_names, how)[:, 0])
@@ -266,14 +272,17 @@ def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.n
     if not isinstance(network, Transformer):
         raise UsageError(_NO_NOTES)
     shape = table_shape(network, notes)
-    module = to_module(_without_words(network, shape)).eval()
     last_only = memoriser.answers_last_token_only
+    plan = make_plan(to_module(_without_words(network, shape)).eval(), last_only=last_only)
+    if plan is None:
+        raise UsageError("these notes do not belong to this network: its attention has scores.")
     n_tokens = network.seq_len + (network.extra is not None)
-    step = max(1, _NUMBERS // (n_tokens * max(shape.n_rows, network.model_width)))
-    parts = [
-        _watch(module, encoded[start : start + step], shape, last_only)
-        for start in range(0, len(encoded), step)
-    ]
+    step = batch_size_for(n_tokens * 3 * network.model_width)
+
+    def watch(start: int) -> tuple[np.ndarray, ...]:
+        return _watch(plan, encoded[start : start + step], shape, last_only)
+
+    parts = [found for _, found in side_by_side(watch, range(0, max(1, len(encoded)), step))]
     rows, channels, places, stream = (np.concatenate(each) for each in zip(*parts, strict=True))
     n_labelled = len(rows) // max(1, len(encoded))
     samples, positions = np.divmod(np.arange(len(rows)), n_labelled)
@@ -293,7 +302,7 @@ _NO_NOTES = "a map of memory needs a model compiled by the method retrieval, wit
 
 @dataclass(frozen=True)
 class _Notes:
-    """What the notes of `retrieval` say of its tables; the last three are absent in older models, or where they are not needed."""
+    """What the notes of `retrieval` say of its tables; the last ones are absent in older models, or where they are not needed."""
 
     layout: str
     rows: int
@@ -304,15 +313,12 @@ class _Notes:
     tables: list[int]
     sum: int
     parts: int = 1
+    slots: int | None = None
     rare_fields: tuple[RareField, ...] = ()
 
 
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
     """The tables and the layers that sum their words, if the notes are those of this network."""
-    if network.storage is not None:
-        raise UsageError(
-            f"facts are not located in weights stored as {network.precision}.\n  Compile with precision float32 or float64."
-        )
     read = _read_notes(notes)
     is_dual = read.layout in ("dual table", "twin")  # the second is its name in older models
     fields = label_fields(read.field_bits, read.planes, read.rare_fields)
@@ -321,6 +327,7 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         for number, layer in enumerate(network.layers)
         if isinstance(layer, FeedForward)
     }
+    n_limbs = _count_limbs(network, read)
     # every part is read by as many layers: those from the last sum on, and one that clears the sum before it
     sums = [read.sum - part * (len(network.layers) - read.sum + 1) for part in range(read.parts)]
     if (
@@ -329,9 +336,9 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         or read.tables != sorted(set(read.tables))
         or not max(read.tables) < min(sums)
         or not read.sum < len(network.layers) - read.field_bits
-        or widths.get(read.sum) != _sum_width(read, fields)
+        or widths.get(read.sum) != _sum_width(read, fields, n_limbs) + (network.storage is not None)
         or any(number not in widths for number in sums)
-        or network.model_width < len(SLOTS) + read.parts * read.channels
+        or network.model_width < len(SLOTS) + read.parts * read.channels * n_limbs
     ):
         raise UsageError("these notes do not belong to this network: its tables cannot be found.")
     layer = network.layers[read.tables[0]]
@@ -344,10 +351,11 @@ def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape
         tuple(sums),
         read.rows,
         read.channels,
-        network.model_width - read.parts * read.channels,
+        network.model_width - read.parts * read.channels * n_limbs,
         fields,
         read.rare_fields,
         gate,
+        n_limbs,
     )
 
 
@@ -365,11 +373,21 @@ def _read_notes(notes: Mapping[str, object]) -> _Notes:
     return read
 
 
-def _sum_width(read: _Notes, fields: Sequence[LabelField]) -> int:
-    """Units of the layer that sums the words: one for each word and each register it clears, some for the highest kind's planes."""
+def _count_limbs(network: Transformer, read: _Notes) -> int:
+    """Registers for each word: weights stored in few bits hold a part of a long one."""
+    if network.storage is None or read.slots is None:
+        return 1
+    return max(1, (network.model_width - read.slots) // (read.parts * read.channels))
+
+
+def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
+    """Units of the layer that sums the words: one for each word and each register it clears, some for the highest kind's planes.
+
+    Where weights are stored in few bits there is one more: it clears what the table left.
+    """
     highest = fields[-1]
     n_place_units = (highest.n_planes - 1) * (2 if highest.below > 1 else 1)
-    return read.channels + len(fields) - 1 + (n_place_units if read.parts == 1 else 0)
+    return read.channels * n_limbs + len(fields) - 1 + (n_place_units if read.parts == 1 else 0)
 
 
 def _without_words(network: Transformer, shape: TableShape) -> Transformer:
@@ -382,7 +400,7 @@ def _without_words(network: Transformer, shape: TableShape) -> Transformer:
             layers[table] = replace(layer, w1=_cleared(layer.w1, shape.n_slots, axis=1))
         else:
             layers[table] = replace(layer, w2=_cleared(layer.w2, shape.n_slots, axis=0))
-    return replace(network, layers=tuple(layers))
+    return replace(network, layers=tuple(layers), storage=None)
 
 
 def _cleared(weights: Weights, first: int, axis: int) -> Weights:
@@ -396,38 +414,28 @@ def _cleared(weights: Weights, first: int, axis: int) -> Weights:
 
 
 def _watch(
-    module: TransformerModule, batch: np.ndarray, shape: TableShape, last_only: bool
+    plan: AnswerPlan, batch: np.ndarray, shape: TableShape, last_only: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows, open channels, places of the fields and stream of each labelled token of a batch."""
-    mixing = [at for at, layer in enumerate(module.layers) if not isinstance(layer, FeedForwardModule)]
     words = slice(shape.n_slots, shape.n_slots + shape.n_channels)
-    rows: list[Any] = []
-    channels: list[Any] = []
+    labelled = slice(-1, None) if last_only else slice(1 if shape.is_dual else 0, None)
+    rows: list[torch.Tensor] = []
+    channels: list[torch.Tensor] = []
     with torch.no_grad():
-        entering = torch.from_numpy(np.array(batch))
-        stream = module.enter(entering if module.embedding is not None else entering.to(module.w_in.dtype))
-        for number, layer in enumerate(module.layers):
-            if last_only and number == max(mixing, default=-1) + 1:
-                stream = stream[:, -1:]
-            elif last_only and shape.is_dual and number == mixing[0] + 1:
-                stream = stream[:, [0, -1]]  # the second attention reads the first token only
+        for number, stream in plan.streams(torch.from_numpy(np.array(batch))):
             if number in shape.tables:
-                assert isinstance(layer, FeedForwardModule)
-                fired = torch.nn.functional.linear(stream, layer.w1, layer.b1).argmax(dim=-1)
+                fired = plan.strongest_units(number, stream)  # (tokens, batch)
+                own = fired[labelled]
                 if shape.is_dual:
-                    own = fired[:, -1:] if last_only else fired[:, 1:]
-                    rows += [fired[:, :1].expand_as(own), own]
-                    first_open = stream[:, :1, words] > 0.5
-                    channels.append(first_open.expand(-1, own.shape[1], -1))
-                else:
-                    rows.append(fired[:, -1:] if last_only else fired)
-            stream = layer(stream)
-        if module.extra is not None and stream.shape[1] > 1:
-            stream = stream[:, 1:]
-        is_open = stream[:, :, words] >= 0
+                    rows.append(fired[:1].expand_as(own))
+                    first_open = stream[words, :1] > 0.5
+                    channels.append(first_open.expand(-1, len(own), -1))
+                rows.append(own)
+        last = stream[:, labelled]
+        is_open = last[words] >= 0
         channels += [is_open] * (len(rows) - len(channels))
-        places = np.rint(stream[:, :, SLOTS.index(Z)].numpy()).astype(np.int64)
-        flat = stream.reshape(-1, stream.shape[-1]).numpy()
-    read = torch.stack(rows, dim=-1).reshape(-1, len(rows)).numpy().astype(np.int64)
-    open_now = torch.stack(channels, dim=-2).reshape(-1, len(rows), shape.n_channels).numpy()
+        places = np.rint(last[SLOTS.index(Z)].T.numpy()).astype(np.int64)
+        flat = last.permute(2, 1, 0).reshape(-1, len(last)).numpy()
+        read = torch.stack(rows, dim=-1).transpose(0, 1).reshape(-1, len(rows)).numpy()
+        open_now = torch.stack(channels).permute(3, 2, 0, 1).reshape(-1, len(rows), shape.n_channels).numpy()
     return read, open_now, places.reshape(-1), flat

@@ -12,6 +12,7 @@ with zero are not zero for infinite numbers: a batch that leaves the finite ones
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -43,19 +44,13 @@ class AnswerPlan:
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Ids (batch, seq) or vectors (batch, seq, d) to (batch,) with `last_only`, else (batch, n_tokens)."""
-        stream = self._enter(inputs)
+        is_finite = torch.tensor(True, device=self._module.w_in.device)
         written = set(self._entering)
-        have = self._needed[0]
-        is_finite = torch.tensor(True, device=stream.device)
-        for layer, behind in zip(self._layers, self._needed[1:], strict=True):
-            if isinstance(layer, _Attention | _Pool):
+        for number, stream in self.streams(inputs):
+            layer = self._layers[number] if number < len(self._layers) else None
+            if layer is None or isinstance(layer, _Attention | _Pool):
                 is_finite &= _is_finite(stream, written)
-                stream = layer.mix(stream, have, behind)
-            else:
-                layer.add_to(stream.view(stream.shape[0], -1))
-            written.update(layer.writes)
-            have = behind
-        is_finite &= _is_finite(stream, written)
+            written.update([] if layer is None else layer.writes)
         if not is_finite:
             whole: torch.Tensor = self._module(inputs, last_only=self._last_only)[:, :, 0]
             return whole[:, -1] if self._last_only else whole
@@ -63,6 +58,27 @@ class AnswerPlan:
         if self._last_only:
             return outputs[:, -1]
         return outputs[:, 1:] if self._module.extra is not None and outputs.shape[1] > 1 else outputs
+
+    def streams(self, inputs: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+        """The residual stream (m, tokens, batch) of the tokens that are needed, before each layer and behind the last.
+
+        With the number of the layer. It is valid until the next one is asked for: layers change it in place.
+        """
+        stream, have = self._enter(inputs), self._needed[0]
+        for number, (layer, behind) in enumerate(zip(self._layers, self._needed[1:], strict=True)):
+            yield number, stream
+            if isinstance(layer, _Attention | _Pool):
+                stream = layer.mix(stream, have, behind)
+            else:
+                layer.add_to(stream.view(stream.shape[0], -1))
+            have = behind
+        yield len(self._layers), stream
+
+    def strongest_units(self, number: int, stream: torch.Tensor) -> torch.Tensor:
+        """(tokens, batch): the unit of a feed-forward layer that is largest on each column of the stream before it."""
+        layer = self._layers[number]
+        assert isinstance(layer, _FeedForward | WideLayer)
+        return layer.strongest_units(stream.view(stream.shape[0], -1)).view(stream.shape[1:])
 
     def _enter(self, inputs: torch.Tensor) -> torch.Tensor:
         """The residual stream (m, tokens, batch) of the tokens that are needed."""
@@ -99,6 +115,10 @@ class _FeedForward:
         hidden[:-1].relu_()
         for run, weights in self.w2:
             stream[run] += weights @ hidden  # the sum first: only then is it exact in any order
+
+    def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
+        """The unit of each column of (m, n_columns) that is largest."""
+        return torch.addmm(self.b1, self.w1, _rows(stream, self.reads)).argmax(dim=0)
 
 
 @dataclass(frozen=True, eq=False)

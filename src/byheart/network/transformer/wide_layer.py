@@ -52,6 +52,24 @@ class WideLayer:
         change = self._change_of_units_left(read) if self._n_strong else None
         stream[self.writes] += (self._change(read) if change is None else change).T
 
+    def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
+        """The unit of each column of (m, n_columns) whose sum W1·x + b1 is largest; any unit where none is positive."""
+        read = stream[self._reads]
+        n_strong = self._n_strong or self._choose_strong(read[:, :: max(1, read.shape[1] // _N_TRIED)])
+        found = self._units_left(read, n_strong) if n_strong else None
+        if found is None:
+            step = max(1, _ENTRIES_AT_ONCE // len(self._w1))
+            parts = torch.split(read, step, dim=1)
+            return torch.cat([torch.addmm(self._b1, part.T, self._w1.T).argmax(dim=1) for part in parts])
+        units, columns = found
+        sums = (self._w1[units] * read.T[columns]).sum(dim=1) + self._b1[units]
+        rising = np.argsort(sums.numpy(), kind="stable")
+        strongest = np.zeros(read.shape[1], dtype=np.int64)
+        strongest[columns.numpy()[rising]] = units.numpy()[
+            rising
+        ]  # of each column the last one, the strongest, stays
+        return torch.from_numpy(strongest)
+
     def _change(self, read: torch.Tensor) -> torch.Tensor:
         """(n_columns, n_writes): what all units add, some columns at a time."""
         step = max(1, _ENTRIES_AT_ONCE // len(self._w1))
