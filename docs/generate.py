@@ -45,6 +45,8 @@ def write_all(folder: Path) -> None:
         "errors.md": error_table,
         "sizes.md": size_table,
         "constructions.md": construction_table,
+        "families.md": family_table,
+        "data-kinds.md": data_kind_table,
         "gaps-next-token.md": lambda: gaps.gap_table("next-token"),
         "gaps-seq-to-seq.md": lambda: gaps.gap_table("seq-to-seq"),
         "orders.md": gaps.order_table,
@@ -134,6 +136,39 @@ def construction_table() -> str:
         method = registry.get(name)
         tasks, precisions = ", ".join(method.tasks), ", ".join(method.precisions)
         lines.append(f"| `{name}` | {tasks} | {precisions} | {method.source} |")
+    return "\n".join(lines) + "\n"
+
+
+def family_table() -> str:
+    """What a model to be trained is sized by; a size without a default must be given."""
+    from byheart.measure.families import FAMILIES
+
+    lines = ["| family | source | sizes | options |", "| --- " * 4 + "|"]
+    for family in FAMILIES.values():
+        sizes = [
+            f"`{size.name}` ({size.meaning}{'' if size.default is None else f'; {size.default}'})"
+            for size in family.size_fields
+        ]
+        options = [f"`{option.name}`: {', '.join(option.choices)}" for option in family.option_fields]
+        lines.append(
+            f"| `{family.name}` | {family.source} | {', '.join(sizes)} | {'; '.join(options) or 'none'} |"
+        )
+    return (
+        "\n".join(lines)
+        + "\n\nSizes with a number behind them have it as their default; all others must be given.\n"
+    )
+
+
+def data_kind_table() -> str:
+    """What data to train on are described by."""
+    from byheart.measure.sources import SOURCES
+
+    lines = ["| kind | must be given | defaults |", "| --- " * 3 + "|"]
+    for name, source in SOURCES.items():
+        given = ", ".join(f"`{field}`" for field, default in source.fields.items() if default is None)
+        rest = ", ".join(f"`{f}` = {value}" for f, value in source.fields.items() if value is not None)
+        if name != "prepared":  # made by `byheart reproduce` alone
+            lines.append(f"| `{name}` | {given or 'nothing'} | {rest or 'none'} |")
     return "\n".join(lines) + "\n"
 
 

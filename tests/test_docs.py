@@ -62,15 +62,34 @@ def run_python(text: str, name: str) -> list[str]:
     return differences
 
 
-def commands_of(text: str) -> list[str]:
-    """The `byheart` commands of a page's console blocks, without the prompt; a line may go on after a backslash."""
-    return [
-        line.removeprefix("$ ")
-        for block in blocks_of(text)
-        if block.kind == "console"
-        for line in block.body.replace("\\\n", " ").splitlines()
-        if line.startswith("$ byheart ")
-    ]
+def commands_of(text: str) -> list[tuple[str, list[str]]]:
+    """The `byheart` commands of a page's console blocks, without the prompt, and the lines shown below each.
+
+    A command may go on after a backslash.
+    """
+    found: list[tuple[str, list[str]]] = []
+    for block in blocks_of(text):
+        if block.kind != "console":
+            continue
+        for line in block.body.replace("\\\n", " ").splitlines():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            elif found and line.strip():
+                found[-1][1].append(line.rstrip())
+    return [(command, shown) for command, shown in found if command.startswith("byheart ")]
+
+
+def not_printed(shown: list[str], printed: str) -> list[str]:
+    """The shown lines that were not printed, in order; `...` stands for any lines, and within a line for any text."""
+    rest, missing = [line.rstrip() for line in printed.splitlines()], []
+    for line in shown:
+        pattern = re.compile(".*".join(map(re.escape, line.split("..."))))
+        at = next((at for at, each in enumerate(rest) if pattern.fullmatch(each)), None)
+        if at is None and line != "...":
+            missing.append(line)
+        elif at is not None and line != "...":
+            rest = rest[at + 1 :]
+    return missing
 
 
 @pytest.fixture
@@ -94,12 +113,15 @@ def test_python_blocks_run_and_print_what_they_promise(page: Path, workplace: Pa
     ],  # the one trains, the other builds every rival
     ids=lambda page: page.name,
 )
-def test_commands_succeed(page: Path, workplace: Path) -> None:
+def test_commands_succeed_and_print_what_is_shown(
+    page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from byheart.cli.main import run
 
-    commands = commands_of(page.read_text(encoding="utf-8"))
-    statuses = {command: run(shlex.split(command)[1:]) for command in commands}
-    assert statuses == dict.fromkeys(commands, 0)
+    for command, shown in commands_of(page.read_text(encoding="utf-8")):
+        capsys.readouterr()
+        assert run(shlex.split(command)[1:]) == 0, command
+        assert not_printed(shown, capsys.readouterr().out) == [], command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -130,9 +152,16 @@ def test_blocks_of_one_page_share_their_names() -> None:
 
 def test_commands_are_found_in_console_blocks() -> None:
     page = "```console\n$ byheart bounds \\\n  --samples 5\noutput\n$ make run\n```\n"
-    assert [shlex.split(command) for command in commands_of(page)] == [
-        ["byheart", "bounds", "--samples", "5"]
-    ]
+    ((command, shown),) = commands_of(page)
+    assert shlex.split(command) == ["byheart", "bounds", "--samples", "5"]
+    assert shown == ["output"]
+
+
+def test_output_that_is_not_printed_is_noticed() -> None:
+    printed = "runs  15\ntime  2 s\n\nmean 0.724\n"
+    assert not_printed(["runs  15", "...", "mean 0.724"], printed) == []
+    assert not_printed(["time  ...", "mean 0.74"], printed) == ["mean 0.74"]
+    assert not_printed(["mean 0.724", "runs  15"], printed) == ["runs  15"]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from byheart import bounds, graft
+    from byheart import bounds, graft, measure
     from byheart.compare import compare
     from byheart.data.dataset import Dataset
     from byheart.model import Model
@@ -35,6 +35,7 @@ __all__ = [
     "compile",
     "graft",
     "load",
+    "measure",
     "sign",
     "verify",
 ]
@@ -47,7 +48,8 @@ _HOMES = {
     "load": "byheart.pipeline",
     "sign": "byheart.storage.signature",
 }
-_PACKAGES = ("bounds", "compare", "graft", "verify")  # all but `bounds` are modules that can be called
+_PACKAGES = ("bounds", "compare", "graft", "measure", "verify")
+"""All but `bounds` are modules that can be called."""
 
 
 def __getattr__(name: str) -> Any:

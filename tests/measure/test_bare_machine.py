@@ -17,7 +17,7 @@ sys.meta_path.insert(0, Absent())
 from pathlib import Path
 from byheart.measure.specification import specification_of
 from byheart.measure.store import Store
-from byheart.measure.measurement import measure
+from byheart.measure.measurement import carry_out
 from byheart.measure.workers import train_here
 from byheart.measure.forecast import forecast
 from byheart.measure import fits, cluster, progress
@@ -30,7 +30,7 @@ table = dict(
 specification = specification_of(table, Path())
 forecast(specification, None, device="cpu")
 with Store(sys.argv[1]) as store:
-    measurement = measure(specification, lambda runs: train_here(runs, store, device="cpu"))
+    measurement = carry_out(specification, lambda runs: train_here(runs, store, device="cpu"))
 print(len(measurement.records))
 """
 ABSENT = [

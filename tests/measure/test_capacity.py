@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import byheart as bh
 from byheart.errors import MissingExtra, UsageError
 from byheart.measure.capacity import Bracket, bisect, capacity_of
 from byheart.measure.fits import mean_interval
-from byheart.measure.measurement import measure
+from byheart.measure.measurement import carry_out
 from byheart.measure.records import Record, Run
 from byheart.measure.specification import specification_of
 from byheart.measure.store import Store
@@ -97,12 +98,28 @@ def test_linear_memory_has_a_known_answer(tmp_path: Path) -> None:
         def trainer(runs: Sequence[Run]) -> list[Record]:
             return train_here(runs, store, device="cpu")
 
-        (found,) = measure(spec, trainer).capacities
+        (found,) = carry_out(spec, trainer).capacities
         assert [(bracket.passes, bracket.fails) for bracket in found.capacity.brackets] == [(2, 1), (2, 1)]
         assert all(bracket.n_runs <= 20 for bracket in found.capacity.brackets)
         count = store.count()
-        measure(spec, trainer)
+        carry_out(spec, trainer)
         assert store.count() == count  # a search resumes from the store
+
+
+@pytest.mark.parametrize(("threshold", "end"), [(1.0, "high"), (0.0, "low")])
+def test_a_search_that_leaves_its_range_says_why(threshold: float, end: str) -> None:
+    """One step learns nothing, and an accuracy of 0 always passes."""
+    spec = specification(
+        training={"steps": 1},
+        search={"axis": "model.dim", "low": 1, "high": 2},
+        **{"pass": {"metric": "accuracy", "threshold": threshold}},
+    )
+    measured = bh.measure(spec)
+    (found,) = measured.capacities
+    (why,) = found.why_open
+    assert found.capacity.n_open == 2
+    assert f"`{end}`" in why
+    assert {row["sizes.dim"] for row in measured} == {1, 2}
 
 
 def test_tuning_asks_whole_rounds_and_resumes(tmp_path: Path) -> None:
@@ -117,10 +134,10 @@ def test_tuning_asks_whole_rounds_and_resumes(tmp_path: Path) -> None:
             rounds.append(len(runs))
             return train_here(runs, store, device="cpu")
 
-        first = measure(spec, trainer)
+        first = carry_out(spec, trainer)
         assert rounds == [4, 4, 2]  # two seeds, 2 + 2 + 1 trials each
         assert store.count() == 10
-        again = measure(spec, trainer)
+        again = carry_out(spec, trainer)
         assert store.count() == 10
         assert [record.key for record in first.records] == [record.key for record in again.records]
         trials = tune(spec, [(spec.points[0], 0)], trainer)[0]

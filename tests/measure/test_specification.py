@@ -72,7 +72,10 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
         ({"modle": {}}, "has no field `modle`. Did you mean `model`"),
         ({"model": {"family": "rnn"}}, "no model family `rnn`"),
         ({"model": {"dim": 3}}, "needs `family`"),
-        ({"model": {"family": "attention-only", "dim": 3}}, "needs the size `head_dim`"),
+        (
+            {"model": {"family": "attention-only", "dim": 3}},
+            "needs the sizes `head_dim` (head width d_h), `n_heads`",
+        ),
         (
             {"model": {"family": "attention-only", "dim": 3, "head_dim": 3, "n_heads": 1, "heads": 2}},
             "no size or option",
@@ -90,7 +93,7 @@ def test_the_grid_is_expanded(tmp_path: Path) -> None:
         ({"data": {"kind": "associations", "n_words": 3}}, "no field `n_words`"),
         ({"data": {"kind": "associations", "n_vocab": -3}}, "positive whole number; got -3"),
         ({"data": {"kind": "documents", "path": "none.jsonl", "n_documents": 3}}, "there is no file"),
-        ({"data": {"kind": "documents"}}, "need the field `path`"),
+        ({"data": {"kind": "documents"}}, "need the fields `path`, `n_documents`"),
         ({"training": {"steps": 0}}, "`steps` must be a whole number of at least 1"),
         ({"training": {"step": 5}}, "Did you mean `steps`"),
         ({"training": {"steps": 5, "optimiser": "sgd"}}, "one of adam, adamw, lbfgs"),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from byheart.bounds import curves, plan
 from byheart.errors import UsageError
-from byheart.report.figures import draw_plan
+from byheart.measure.tabulate import compare
+from byheart.report.figures import compared_lines, draw_comparison, draw_plan
 from tests.refusal import refused
 
 
@@ -43,3 +44,22 @@ def test_a_disk_that_is_full_leaves_the_figure_that_was_there(tmp_path: Path) ->
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [path.name for path in tmp_path.iterdir()] == ["plan.png"]
     assert (tmp_path / "plan.png").read_bytes() == b"drawn before"
+
+
+def test_a_comparison_is_a_line_for_each_setting_of_the_other_columns(tmp_path: Path) -> None:
+    rows = [
+        {"sizes.width": width, "sizes.depth": depth, "measured.loss": float(width + depth + seed)}
+        for width in (1, 2)
+        for depth in (3, 4)
+        for seed in (0, 1)
+    ]
+    found = compare(rows, ["sizes.width", "sizes.depth"], "loss")
+    first, second = compared_lines(found)
+    assert [first.label, second.label] == ["depth = 3", "depth = 4"]
+    assert [(x, mean) for x, mean, _, _ in first.points] == [(1, 4.5), (2, 5.5)]
+    assert all(low < mean < high for _, mean, low, high in first.points)
+    draw_comparison(found, "loss", tmp_path / "loss.svg")
+    assert "depth = 4" in (tmp_path / "loss.svg").read_text(encoding="utf-8")
+    with refused(UsageError):
+        draw_comparison([], "loss", tmp_path / "none.svg")
+    assert not (tmp_path / "none.svg").exists()

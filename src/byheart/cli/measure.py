@@ -40,6 +40,13 @@ class Interrupted(ByheartError):
     default="auto",
     help="How steps are made; graph is for GPUs.",
 )
+@click.option(
+    "--family",
+    "families",
+    multiple=True,
+    metavar="FILE.py:FUNCTION",
+    help="A function that makes a module of your own, which SPEC calls FILE:FUNCTION; the file is run. May be repeated.",
+)
 @click.option("--workers", type=WholeNumber(), default=1, help="Processes to train with.")
 @click.option(
     "--cluster",
@@ -53,6 +60,7 @@ def command(
     path: Path,
     device: str,
     engine: Any,
+    families: tuple[str, ...],
     workers: int,
     cluster: str | None,
     dry_run: bool,
@@ -63,34 +71,30 @@ def command(
     SPEC is a TOML file. Each finished run is stored at once; the same command again goes on where it was stopped.
     """
     from byheart.measure.forecast import forecast
-    from byheart.measure.measurement import measure
     from byheart.measure.progress import report_to
-    from byheart.measure.specification import read_specification
     from byheart.measure.store import Store
-    from byheart.measure.workers import make_trainer
+    from byheart.measure.workflow import load_factory, measure, read
 
-    specification = read_specification(spec)
+    specification = read(spec, [load_factory(text) for text in families])
     if dry_run:
         with Store(path) if path.exists() else nullcontext() as stored:
             expected = forecast(specification, stored, device=device)
         _show_forecast(specification, expected, as_json)
         return
-    with Store(path) as store:
-        try:
-            with watch() as show:
-                trainer = make_trainer(
-                    specification,
-                    store,
-                    device=device,
-                    engine=engine,
-                    n_workers=workers,
-                    cluster=cluster,
-                    on_progress=report_to(show),
-                )
-                measurement = measure(specification, trainer)
-        except KeyboardInterrupt:
-            again = shlex.join(["byheart", *sys.argv[1:]])
-            raise Interrupted(f"stopped; finished runs are stored. Go on with: {again}") from None
+    try:
+        with watch() as show:
+            measurement = measure(
+                specification,
+                store=path,
+                device=device,
+                engine=engine,
+                workers=workers,
+                cluster=cluster,
+                on_progress=report_to(show),
+            )
+    except KeyboardInterrupt:
+        again = shlex.join(["byheart", *sys.argv[1:]])
+        raise Interrupted(f"stopped; finished runs are stored. Go on with: {again}") from None
     _show(specification, measurement, as_json)
 
 
@@ -103,7 +107,7 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
     pairs = [
         ("name", specification.name),
         ("runs", f"{count(expected.n_runs)}, of which {count(expected.n_stored)} are stored"),
-        ("stacks", count(expected.n_stacks)),
+        ("stacks", f"{count(expected.n_stacks)}{', of one model each' if _own_families(specification) else ''}"),
         ("memory", f"{_gib(expected.largest_stack_bytes)} for the largest stack; {_gib(expected.available_bytes)} to plan with"),
         ("time", f"{duration(expected.seconds)} at most on {expected.device}, if no model passes early"),
     ]  # fmt: skip
@@ -112,6 +116,14 @@ def _show_forecast(specification: Specification, expected: Forecast, as_json: bo
     if expected.n_tuning_runs is not None:
         pairs.append(("tuning", f"{count(expected.n_tuning_runs)} trials"))
     show_pairs(pairs)
+
+
+def _own_families(specification: Specification) -> list[str]:
+    """Families whose models cannot be stacked."""
+    from byheart.measure.families import family_of
+
+    names = dict.fromkeys(point["model"]["family"] for point in specification.points)
+    return [name for name in names if not family_of(name).is_stacked]
 
 
 def _gib(n_bytes: int) -> str:
@@ -132,11 +144,14 @@ def _show(specification: Specification, measurement: Measurement, as_json: bool)
                     for record in measurement.records
                 ],
                 "capacities": [
-                    {"point": found.point, **asdict(found.capacity)} for found in measurement.capacities
+                    {"point": found.point, "why_open": list(found.why_open), **asdict(found.capacity)}
+                    for found in measurement.capacities
                 ],
             }
         )
         return
+    for family in _own_families(specification):
+        say(f"{family} is a module of your own: its models train one at a time.\n")
     if measurement.rule is not None:
         say(f"passes: {measurement.rule}\n")
     if measurement.capacities:
@@ -194,3 +209,6 @@ def _show_capacities(specification: Specification, measurement: Measurement) -> 
         rows,
         numbers=(1, 2, 3, 4),
     )
+    for found, row in zip(measurement.capacities, rows, strict=True):
+        if found.why_open:
+            say(f"\nNot settled{'' if row[0] == '-' else f', {row[0]}'}: {' '.join(found.why_open)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from byheart.cli.options import output_option, output_options, store_option, together
+from byheart.cli.options import PATH, output_option, output_options, store_option, together
 from byheart.cli.output import count, echo_json, ratio, say, show_table
 
 MOST_ROWS = 60
@@ -85,14 +85,27 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
     "--by", multiple=True, metavar="COLUMN", help="Columns to group by (default: whatever differs)."
 )
 @click.option("--metric", default="accuracy", help="What to average over seeds.")
+@click.option(
+    "--figure",
+    type=PATH,
+    metavar="FILE",
+    help="Draw the means too, the first column of --by along the x axis: .png, .svg or .pdf.",
+)
 @output_options
-def compare_runs(path: Path, where: tuple[str, ...], by: tuple[str, ...], metric: str, as_json: bool) -> None:
+def compare_runs(
+    path: Path, where: tuple[str, ...], by: tuple[str, ...], metric: str, figure: Path | None, as_json: bool
+) -> None:
     """Average a metric over seeds, setting by setting, with a 95% interval."""
     from byheart.measure.tabulate import compare
 
     found = compare(_rows(path, where), by, metric)
+    if figure is not None:
+        from byheart.report.figures import draw_comparison
+
+        draw_comparison(found, metric, figure)
     if as_json:
-        echo_json({"store": str(path), "metric": metric, "settings": found})
+        drawn = {} if figure is None else {"figure": str(figure)}
+        echo_json({"store": str(path), "metric": metric, "settings": found, **drawn})
         return
     if not found:
         say("0 runs")

@@ -2,39 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, overload
 
+from byheart.errors import UsageError
 from byheart.measure.capacity import Bracket, CapacityEstimate, bisect, capacity_of
+from byheart.measure.recipe import PassRule
 from byheart.measure.records import Record
-from byheart.measure.specification import Specification, with_searched_value
+from byheart.measure.specification import Search, Specification, with_searched_value
+from byheart.measure.tabulate import Row, row_of
 from byheart.measure.tuner import Trainer, best, tune
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """One setting of a capacity search and what its seeds say."""
+    """One setting of a capacity search and what its seeds say.
+
+    why_open  where the search of some seeds left the range: what was seen at its end, and what would help
+    """
 
     point: dict[str, dict[str, Any]]
     capacity: CapacityEstimate
+    why_open: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """What a specification measured. `records` holds one record per point and seed, the best trial where tuned."""
+class Measurement(Sequence[Row]):
+    """What a specification measured: a sequence of runs as flat rows.
+
+    records     one record per point and seed, the best trial where tuned; of a search, all that it trained
+    capacities  of a search, what it found for each setting
+    """
 
     name: str
     rule: str | None
     records: tuple[Record, ...]
     capacities: tuple[Found, ...]
 
+    def __len__(self) -> int:
+        return len(self.records)
 
-def measure(specification: Specification, trainer: Trainer) -> Measurement:
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Row]: ...
+    def __getitem__(self, at: int | slice) -> Row | list[Row]:
+        """One run, or some, with columns such as `sizes.n_heads` and `measured.accuracy`."""
+        chosen = self.records[at]
+        return row_of(chosen) if isinstance(chosen, Record) else [row_of(record) for record in chosen]
+
+    def frame(self) -> Any:
+        """A pandas DataFrame with a row for each run."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            raise UsageError("a table of runs needs pandas.\n  pip install pandas") from None
+        return pandas.DataFrame(list(self))
+
+    def __repr__(self) -> str:
+        """Its name, and how many runs it has."""
+        searches = f", {len(self.capacities)} searches" if self.capacities else ""
+        return f"<byheart.Measurement {self.name!r}: {len(self.records)} runs{searches}>"
+
+
+def carry_out(specification: Specification, trainer: Trainer) -> Measurement:
     """Carry out `specification`; `trainer` trains runs into a store, here or on a cluster."""
     rule = None if specification.rule is None else str(specification.rule)
     if specification.search is not None:
-        return Measurement(specification.name, rule, (), tuple(_search(specification, trainer)))
+        found, records = _search(specification, trainer)
+        return Measurement(specification.name, rule, records, tuple(found))
     settings = [(point, seed) for point in specification.points for seed in specification.seeds]
     return Measurement(specification.name, rule, tuple(_train(specification, settings, trainer)), ())
 
@@ -48,22 +86,55 @@ def _train(
     return list(trainer([specification.run(point, seed) for point, seed in settings]))
 
 
-def _search(specification: Specification, trainer: Trainer) -> list[Found]:
+def _search(specification: Specification, trainer: Trainer) -> tuple[list[Found], tuple[Record, ...]]:
     search, rule = specification.search, specification.rule
     assert search is not None
     assert rule is not None
     settings = [(point, seed) for point in specification.points for seed in specification.seeds]
+    trained: dict[tuple[int, int], Record] = {}
 
     def judge(asked: Sequence[tuple[int, int]]) -> list[bool]:
         chosen = [
             (with_searched_value(settings[number][0], search, value), settings[number][1])
             for number, value in asked
         ]
-        return [rule.holds(record.measured) for record in _train(specification, chosen, trainer)]
+        records = _train(specification, chosen, trainer)
+        trained.update(zip(asked, records, strict=True))
+        return [rule.holds(record.measured) for record in records]
 
     brackets: list[Bracket] = bisect(len(settings), search.low, search.high, search.goal, judge)
-    n_seeds = len(specification.seeds)
-    return [
-        Found(point, capacity_of(brackets[number * n_seeds : (number + 1) * n_seeds], search.goal))
-        for number, point in enumerate(specification.points)
-    ]
+    n_seeds, found = len(specification.seeds), []
+    for number, point in enumerate(specification.points):
+        own = range(number * n_seeds, (number + 1) * n_seeds)
+        capacity = capacity_of([brackets[at] for at in own], search.goal)
+        ends = {
+            end: [trained[at, end] for at in own if not brackets[at].is_closed]
+            for end in (search.low, search.high)
+        }
+        found.append(Found(point, capacity, tuple(_why_open(search, rule, n_seeds, ends))))
+    return found, tuple({record.key: record for record in trained.values()}.values())
+
+
+def _why_open(
+    search: Search, rule: PassRule, n_seeds: int, ends: Mapping[int, Sequence[Record]]
+) -> Iterator[str]:
+    """Of the searches that left their range, by the records at its two ends: what happened there."""
+    easy, hard = (search.high, search.low) if search.goal == "smallest" else (search.low, search.high)
+    ending = {search.low: "low", search.high: "high"}
+    failed = [record for record in ends[easy] if not rule.holds(record.measured)]
+    if failed:
+        reached = sorted(record.measured[rule.metric] for record in failed)
+        span = f"{reached[0]:.4g}" + (f" to {reached[-1]:.4g}" if reached[0] != reached[-1] else "")
+        change = "a higher" if ending[easy] == "high" else "a lower"
+        yield (
+            f"{len(failed)} of {n_seeds} seeds did not pass even with {search.axis} = {easy}: {rule.metric} was {span} after "
+            f"{max(record.steps for record in failed):,} steps, and {rule} passes. "
+            f"Give {change} `{ending[easy]}`, more steps or another learning rate."
+        )
+    n_passed = sum(rule.holds(record.measured) for record in ends[hard])
+    if n_passed:
+        change = "a higher" if ending[hard] == "high" else "a lower"
+        yield (
+            f"{n_passed} of {n_seeds} seeds passed even with {search.axis} = {hard}, the end of the search. "
+            f"Give {change} `{ending[hard]}`."
+        )

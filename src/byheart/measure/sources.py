@@ -247,10 +247,13 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
             raise UsageError(
                 f"data of kind {kind} have no field `{name}`; they have: {', '.join(source.fields)}."
             )
+    missing = [name for name in source.fields if full[name] is None]
+    if missing:
+        named = ", ".join(f"`{name}`" for name in missing)
+        some = "field" if len(missing) == 1 else "fields"
+        raise UsageError(f"data of kind {kind} need the {some} {named}.", kind=kind, missing=missing)
     for name, default in source.fields.items():
         value = full[name]
-        if value is None:
-            raise UsageError(f"data of kind {kind} need the field `{name}`.", name=name)
         wanted = type(default) if default is not None else (str if name == "path" else int)
         if type(value) is not wanted or (isinstance(value, int) and wanted is int and value < (default != 0)):
             raise UsageError(

@@ -81,6 +81,8 @@ def make_stack(
     """Stack `models`, each with its own training set and seed. Sizes may differ; family and options may not."""
     family = family_of(models[0].family)
     models = tuple(complete_model(family, model) for model in models)
+    if len(models) > 1 and not family.is_stacked:
+        raise UsageError(f"models of family {family.name} train one at a time.", family=family.name)
     if any(m.family != family.name or m.options != models[0].options for m in models):
         raise UsageError("models of one stack must share their family and options; only sizes may differ.")
     first = training_sets[0]
@@ -108,6 +110,7 @@ def make_stack(
         still = ParameterBlock.of([{k: v for k, v in model.items() if k in frozen} for model in shapes])
         fixed = still.views(_draw_weights(family, models, training_sets, seeds, still).to(device, dtype))
     inputs = _inputs(tuple(training_sets), device, dtype)
+    family = family.for_stack(models, inputs)
     return Stack(
         family=family,
         models=models,
@@ -132,7 +135,7 @@ def _draw_weights(
     """Initial weights of the names in `layout`, in float64: each model draws all of its weights from its own seed."""
     found = []
     for model, training_set, seed in zip(models, training_sets, seeds, strict=True):
-        drawn = family.initial(model, family.shapes(model, training_set), torch.Generator().manual_seed(seed))
+        drawn = family.initial(model, training_set, torch.Generator().manual_seed(seed))
         found.append({name: drawn[name] for name in layout.names})
     return layout.pack(found)
 

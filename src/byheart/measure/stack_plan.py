@@ -53,14 +53,15 @@ def pack(
     for run in runs:
         groups.setdefault(_group(run), {}).setdefault(tuple(_shapes(run).items()), []).append(run)
     batches = []
-    for group in groups.values():
+    for (name, *_), group in groups.items():
+        n_together = most if family_of(str(name)).is_stacked else 1
         kinds = sorted(group.items(), key=lambda kind: sum(math.prod(shape) for _, shape in kind[0]))
         for segment in _segments(
-            [dict(shapes) for shapes, _ in kinds], [len(same) for _, same in kinds], most, overhead
+            [dict(shapes) for shapes, _ in kinds], [len(same) for _, same in kinds], n_together, overhead
         ):
             members = [run for _, same in kinds[segment] for run in same]
             heaviest = max(measure(kinds[segment][-1][1][0]), 1)  # all are padded to it, so it stands for all
-            size = max(1, min(most, memory // heaviest))
+            size = max(1, min(n_together, memory // heaviest))
             for start in range(0, len(members), size):
                 chosen = tuple(members[start : start + size])
                 batches.append(Batch(chosen, heaviest * len(chosen)))

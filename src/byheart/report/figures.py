@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from byheart.bounds import Curve
 from byheart.data.shape import DataShape
 from byheart.errors import UsageError, import_extra
 from byheart.files.whole_file import write_whole
+from byheart.measure.tabulate import Compared
 from byheart.report.growth import Crossover, Growth, GrowthCurve
 
 _COLOURS = (
@@ -18,6 +21,7 @@ _COLOURS = (
 _MARKERS = "osD^v<>Ph*"  # of another number than the colours, so that no pair comes twice
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUFFIXES = (".png", ".svg", ".pdf")
+_MOST_TICKS = 12
 
 
 def new_figure(path: Path, size: tuple[float, float], **settings: Any) -> Any:
@@ -128,3 +132,63 @@ def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
     axes.grid(visible=True, which="major", alpha=0.25)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
     save_figure(figure, Path(path))
+
+
+@dataclass(frozen=True)
+class ComparedLine:
+    """One line of a comparison: settings that differ in the first column alone. Points are (x, mean, low, high)."""
+
+    label: str
+    points: tuple[tuple[Any, float, float, float], ...]
+
+
+def compared_lines(found: Sequence[Compared]) -> tuple[ComparedLine, ...]:
+    """The lines of `byheart runs compare --figure`: the first column is the x axis, the others tell the lines apart.
+
+    Settings without a mean are left out; where there is no interval, its ends are the mean.
+    """
+    lines: dict[str, list[tuple[Any, float, float, float]]] = {}
+    for group in found:
+        (_, x), *others = group.setting.items()
+        label = ", ".join(f"{name.rpartition('.')[2]} = {value}" for name, value in others)
+        low, high = group.interval or (group.mean, group.mean)
+        if math.isfinite(group.mean):
+            lines.setdefault(label, []).append((x, group.mean, low, high))
+    return tuple(ComparedLine(label, tuple(points)) for label, points in lines.items())
+
+
+def draw_comparison(found: Sequence[Compared], metric: str, path: Path) -> None:
+    """Draw means with their intervals over seeds and save them; the suffix chooses the format."""
+    figure = new_figure(path, (6.4, 4.2), layout="constrained")
+    if not found or not found[0].setting:
+        raise UsageError("there is nothing to draw: all runs have the same setting. Name a column with --by.")
+    lines = compared_lines(found)
+    axes, x_label = figure.subplots(), next(iter(found[0].setting))
+    is_number = all(isinstance(point[0], int | float) for line in lines for point in line.points)
+    for number, line in enumerate(lines):
+        x, mean, low, high = zip(*line.points, strict=True)
+        errors = [
+            [m - one for m, one in zip(mean, low, strict=True)],
+            [one - m for m, one in zip(mean, high, strict=True)],
+        ]
+        axes.errorbar(
+            x if is_number else [str(one) for one in x],
+            mean,
+            yerr=errors,
+            label=line.label or None,
+            color=_COLOURS[number % len(_COLOURS)],
+            marker=_MARKERS[number % len(_MARKERS)],
+            ms=4,
+            lw=1.4,
+            capsize=3,
+        )
+    places = sorted({point[0] for line in lines for point in line.points}) if is_number else []
+    if 0 < len(places) <= _MOST_TICKS:
+        axes.set_xticks(places)
+    if metric.endswith("accuracy"):  # Student's interval of a share may reach beyond what a share can be
+        axes.set_ylim(-0.02, 1.05)
+    axes.set(xlabel=x_label, ylabel=f"mean {metric}, 95% interval over seeds")
+    axes.grid(alpha=0.2)
+    if len(lines) > 1:
+        axes.legend(frameon=False, fontsize=8)
+    save_figure(figure, path)

@@ -9,6 +9,7 @@ from byheart.measure.families.decoder import OneLayerDecoderFamily
 from byheart.measure.families.family import Family
 from byheart.measure.families.gpt import SmallGPTFamily
 from byheart.measure.families.inputs import Inputs
+from byheart.measure.families.own_module import Factory, OwnModuleFamily
 from byheart.measure.families.uniform_attention import UniformAttentionFamily
 
 FAMILIES: dict[str, Family] = {
@@ -16,20 +17,40 @@ FAMILIES: dict[str, Family] = {
     for family in (UniformAttentionFamily(), OneLayerDecoderFamily(), AttentionOnlyFamily(), SmallGPTFamily())
 }
 
+_OWN: dict[str, Family] = {}
+
 __all__ = [
     "FAMILIES",
+    "Factory",
     "Family",
     "Inputs",
     "ModelConfig",
     "OptionField",
     "SizeField",
+    "add_family",
     "complete_model",
     "family_of",
 ]
 
 
+def add_family(factory: Factory) -> Family:
+    """Let runs of this process be of the modules that `factory` makes; specifications call them by the family's name."""
+    family = OwnModuleFamily(factory)
+    if family.name in FAMILIES:
+        raise UsageError(f"there is a family called {family.name} already.", family=family.name)
+    _OWN[family.name] = family
+    return family
+
+
 def family_of(name: str) -> Family:
     """The family of that name; a `UsageError` lists those there are."""
-    if name not in FAMILIES:
-        raise UsageError(f"no model family `{name}`; there are: {', '.join(FAMILIES)}.", family=name)
-    return FAMILIES[name]
+    family = FAMILIES.get(name) or _OWN.get(name)
+    if family is None:
+        hint = (
+            "\n  A module of your own must be named on the command line, since it is a program: --family FILE.py:FUNCTION."
+            if ":" in name
+            else ""
+        )
+        known = ", ".join([*FAMILIES, *_OWN])
+        raise UsageError(f"no model family `{name}`; there are: {known}.{hint}", family=name)
+    return family

@@ -82,11 +82,14 @@ class AttentionOnlyFamily(Family):
             shapes |= {"reduce": (head_dim, dim), "expand": (dim, head_dim)}
         return shapes
 
-    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Uniform on ±1/√fan_in, where embedding, unembedding and positions are weights of maps from their own width.
 
         In the authors' code Q, K and V of a head are the rows of one Xavier-uniform (3·d_h, d_h) matrix: ±√(6 / (4·d_h)).
         """
+        shapes = self.shapes(model, training_set)
         dim, head_dim = model.sizes["dim"], model.sizes["head_dim"]
         fan_in: dict[str, float] = {name: shape[-1] for name, shape in shapes.items()}
         fan_in |= {"embedding": dim, "unembedding": dim, "mlp_bias": dim}

@@ -58,10 +58,17 @@ def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
         if name not in known:
             names = ", ".join(sorted(known))
             raise refuse(name, f"family {family.name} has no size or option `{name}`.\n  It knows: {names}.")
+    missing = [size for size in family.size_fields if sizes.get(size.name) is None]
+    if missing:
+        named = ", ".join(f"`{size.name}` ({size.meaning})" for size in missing)
+        some = "the size" if len(missing) == 1 else "the sizes"
+        raise UsageError(
+            f"family {family.name} needs {some} {named}.",
+            family=family.name,
+            missing=[m.name for m in missing],
+        )
     for size in family.size_fields:
-        value = sizes.get(size.name)
-        if value is None:
-            raise refuse(size.name, f"family {family.name} needs the size `{size.name}` ({size.meaning}).")
+        value = sizes[size.name]
         if isinstance(value, bool) or not isinstance(value, int) or value < size.least:
             wanted = f"must be a whole number of at least {size.least}"
             raise refuse(size.name, f"`{size.name}` of family {family.name} {wanted}; got {value!r}.")

@@ -63,8 +63,11 @@ class OneLayerDecoderFamily(Family):
             "logits_bias": (1, training_set.n_classes),
         }
 
-    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Framework defaults: embedding standard normal, maps and biases uniform on ±1/√fan_in."""
+        shapes = self.shapes(model, training_set)
         weights = {"embedding": normal(generator, shapes["embedding"])}
         for name in ("query", "key", "value", "output", "hidden", "logits"):
             fan_in = shapes[name][0]

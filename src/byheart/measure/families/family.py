@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,23 +17,30 @@ from byheart.measure.training_set import TrainingSet
 class Family(ABC):
     """A model family of the papers, with a leading model axis on every weight and activation."""
 
-    name: ClassVar[str]  # what specifications call it
-    source: ClassVar[str]  # where it is defined
-    takes_vectors: ClassVar[bool] = False  # inputs may be real vectors; token ids are always taken
-    size_fields: ClassVar[tuple[SizeField, ...]]
-    option_fields: ClassVar[tuple[OptionField, ...]] = ()
+    name: str  # what specifications call it
+    source: str  # where it is defined
+    takes_vectors: bool = False  # inputs may be real vectors; token ids are always taken
+    is_stacked: bool = True  # whether several models train as one computation
+    size_fields: tuple[SizeField, ...]
+    option_fields: tuple[OptionField, ...] = ()
 
     @abstractmethod
     def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
         """True shape of each weight; every axis may be padded at its end."""
 
     @abstractmethod
-    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Initial weights of one model, float64, at their true shapes."""
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
         """Names of weights that are not trained."""
         return frozenset()
+
+    def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
+        """The family as one stack runs it: itself, unless it keeps something for each stack."""
+        return self
 
     @abstractmethod
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:

@@ -71,8 +71,11 @@ class SmallGPTFamily(Family):
             "unembedding": (dim, training_set.n_classes),
         }
 
-    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Maps and embeddings normal with deviation 0.02, gains one, biases zero."""
+        shapes = self.shapes(model, training_set)
         weights = {}
         for name, shape in shapes.items():
             if name.endswith("_bias"):

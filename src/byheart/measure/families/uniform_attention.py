@@ -75,8 +75,11 @@ class UniformAttentionFamily(Family):
             "embed_out": (training_set.n_classes, width),
         }
 
-    def initial(self, model: ModelConfig, shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
         """Embeddings standard normal, maps and biases uniform on ±1/√fan_in; or as BERT-style code has it."""
+        shapes = self.shapes(model, training_set)
         if "initialisation" in model.options:
             return {
                 name: normal(generator, shape, 0.0 if name[-2:] in ("b1", "b2") else SMALL)

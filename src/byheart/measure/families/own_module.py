@@ -1,0 +1,207 @@
+"""A user's own `torch.nn.Module` as a family: a function that makes it, whose whole-number parameters are the sizes.
+
+    def make(n_vocab: int, n_classes: int, seq_len: int, width: int, depth: int = 1) -> nn.Module: ...
+
+The module maps token ids (batch, seq_len), or vectors (batch, seq_len, input_dim), to answers (batch, n_classes), or to answers for
+each token (batch, seq_len, n_classes), of which the one at the last token of an input counts (the first where the data
+say so).
+
+A module knows no axis of models, so each trains alone. Runs are keyed by the name of the function and a digest of the file that
+defines it: after a change of the file they are other runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor, nn
+
+from byheart.errors import UsageError
+from byheart.measure.families.config import ModelConfig, OptionField, SizeField
+from byheart.measure.families.family import Family
+from byheart.measure.families.inputs import Inputs, Tables, Weights, take_places, take_rows
+from byheart.measure.parameter_block import Shapes
+from byheart.measure.training_set import TrainingSet
+
+Factory = Callable[..., nn.Module]
+OF_DATA = ("n_vocab", "n_classes", "seq_len", "input_dim")
+"""Parameters of a function that are told from the data, where it has them."""
+
+_BUFFER = "buffer of the module: "
+
+
+class OwnModuleFamily(Family):
+    """Modules that one function makes."""
+
+    takes_vectors = True
+    is_stacked = False
+    module: nn.Module  # of one stack
+    takes_lengths: bool
+    reads_first: bool
+
+    def __init__(self, factory: Factory) -> None:
+        """`UsageError` where the parameters of the function or its source cannot be read."""
+        self.factory = factory
+        module = _module_name(factory)
+        self.name = f"{module}:{getattr(factory, '__qualname__', type(factory).__qualname__)}"
+        self.source = "a module of the user's own"
+        self.size_fields, options = _fields(factory, self.name)
+        meaning = "SHA-256 of the file that defines the model, in part"
+        self.option_fields = (*options, OptionField("source", (_digest(factory, self.name),), meaning))
+
+    def build(self, model: ModelConfig, training_set: TrainingSet) -> nn.Module:
+        """A new module with these sizes, for these data."""
+        told = {
+            "n_vocab": training_set.n_vocab,
+            "n_classes": 1 if training_set.loss == "squared" else training_set.n_classes,
+            "seq_len": training_set.seq_len,
+            "input_dim": training_set.dim,
+        }
+        known = {name: value for name, value in told.items() if name in self._parameters}
+        options = {name: value for name, value in model.options.items() if name != "source"}
+        try:
+            module = self.factory(**known, **model.sizes, **options)
+        except Exception as error:
+            raise UsageError(
+                f"{self.name} cannot make a model of {dict(model.sizes)}: {type(error).__name__}: {error}",
+                family=self.name,
+            ) from error
+        if not isinstance(module, nn.Module) or not any(each.requires_grad for each in module.parameters()):
+            raise UsageError(
+                f"{self.name} must return a torch.nn.Module with parameters to train.", family=self.name
+            )
+        return module
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.factory).parameters
+
+    def shapes(self, model: ModelConfig, training_set: TrainingSet) -> Shapes:
+        """Shapes of the parameters; weights that a module shares occur once."""
+        module = self._seeded(model, training_set, 0)
+        return {name: tuple(each.shape) for name, each in module.named_parameters()}
+
+    def _seeded(self, model: ModelConfig, training_set: TrainingSet, seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.build(model, training_set)
+
+    def initial(
+        self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """What the module begins with where torch's generator has the seed of the run."""
+        module = self._seeded(model, training_set, generator.initial_seed())
+        return {name: each.detach().to(torch.float64) for name, each in module.named_parameters()}
+
+    def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
+        """The same with a module of its own: what one run changes in its buffers, no other run sees."""
+        (model,), (training_set,) = models, inputs.training_sets
+        bound = copy(self)
+        bound.module = self._seeded(model, training_set, 0).to(inputs.device)
+        bound.takes_lengths = "lengths" in inspect.signature(bound.module.forward).parameters
+        bound.reads_first = training_set.read == "first"
+        if not bound.takes_lengths and bool((inputs.lengths != training_set.seq_len).any()):
+            raise UsageError(
+                f"these inputs differ in length; {self.name} must tell where each ends.\n"
+                "  Give the module's forward a parameter `lengths`: inputs are filled up on the right.",
+                family=self.name,
+            )
+        return bound
+
+    def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:
+        """The inputs, and the buffers of the module in the number type of the run."""
+        buffers = {
+            _BUFFER + name: each.clone().to(inputs.dtype if each.is_floating_point() else each.dtype)
+            for name, each in self.module.named_buffers()
+        }
+        given = inputs.tokens if inputs.tokens is not None else inputs.vectors
+        assert given is not None
+        return {"inputs": given, "lengths": inputs.lengths, **buffers}
+
+    def outputs(self, weights: Weights, tables: Tables, rows: Tensor | None) -> Tensor:
+        """Answers (1, n_rows, n_outputs). Where nothing is trained the module is in its evaluation mode."""
+        given, lengths = (take_rows(tables[name], rows)[0] for name in ("inputs", "lengths"))
+        state = {name: each[0] for name, each in weights.items()}
+        state |= {
+            name.removeprefix(_BUFFER): each for name, each in tables.items() if name.startswith(_BUFFER)
+        }
+        self.module.train(torch.is_grad_enabled())
+        extra = {"lengths": lengths} if self.takes_lengths else {}
+        found = torch.func.functional_call(self.module, state, (given,), extra)
+        if isinstance(found, Tensor) and found.ndim == 3:
+            ends = torch.zeros_like(lengths) if self.reads_first else lengths - 1
+            found = take_places(found[None], ends[None])[0]
+        if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != len(given):
+            shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise UsageError(
+                f"a module of {self.name} answered {shape}; it must answer (batch, n_classes) "
+                "or (batch, seq_len, n_classes).",
+                family=self.name,
+            )
+        return found[None]
+
+
+def _module_name(factory: Factory) -> str:
+    name = str(getattr(factory, "__module__", "") or "")
+    if name == "__main__":  # a script is called by its file
+        file = getattr(sys.modules.get("__main__"), "__file__", None)
+        return Path(file).stem if file else "notebook"
+    return name
+
+
+def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[OptionField, ...]]:
+    """Sizes and options from the parameters of a function: whole numbers, and choices between texts."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+        hints = get_type_hints(
+            vars(factory).get("__init__", factory) if isinstance(factory, type) else factory
+        )
+    except (TypeError, ValueError, NameError) as error:
+        raise UsageError(f"the parameters of {name} cannot be read: {error}.", family=name) from error
+    sizes, options = [], []
+    for each in parameters:
+        default = None if each.default is inspect.Parameter.empty else each.default
+        hint = hints.get(each.name)
+        if each.name in OF_DATA:
+            continue
+        if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
+            choices = get_args(hint)
+            first = (default,) if default in choices else ()
+            options.append(OptionField(each.name, tuple(dict.fromkeys((*first, *choices))), "a choice"))
+        elif (
+            hint in (int, None)
+            and (default is None or type(default) is int)
+            and each.kind is not each.VAR_KEYWORD
+        ):
+            sizes.append(SizeField(each.name, default, 0, "a parameter of the model's own"))
+        elif default is None:
+            raise UsageError(
+                f"`{each.name}` of {name} is neither a whole number nor a choice (Literal) of texts, and has no default.\n"
+                f"  Besides these it may have what the data say: {', '.join(OF_DATA)}.",
+                family=name,
+                name=each.name,
+            )
+    return tuple(sizes), tuple(options)
+
+
+def _digest(factory: Factory, name: str) -> str:
+    """Of the file that defines it, or of its own text where there is no file, as in a notebook."""
+    try:
+        file = inspect.getsourcefile(factory)
+        text = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else None
+        text = inspect.getsource(factory) if text is None else text
+    except (OSError, TypeError) as error:
+        raise UsageError(
+            f"the source of {name} cannot be read, so its runs could not be told from those of another model.\n"
+            "  Define it in a file and import it.",
+            family=name,
+        ) from error
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,127 @@
+"""From a specification, as a file or as a table, to what was measured: what `byheart.measure(...)` and `byheart measure` run."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from byheart.errors import UsageError
+from byheart.measure.families import Factory, add_family, family_of
+from byheart.measure.measurement import Measurement, carry_out
+from byheart.measure.specification import Specification, read_specification, specification_of
+from byheart.measure.steppers import Engine
+from byheart.measure.store import Store
+from byheart.measure.sweep import SweepState
+from byheart.measure.workers import make_trainer
+
+
+def measure(
+    spec: str | Path | Mapping[str, Any] | Specification,
+    *,
+    store: str | Path | None = None,
+    families: Sequence[Factory] = (),
+    device: str = "auto",
+    engine: Engine = "auto",
+    workers: int = 1,
+    cluster: str | None = None,
+    on_progress: Callable[[SweepState], None] | None = None,
+) -> Measurement:
+    """Train every model that a specification asks for and the store lacks.
+
+    spec      a TOML file, or its content as a dictionary, where `family` in `model` may also be a function that makes a module
+    store     an SQLite file that keeps every finished run; without it nothing is kept
+    families  functions that make modules, which the specification calls by MODULE:FUNCTION; see `families.own_module`
+    workers, cluster
+              processes to train with, and the address of a Ray cluster; modules of your own train in this process only
+
+    The result is a sequence of runs as dictionaries; its method `frame()` makes a pandas DataFrame of it.
+    """
+    specification = read(spec, families)
+    own = {point["model"]["family"] for point in specification.points if not _is_stacked(point)}
+    if own and (workers > 1 or cluster is not None):
+        raise UsageError(
+            f"models of {', '.join(sorted(own))} train one at a time, in this process: leave out workers and cluster.",
+            families=sorted(own),
+        )
+    with _opened(store) as opened:
+        trainer = make_trainer(
+            specification,
+            opened,
+            device=device,
+            engine=engine,
+            n_workers=workers,
+            cluster=cluster,
+            on_progress=on_progress,
+        )
+        return carry_out(specification, trainer)
+
+
+def read(
+    spec: str | Path | Mapping[str, Any] | Specification, families: Sequence[Factory] = ()
+) -> Specification:
+    """A checked specification; functions in the place of a family are entered as families of this process."""
+    for factory in families:
+        add_family(factory)
+    if isinstance(spec, Specification):
+        return spec
+    if isinstance(spec, str | Path):
+        return read_specification(spec)
+    if not isinstance(spec, Mapping):
+        raise UsageError(
+            f"measure takes a TOML file or its content as a dictionary, not a {type(spec).__name__}.",
+            spec=type(spec).__name__,
+        )
+    table = dict(spec)
+    if isinstance(table.get("model"), Mapping) and "family" in table["model"]:
+        table["model"] = {**table["model"], "family": _named(table["model"]["family"])}
+    return specification_of(table, Path())
+
+
+def load_factory(text: str) -> Factory:
+    """The function that FILE.py:FUNCTION names. The file is run: only ever one that the user names."""
+    path, colon, name = text.rpartition(":")
+    if not colon or not path.endswith(".py") or not Path(path).is_file():
+        raise UsageError(
+            f"--family takes FILE.py:FUNCTION, with a file that exists; got {text!r}.", family=text
+        )
+    stem = Path(path).stem
+    spec = importlib.util.spec_from_file_location(stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"{path} cannot be run: {type(error).__name__}: {error}", path=path) from error
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        raise UsageError(f"{path} has no function `{name}`.", path=path, name=name)
+    found: Factory = factory
+    return found
+
+
+def _named(family: Any) -> Any:
+    if isinstance(family, list):
+        return [_named(each) for each in family]
+    return add_family(family).name if callable(family) else family
+
+
+def _is_stacked(point: Mapping[str, Mapping[str, Any]]) -> bool:
+    return family_of(point["model"]["family"]).is_stacked
+
+
+@contextmanager
+def _opened(store: str | Path | None) -> Iterator[Store]:
+    """The store at a path, or one that is gone afterwards."""
+    if store is not None:
+        with Store(Path(store)) as opened:
+            yield opened
+        return
+    with TemporaryDirectory(prefix="byheart-") as folder, Store(Path(folder) / "runs.sqlite") as opened:
+        yield opened
