@@ -1,11 +1,13 @@
 """Mistakes put into the code one at a time: how many do the tests notice? `make mutants` prints the score and what survives.
 
-    python -m tests.attacks.mutants [verify storage bounds records] [--each 60] [--seed 0] [--retry]
+    python -m tests.attacks.mutants [verify storage bounds records files limits] [--each 60] [--seed 0] [--retry]
 
-Every room gives a sample of its mutants (`mutations`). Tests run once without any, and each function of these rooms is remembered
-with the tests that call it; a mutant then meets those tests only, the quickest first, until one fails. Each runs in a process
-forked from this one, which has imported PyTorch and pytest, on a copy of the package. Outcomes are appended to
-out/mutants/outcomes.jsonl, and one that is known is not run again; --retry runs the survivors once more.
+Every room gives a sample of its mutants (`mutations`); `limits` is the code of digests, limits and signatures, wherever it is
+(`SELECTIONS`), and the path of a module, such as process/child.py, is a room too. Tests run once without any mutant, and each
+function is remembered with the tests that call it, in out/mutants/calls; after a change of a test file only that file runs again.
+A mutant then meets those tests only, the quickest first, until one fails. Each runs in a process forked from this one, which has
+imported PyTorch and pytest, on a copy of the package. Outcomes are appended to out/mutants/outcomes.jsonl, and one that is known
+is not run again; --retry runs the survivors once more. Change no test while it runs.
 
 tests/attacks/equivalent_mutants.json says of some survivors why no test can tell them from the original.
 """
@@ -35,7 +37,19 @@ from tests.attacks.mutations import Mutant, mutants_of, mutate
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "out" / "mutants"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
-ROOMS = ("verify", "storage", "bounds", "records")
+ROOMS = ("verify", "storage", "bounds", "records", "files")
+SELECTIONS = {
+    "limits": (
+        "data/digest.py",
+        "verify/digest.py",
+        "process/memory_limit.py",
+        "records/json_file.py",
+        "storage/sparse_weights.py",
+        "storage/tensor_file.py",
+        "data/npz.py",
+        "data/tokenizer_document.py",
+    )
+}
 TESTS = (
     "tests/verify",
     "tests/storage",
@@ -43,6 +57,10 @@ TESTS = (
     "tests/records",
     "tests/data/test_hostile.py",
     "tests/data/test_documents.py",
+    "tests/data/test_dataset.py",
+    "tests/data/test_npz.py",
+    "tests/data/test_tokenizers.py",
+    "tests/process",
     "tests/measure/test_specification.py",
     "tests/measure/test_store.py",
     "tests/network/test_spec.py",
@@ -87,14 +105,24 @@ class Task:
         return f"{self.file}:{m.function}: {m.before}  ->  {m.after}" + (f" #{self.nth}" if self.nth else "")
 
 
+def modules_of(room: str) -> list[str]:
+    """The modules of a room, of a selection, or one that is named by its path; empty where there is no such room."""
+    folder = ROOT / "src" / "byheart"
+    if room in SELECTIONS:
+        return list(SELECTIONS[room])
+    if room.endswith(".py"):
+        return [room] if (folder / room).is_file() else []
+    return sorted(str(path.relative_to(folder)) for path in (folder / room).rglob("*.py"))
+
+
 def sample(room: str, n: int, seed: int) -> list[Task]:
     """`n` mutants of a room, drawn at random by their names: after a change of the code most of them are drawn again."""
     tasks = []
-    for path in sorted((ROOT / "src" / "byheart" / room).rglob("*.py")):
+    for file in modules_of(room):
         seen: Counter[tuple[str, str, str]] = Counter()
-        for mutant in mutants_of(path.read_text(encoding="utf-8")):
+        for mutant in mutants_of((ROOT / "src" / "byheart" / file).read_text(encoding="utf-8")):
             key = (mutant.function, mutant.before, mutant.after)
-            tasks.append(Task(room, f"{path.relative_to(ROOT / 'src' / 'byheart')}", mutant, seen[key]))
+            tasks.append(Task(room, file, mutant, seen[key]))
             seen[key] += 1
     return sorted(tasks, key=lambda task: hashlib.sha256(f"{seed} {task.name}".encode()).digest())[:n]
 
@@ -174,48 +202,88 @@ def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
 
 
 class _Calls:
-    """A pytest plugin: which functions of the rooms each test calls, and how long it takes."""
+    """A pytest plugin: which functions of the package each test calls, and how long it takes."""
 
     def __init__(self, source: Path, into: Path) -> None:
-        self._roots = tuple(f"{source / 'byheart' / room}/" for room in ROOMS)
-        self._cut = len(f"{source / 'byheart'}/")
-        self._into, self._now = into, ""
-        self._calls: dict[str, set[str]] = {}
-        self._seconds: dict[str, float] = {}
+        self._root, self._into, self._now = f"{source / 'byheart'}/", into, ""
+        self._found: dict[str, dict[str, Any]] = {}
 
     def _see(self, frame: Any, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(self._roots):
-            called = f"{code.co_filename[self._cut :]}:{code.co_qualname.replace('.<locals>', '')}"
-            self._calls.setdefault(called, set()).add(self._now)
+        if event == "call" and code.co_filename.startswith(self._root):
+            called = f"{code.co_filename[len(self._root) :]}:{code.co_qualname.replace('.<locals>', '')}"
+            self._of(self._now)["calls"].add(called)
+
+    def _of(self, test: str) -> dict[str, Any]:
+        return self._found.setdefault(test, {"calls": set(), "seconds": 0.0, "failed": False})
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._now = nodeid
         sys.settrace(self._see)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
-        if report.failed:
-            self._calls.setdefault("failed", set()).add(report.nodeid)
+        of = self._of(report.nodeid)
+        of["seconds"] += report.duration
+        of["failed"] |= report.failed
 
     def pytest_sessionfinish(self) -> None:
         sys.settrace(None)
-        order = sorted(self._seconds, key=self._seconds.__getitem__)
-        tests = {name: sorted(found, key=self._seconds.__getitem__) for name, found in self._calls.items()}
-        self._into.write_text(json.dumps({"calls": tests, "order": order}))
+        found = {name: {**of, "calls": sorted(of["calls"])} for name, of in self._found.items()}
+        self._into.write_text(json.dumps(found))
 
 
-def _trace(into: str) -> int:
-    return _run_tests(list(TESTS), _Calls(_source, Path(into)), seconds=1800, stop=False)
+def _trace(tests: list[str], into: str) -> int:
+    return _run_tests(tests, _Calls(_source, Path(into)), seconds=1800, stop=False)
 
 
-def _digest() -> str:
-    """Of everything that decides which test calls what."""
-    found = hashlib.sha256()
-    for folder in ("src/byheart", "tests"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+def _test_files() -> list[str]:
+    found = [
+        path
+        for name in TESTS
+        for path in ([ROOT / name] if name.endswith(".py") else sorted((ROOT / name).rglob("test_*.py")))
+    ]
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+def _digests() -> dict[str, str]:
+    """For each test file a digest of all that decides what its tests call: itself, the package, and what tests share."""
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    shared = [path for path in tests if not path.name.startswith("test_")]
+    common = hashlib.sha256()
+    for path in (*sorted((ROOT / "src" / "byheart").rglob("*.py")), *shared):
+        common.update(path.read_bytes())
+    return {
+        file: hashlib.sha256(common.digest() + (ROOT / file).read_bytes()).hexdigest()[:32]
+        for file in _test_files()
+    }
+
+
+def _known_calls(pool: Any, folder: str) -> dict[str, Any]:
+    """Which tests call what, those of files that changed traced anew."""
+    digests, cache = _digests(), OUT / "calls"
+    cache.mkdir(exist_ok=True)
+    due = [file for file, digest in digests.items() if not (cache / f"{digest}.json").exists()]
+    if due:
+        print(f"running {len(due)} files of tests once without a mutant", file=sys.stderr, flush=True)
+        fresh = Path(folder, "calls.json")
+        pool.apply(_trace, (due, str(fresh)))
+        found = json.loads(fresh.read_text())
+        for file in due:
+            own = {name: of for name, of in found.items() if name.startswith(f"{file}::")}
+            if not any(of["failed"] for of in own.values()):
+                (cache / f"{digests[file]}.json").write_text(json.dumps(own))
+        failed = sorted(name for name, of in found.items() if of["failed"])
+        if failed:
+            raise SystemExit("tests fail without any mutant:\n  " + "\n  ".join(failed))
+    every: dict[str, Any] = {}
+    for digest in digests.values():
+        every |= json.loads((cache / f"{digest}.json").read_text())
+    order = sorted(every, key=lambda name: every[name]["seconds"])
+    calls: dict[str, list[str]] = {}
+    for name in order:
+        for called in every[name]["calls"]:
+            calls.setdefault(called, []).append(name)
+    return {"calls": calls, "order": order}
 
 
 def _tests_of(task: Task, known: dict[str, Any]) -> list[str]:
@@ -241,14 +309,17 @@ def _past(file: Path) -> Iterator[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.splitlines()[0])
-    parser.add_argument("rooms", nargs="*", default=list(ROOMS), help="of " + ", ".join(ROOMS))
+    names = (*ROOMS, *SELECTIONS)
+    parser.add_argument(
+        "rooms", nargs="*", default=list(names), help=", ".join(names) + ", or paths of modules"
+    )
     parser.add_argument("--each", type=int, default=60, help="mutants of each room")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--retry", action="store_true", help="run survivors of an earlier run again")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    if unknown := set(options.rooms) - set(ROOMS):
-        parser.error(f"there is no room {', '.join(sorted(unknown))}")
+    if unknown := [room for room in options.rooms if not modules_of(room)]:
+        parser.error(f"there is no room {', '.join(unknown)}")
     OUT.mkdir(parents=True, exist_ok=True)
     log = OUT / "outcomes.jsonl"
     outcomes = {each["name"]: each for each in _past(log)}
@@ -266,22 +337,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="byheart-mutants-") as folder:
         context = multiprocessing.get_context("fork")
         with context.Pool(options.processes, _copy_package, (folder,)) as pool:
-            calls = OUT / f"calls-{_digest()}.json"
-            if due and not calls.exists():
-                print("running the tests once without a mutant", file=sys.stderr, flush=True)
-                fresh = Path(folder, "calls.json")
-                pool.apply(_trace, (str(fresh),))
-                known = json.loads(fresh.read_text())
-                if known["calls"].get("failed"):
-                    print(
-                        "tests fail without any mutant:",
-                        *known["calls"]["failed"],
-                        sep="\n  ",
-                        file=sys.stderr,
-                    )
-                    return 2
-                shutil.copy(fresh, calls)
-            known = json.loads(calls.read_text()) if due else {}
+            known = _known_calls(pool, folder) if due else {}
             given = [(task, _tests_of(task, known)) for task in due]
             for done, outcome in enumerate(pool.imap_unordered(_try, given), 1):
                 outcomes[outcome["name"]] = outcome

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from byheart.data.dataset import Dataset
 from byheart.network.decoder.architecture import Decoder
 from byheart.network.memoriser import Memoriser
 from byheart.pipeline import load
+from byheart.verify import distributions
 from byheart.verify.certificate import origin_of
 from byheart.verify.verifier import verify
 
@@ -96,3 +98,127 @@ def test_logits_are_looked_at_twice(texts: Dataset, monkeypatch: pytest.MonkeyPa
     assert certificate.wrong == 0
     assert not certificate.holds
     assert "the module and the equations disagree" in certificate.problems[0]
+
+
+# --- numbers, and contexts one by one ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def few() -> Dataset:
+    """Five contexts: after `a` two words may follow, after the others one; the last context is long."""
+    lines = ["a x", "a y", "a y", "b x", "c z", f"d {'long' * 20} x"]
+    return Dataset.from_documents(lines, tokenizer="word")
+
+
+@pytest.fixture(scope="module")
+def of_few(few: Dataset) -> Memoriser:
+    return bh.compile(few, method="madden-2024", precision="float64").memoriser
+
+
+def with_logits(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], None]) -> None:
+    """The decoder computes other logits than it should, by the module and by the equations alike."""
+    compute, bound = Decoder.compute_logits, Decoder.bound_logits
+
+    def changed(*arguments: Any, **options: Any) -> np.ndarray:
+        logits = compute(*arguments, **options).copy()
+        change(logits)
+        return logits
+
+    monkeypatch.setattr(Decoder, "compute_logits", changed)
+    monkeypatch.setattr(
+        Decoder, "bound_logits", lambda *arguments: replace(bound(*arguments), radius=np.float64(np.inf))
+    )
+
+
+def test_loss_gap_and_mean_belong_together(
+    few: Dataset, of_few: Memoriser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_logits(monkeypatch, lambda logits: logits.__imul__(0.01))
+    judged = verify(of_few, few).distribution
+    assert judged is not None
+    assert judged.gap_nats > 1
+    assert judged.entropy_nats == pytest.approx(3 * np.log(3) - 2 * np.log(2))  # of x, y, y alone
+    assert judged.loss_nats == judged.entropy_nats + judged.gap_nats
+    assert judged.mean_divergence == judged.gap_nats / 7
+    assert judged.gap_percent == 100 * judged.gap_nats / judged.entropy_nats
+    assert judged.mean_divergence < judged.max_divergence < judged.gap_nats
+
+
+def test_without_entropy_there_is_no_share_of_it() -> None:
+    sure = Dataset.from_documents(["a x", "b y"], tokenizer="word")
+    model = bh.compile(sure, method="madden-2024", precision="float64")
+    judged = verify(model.memoriser, sure, rule="total-gap", allowed_gap=0.004).distribution
+    assert judged is not None
+    assert (judged.entropy_nats, judged.gap_percent) == (0, None)
+    assert judged.allowed_gap_percent == pytest.approx(0.4)
+
+
+def test_a_context_may_diverge_by_what_is_allowed(
+    few: Dataset, of_few: Memoriser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def favour_x(logits: np.ndarray) -> None:
+        logits[0, few.label_names.index("x")] += 0.1
+
+    with_logits(monkeypatch, favour_x)
+    certificate = verify(of_few, few)
+    assert certificate.distribution is not None
+    assert certificate.wrong == 1
+    (wrong,) = certificate.wrong_samples
+    assert (wrong.number, wrong.input, wrong.expected) == (1, "'a'", "y")
+    found = certificate.distribution.max_divergence
+    monkeypatch.setattr(distributions, "ALLOWED_DIVERGENCE", found)
+    assert verify(of_few, few).holds
+    monkeypatch.setattr(distributions, "ALLOWED_DIVERGENCE", np.nextafter(found, 0))
+    assert verify(of_few, few).wrong == 1
+
+
+@pytest.mark.parametrize("row", range(5))
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_context_whose_logits_are_not_finite_is_wrong(
+    few: Dataset, of_few: Memoriser, monkeypatch: pytest.MonkeyPatch, row: int, value: float
+) -> None:
+    def spoil(logits: np.ndarray) -> None:
+        logits[row, 0] = value
+
+    with_logits(monkeypatch, spoil)
+    certificate = verify(of_few, few)
+    assert [sample.input for sample in certificate.wrong_samples] == [
+        ["'a'", "'b'", "'c'", "'d'", repr(f"d {'long' * 20}"[:60])][row]
+    ]
+    assert certificate.distribution is not None
+    assert np.isfinite(certificate.distribution.loss_nats)  # as JSON has no infinity
+
+
+@pytest.mark.parametrize(
+    ("lines", "inputs"),
+    [
+        (["q x", "a x", "a y", "a y", "b x"], ["'q'"]),
+        (["a x", "a y", "a y", "q x", "b x", "r x"], ["'q'", "'r'"]),
+        (["q x", "r z"], ["'q'", "'r'"]),
+        (["a w", "b x", "c z"], ["'a'"]),
+        (["b x", "c w", "a x", "a y", "a y"], ["'c'"]),
+    ],
+)
+def test_contexts_that_cannot_be_asked_are_wrong_and_no_others(
+    of_few: Memoriser, lines: list[str], inputs: list[str]
+) -> None:
+    certificate = verify(of_few, Dataset.from_documents(lines, tokenizer="word"))
+    assert sorted(sample.input for sample in certificate.wrong_samples) == inputs
+    assert certificate.wrong == len(inputs)
+
+
+@pytest.mark.parametrize(("share", "agrees"), [(1.5, True), (2.5, False)])
+def test_two_evaluators_may_differ_by_two_bounds_on_rounding(
+    few: Dataset, of_few: Memoriser, monkeypatch: pytest.MonkeyPatch, share: float, agrees: bool
+) -> None:
+    compute = Decoder.compute_logits
+    decoder = cast(Decoder, of_few.network)
+
+    def shifted(self: Decoder, encoded: np.ndarray, **options: Any) -> np.ndarray:
+        return compute(self, encoded, **options) + share * decoder.bound_logits(encoded).radius
+
+    monkeypatch.setattr(Decoder, "compute_logits", shifted)
+    certificate = verify(of_few, few)
+    assert certificate.wrong == 0
+    assert len(certificate.problems) == (0 if agrees else 5)
+    assert certificate.rechecked_by_interpreter == 5

@@ -189,8 +189,8 @@ class Network(ABC):
 
     @property
     @abstractmethod
-    def second_backend(self) -> Backend | None:
-        """An evaluator that shares no code with the first one; None where there is none."""
+    def second_backend(self) -> Backend:
+        """An evaluator that shares no code with the first one."""
 
     @abstractmethod
     def parameters(self) -> Iterator[tuple[str, Weights]]:

@@ -47,7 +47,7 @@ _ANSWERING = 0.95  # of the time of a check, before some samples are asked again
 MANY_PRODUCTS = 2**22
 """Tokens times parameters of a sample that takes the second evaluator seconds."""
 
-WORDS: dict[str | None, str] = {
+WORDS = {
     "interpreter": "the slow interpreter",
     "equations": "NumPy, from the equations,",
     "exact": "exact arithmetic",
@@ -256,8 +256,6 @@ def _check_pieces(
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
     """How many samples to ask again: one in four where one takes many products, so that this never costs more than the check."""
-    if network.second_backend is None:
-        return 0
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))
 
@@ -302,7 +300,9 @@ def _check_device(backend: Backend, device: str) -> None:
     if device == "cpu":
         return
     if backend not in ("module", "transformers"):
-        raise UsageError(f"exact arithmetic runs on the cpu, not on {device}.", device=device)
+        raise UsageError(
+            f"exact arithmetic runs on the cpu, not on {device}.", device=device, backend=backend
+        )
     import torch
 
     if not torch.cuda.is_available():
@@ -336,7 +336,7 @@ def _disagreements(
     return [
         f"{WORDS[second]} and the {how.backend} evaluator disagree on sample {dataset.row(int(asked.asked[at]))}."
         for at, answer in zip(rechecked, again, strict=True)
-        if second is not None and not np.array_equal(answer, answers[at])
+        if not np.array_equal(answer, answers[at])
     ]
 
 

@@ -55,7 +55,7 @@ class Llama(Network):
         return "transformers" if find_spec("transformers") else "module"
 
     @property
-    def second_backend(self) -> Backend | None:
+    def second_backend(self) -> Backend:
         """Whole numbers, each sum checked."""
         return "exact"
 

@@ -261,7 +261,7 @@ class Transformer(Network):
         return "exact" if self.precision == "exact" else "module"
 
     @property
-    def second_backend(self) -> Backend | None:
+    def second_backend(self) -> Backend:
         """The interpreter in fractions; softmax of unequal scores has no exact value, so NumPy looks at it again."""
         has_softmax = any(
             isinstance(layer, Attention) and layer.kind == "softmax" and not layer.ignores_scores
