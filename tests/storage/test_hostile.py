@@ -396,6 +396,5 @@ def test_every_refusal_says_what_to_do(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(b"")
     with pytest.raises(CorruptModel) as caught:
         load_folder(folder)
-    assert str(caught.value) == (
-        f"{folder / WEIGHTS}: the file is cut short: it has 0 bytes and no header.\n  {REMEDY}"
-    )
+    assert str(caught.value).startswith(f"{folder / WEIGHTS}: the file is cut short")
+    assert str(caught.value).endswith(f"\n  {REMEDY}")

@@ -87,7 +87,7 @@ def _as_text(document: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        piece = error.object[max(0, error.start - 10) : error.start + 10]
+        piece = error.object[error.start - 10 : error.start + 10]  # the document begins with more than that
         raise DataError(
             f"a label, token or note holds text that is not Unicode and cannot be saved: {piece!a}.\n"
             "  Replace it in the data (it is half of a surrogate pair).",

@@ -83,12 +83,12 @@ def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
 
 
 def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
-    for width in (1, 2, 4):
-        dtype = np.dtype(f"<{kind}{width}")
+    """In one, two or four bytes. Four are always enough: a matrix has at most 2^24 columns, and exponents are limited by limbs."""
+    for dtype in (np.dtype(f"<{kind}1"), np.dtype(f"<{kind}2")):
         limits = np.iinfo(dtype)
-        if values.size == 0 or (values.min() >= limits.min and values.max() <= limits.max):
+        if limits.min <= values.min(initial=0) and values.max(initial=0) <= limits.max:
             return values.astype(dtype)
-    raise UsageError("this network cannot be saved: one of its rows has more than 2^32 entries.")
+    return values.astype(f"<{kind}4")
 
 
 def decode_sparse(
@@ -135,8 +135,6 @@ def _check(
     if int(limb_counts.sum()) != len(limbs):
         total = int(limb_counts.sum())
         raise corrupt(where, f"limb_counts adds up to {total:,} limbs; limbs has {len(limbs):,}")
-    if n_entries == 0:
-        return
 
     def refuse(bad: np.ndarray, problem: str) -> None:
         if bad.any():
@@ -146,9 +144,8 @@ def _check(
     row_of_entry = np.repeat(np.arange(len(row_counts)), row_counts)
     widths = np.repeat(np.repeat(n_columns, n_rows), row_counts)
     refuse(columns >= widths, "lies in a column its matrix does not have")
-    same_row = np.concatenate([[False], row_of_entry[1:] == row_of_entry[:-1]])
-    falls = np.concatenate([[False], columns[1:] <= columns[:-1]])
-    refuse(same_row & falls, "repeats or precedes the column before it in its row")
+    falls = (row_of_entry[1:] == row_of_entry[:-1]) & (columns[1:] <= columns[:-1])
+    refuse(np.insert(falls, 0, values=False), "repeats or precedes the column before it in its row")
     refuse(wide["negative"] > 1, "has a sign that is neither 0 nor 1")
     allowed = largest_exponent(len(limbs))
     refuse(np.abs(wide["exponents"]) > allowed, f"has an exponent beyond ±{allowed:,}")

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 from safetensors.numpy import save
 
-from byheart.records.fields import Fields, parse_json
+from byheart.records.fields import LARGEST, Fields, parse_json
 from byheart.records.refusals import corrupt
 
 MAX_HEADER_BYTES = 100_000_000
@@ -98,60 +98,47 @@ def read_header(path: Path) -> dict[str, StoredTensor]:
     with _opened(path) as file:
         n_file = os.fstat(file.fileno()).st_size
         n_header = int.from_bytes(file.read(8), "little")
-        if n_file < 8:
-            raise corrupt(path, f"the file is cut short: it has {n_file} bytes and no header")
-        if n_header > n_file - 8:
+        if n_header > min(n_file - 8, MAX_HEADER_BYTES):
             raise corrupt(
-                path, f"the file is cut short: it announces a header of {n_header:,} bytes and has {n_file:,}"
-            )
-        if n_header > MAX_HEADER_BYTES:
-            raise corrupt(
-                path, f"the file announces a header of {n_header:,} bytes; {MAX_HEADER_BYTES:,} are allowed"
+                path,
+                f"the file is cut short: it has {n_file:,} bytes and announces a header of {n_header:,} "
+                f"(at most {MAX_HEADER_BYTES:,} are allowed)",
             )
         fields = Fields(parse_json(file.read(n_header), f"{path} (header)"), path)
-    n_data = n_file - 8 - n_header
+    first = 8 + n_header
     tensors = {
-        name: _read_entry(fields.child(name), name, 8 + n_header, n_data, path)
+        name: _read_entry(fields.child(name), name, first, path)
         for name in fields.values
         if name != "__metadata__"
     }
-    _check_no_holes(tensors, 8 + n_header, n_file, path)
+    _check_no_holes(tensors, first, n_file, path)
     return tensors
 
 
-def _read_entry(fields: Fields, name: str, first: int, n_data: int, path: Path) -> StoredTensor:
+def _read_entry(fields: Fields, name: str, first: int, path: Path) -> StoredTensor:
     dtype = fields.text("dtype", tuple(DTYPES))
-    shape = fields.integers("shape", 0, 2**63 - 1)
-    offsets = fields.integers("data_offsets", 0, 2**63 - 1)
+    shape, place = (fields.integers(key, 0, LARGEST) for key in ("shape", "data_offsets"))
     if len(shape) > 3:
         raise corrupt(path, f"tensor {name} has {len(shape)} axes; a weight has at most three")
     n_bytes = math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
-    if len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise corrupt(path, f"tensor {name} must lie between two rising offsets, not {list(offsets)[:4]}")
-    if n_bytes > n_data or offsets[1] > n_data:
+    if len(place) != 2 or place[1] - place[0] != n_bytes:
         raise corrupt(
             path,
-            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes and ends at "
-            f"{offsets[1]:,}; the file holds {n_data:,} bytes of tensors",
+            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes; its place is {list(place)[:4]}",
         )
-    if offsets[1] - offsets[0] != n_bytes:
-        raise corrupt(
-            path,
-            f"tensor {name} of shape {list(shape)} ({dtype}) takes {n_bytes:,} bytes; its place has "
-            f"{offsets[1] - offsets[0]:,}",
-        )
-    return StoredTensor(dtype, shape, first + offsets[0], n_bytes)
+    return StoredTensor(dtype, shape, first + place[0], n_bytes)
 
 
 def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int, path: Path) -> None:
+    """Each tensor begins where the one before it ends, and the last one ends with the file: so none is larger than the file."""
     end = first
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)):
         if tensor.start != end:
-            what = "overlaps the tensor before it" if tensor.start < end else "leaves a hole before it"
-            raise corrupt(path, f"tensor {name} {what}: it starts at byte {tensor.start:,}, not {end:,}")
+            where = f"at byte {tensor.start:,}; the tensor before it ends at {end:,}"
+            raise corrupt(path, f"tensor {name} starts {where}")
         end += tensor.n_bytes
     if end != n_file:
-        raise corrupt(path, f"the file has {n_file - end:,} bytes after its last tensor")
+        raise corrupt(path, f"the file has {n_file:,} bytes; its last tensor ends at {end:,}")
 
 
 def read_tensor(path: Path, stored: StoredTensor) -> np.ndarray:
