@@ -90,7 +90,11 @@ def test_progress_rises_from_nothing_to_all(table: Path) -> None:
     whole, pieces, memoriser = whole_and_pieces(table)
     for data in (whole, pieces):
         told: list[float] = []
-        verify(memoriser, data, progress=lambda done, total, told=told: told.append(done / total))
+
+        def tell(done: int, total: int, *_: str, told: list[float] = told) -> None:
+            told.append(done / total)
+
+        verify(memoriser, data, progress=tell)
         assert told == sorted(told)
         assert 0 <= told[0] < 0.5
         assert 0.9 < told[-1] <= 1
