@@ -135,7 +135,7 @@ def read_whole(folder: Path, read: Callable[[], T]) -> T:
         before = _identity(folder)
         try:
             found = read()
-        except ByheartError:
+        except (ByheartError, OSError):
             if _identity(folder) == before and not _is_between_moves(folder):
                 raise
             time.sleep(ATTEMPT_SECONDS)
