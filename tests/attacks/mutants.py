@@ -75,6 +75,7 @@ TESTS = (
     "tests/attacks/test_small_inputs.py",
 )
 _NO_SUCH_TEST = 4  # pytest's exit status
+FIRST_FILES, FIRST_TESTS = 4, 40  # that a mutant meets before all the others
 MOST_SECONDS = 90  # for the tests of one mutant; one that never ends is noticed too
 PACKAGES = (
     "pytest",
@@ -176,6 +177,13 @@ def _run_tests(tests: list[str], *plugins: Any, seconds: float = MOST_SECONDS, s
     return -1 if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
+def _likeliest(tests: list[str], room: str) -> list[str]:
+    """The quickest tests of few files, of the room's own if it has any: most mutants fall to these, and the others need not be read."""
+    own = [test for test in tests if test.startswith(f"tests/{room}/")] or tests
+    files = list(dict.fromkeys(test.partition("::")[0] for test in own))[:FIRST_FILES]
+    return [test for test in own if test.partition("::")[0] in files][:FIRST_TESTS]
+
+
 def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
     """Whether the tests notice a mutant."""
     task, tests = given
@@ -184,8 +192,10 @@ def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
     began = time.monotonic()
     _write(file, mutate(original, task.mutant.number))
     try:
-        # with the slowest tests last; pytest runs files and tests in the order given
-        status = _run_tests(tests) if tests else 0
+        first = _likeliest(tests, task.room)
+        status = _run_tests(first) if first else 0
+        if status == 0 and len(first) < len(tests):
+            status = _run_tests([test for test in tests if test not in set(first)])
         if status == _NO_SUCH_TEST:  # a mutated constant is part of the name of a test
             status = _run_tests(list(dict.fromkeys(test.partition("::")[0] for test in tests)))
     finally:
