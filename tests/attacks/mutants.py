@@ -178,7 +178,7 @@ def _run_tests(tests: list[str], *plugins: Any, seconds: float = MOST_SECONDS, s
 
 
 def _likeliest(tests: list[str], room: str) -> list[str]:
-    """The quickest tests of few files, of the room's own if it has any: most mutants fall to these, and the others need not be read."""
+    """The quickest tests of few files, of the room's own if it has any: most mutants fall to these."""
     own = [test for test in tests if test.startswith(f"tests/{room}/")] or tests
     files = list(dict.fromkeys(test.partition("::")[0] for test in own))[:FIRST_FILES]
     return [test for test in own if test.partition("::")[0] in files][:FIRST_TESTS]
