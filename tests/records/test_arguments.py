@@ -11,6 +11,7 @@ import pytest
 
 from byheart import bounds
 from byheart.errors import ByheartError, ImpossibleSize
+from byheart.records.arguments import real_number, takes_numbers, whole_number
 from tests.refusal import refused
 
 NO_WHOLE_NUMBERS = [
@@ -61,3 +62,31 @@ def test_sizes_out_of_range_are_errors_of_ours(n_samples: int) -> None:
 
 def test_what_may_be_absent_may_be() -> None:
     assert bounds.theorem_4_3(10, 3, None) == bounds.theorem_4_3(10, 3, 30)
+
+
+@takes_numbers
+def echo(
+    n: int, m: int | None = None, x: float = 1.5, either: Fraction | float | None = None, text: str = ""
+) -> Any:
+    return n, m, x, either, text
+
+
+def test_each_parameter_is_read_by_its_annotation() -> None:
+    assert echo(3) == (3, None, 1.5, None, "")
+    found = echo(np.int32(3), np.uint8(4), np.float32(0.25), Fraction(1, 3), "text")
+    assert found == (3, 4, 0.25, Fraction(1, 3), "text")
+    assert [type(each) for each in found] == [int, int, float, Fraction, str]
+    assert echo(3, None, 2, text="5") == (3, None, 2, None, "5")
+    assert echo(10**30, x=10**400)[2] == 10**400
+    odd = {"n": (None, 2.0), "m": ("4", True), "x": (None, "1", True, np.inf), "either": (True, None)}
+    for name, value in ((name, value) for name, values in odd.items() for value in values):
+        with refused(ImpossibleSize, name=name):
+            echo(**{"n": 1, name: value})
+
+
+def test_numbers_of_other_types_become_pythons_own() -> None:
+    assert type(whole_number("n", np.int64(5))) is int
+    assert type(real_number("x", np.float64(5))) is float
+    assert type(real_number("x", np.int64(5))) in (int, float)
+    for value in (5, Fraction(5, 3)):
+        assert real_number("x", value) is value

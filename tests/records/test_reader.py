@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from msgspec import Meta
 
 from byheart.errors import MalformedFile, UsageError
 from byheart.records.json_file import MAX_CONTAINERS, MAX_DEPTH, parse_json, read_json
-from byheart.records.reader import read_values, within
+from byheart.records.reader import describe_unknown, length, not_negative, read_value, read_values, within
 from tests.effort import at_most_calls
 from tests.refusal import refused
 
@@ -115,3 +116,109 @@ def test_small_files_that_would_take_much_are_refused_at_once() -> None:
 def test_only_plain_files_are_read(tmp_path: Path) -> None:
     with refused(MalformedFile, "file", "problem"):
         read_json(tmp_path)
+
+
+# --- kinds inside kinds ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kinds:
+    pair: tuple[int, str] = (0, "")
+    many: list[float] = field(default_factory=list)
+    one_of: int | str | None = None
+    inner: Inner | None = None
+    named: dict[str, int] = field(default_factory=dict)
+    short: Annotated[str, length(1, 3)] = "a"
+    few: Annotated[tuple[int, ...], length(0, 2)] = ()
+    share: Annotated[float, not_negative()] = 0.0
+    least: Annotated[int, "not a range", Meta(ge=2)] = 2
+    most: Annotated[int, Meta(le=9)] = 9
+    anything: list | None = None  # type: ignore[type-arg]  # of nothing that is said
+    made: int = field(default=0, init=False)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"pair": [1, "a"]}, {"many": [1, 2.5]}, {"one_of": 1}, {"one_of": "a"}, {"one_of": None}, {"inner": {"size": 1}},
+        {"inner": None}, {"named": {"a": 1}}, {"short": "abc"}, {"few": [1, 2]}, {"share": 0}, {"least": 2}, {"most": 9}, {},
+        {"anything": [1, "a", None]},
+    ],
+)  # fmt: skip
+def test_every_kind_is_read(values: dict[str, Any]) -> None:
+    found = read_values(values, Kinds, "here")
+    for name, value in values.items():
+        wanted = Inner(1) if value == {"size": 1} else tuple(value) if name in ("pair", "few") else value
+        assert getattr(found, name) == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "expected"),
+    [
+        ({"pair": ["a", "a"]}, 'pair[0] is "a"', "a whole number"),
+        ({"pair": [1, 2]}, "pair[1] is 2", "a text"),
+        ({"pair": [1, "a", 2]}, "pair is a list of 3", "a list"),
+        ({"many": [1, "b"]}, 'many[1] is "b"', "a number"),
+        ({"many": {}}, "many is an object of 0", "a list, each item a number"),
+        ({"one_of": 2.5}, "one_of is 2.5", "a whole number or a text or null"),
+        ({"inner": 3}, "inner is 3", "an object or null"),
+        ({"inner": {}}, "inner.size is missing", "a whole number"),
+        ({"inner": {"size": True}}, "inner.size is true", "a whole number"),
+        ({"named": {"a": 1, "b": "c"}}, 'named.b is "c"', "a whole number"),
+        ({"short": ""}, 'short is ""', "a text of 1 to 3 characters"),
+        ({"short": "abcd"}, 'short is "abcd"', "a text of 1 to 3 characters"),
+        ({"few": [1, 2, 3]}, "few is a list of 3", "a list of 0 to 2 items, each item a whole number"),
+        ({"few": [1, "a"]}, 'few[1] is "a"', "a whole number"),
+        ({"share": -1}, "share is -1", "a number, not negative"),
+        ({"least": 1}, "least is 1", "a whole number from 2"),
+        ({"most": 10}, "most is 10", "a whole number to 9"),
+        ({"anything": 1}, "anything is 1", "a list or null"),
+    ],
+)
+def test_a_refusal_says_where_and_what_was_expected(values: dict[str, Any], path: str, expected: str) -> None:
+    with refused(UsageError) as caught:
+        read_values(values, Kinds, "here")
+    problem = str(caught.value.facts["problem"])
+    assert problem.startswith(path)
+    assert expected in problem
+
+
+def test_one_value_is_refused_by_the_path_that_was_given() -> None:
+    assert read_value(3, int, "here", "n") == 3
+    for value, kind, path in (
+        ("3", int, 'n is "3"'),
+        ({"size": "x"}, Inner, 'n.size is "x"'),
+        (4, Inner, "n is 4"),
+        ({"dim": 8}, Outer, "n: "),
+    ):
+        with refused(UsageError) as caught:
+            read_value(value, kind, "here", "n")
+        assert str(caught.value.facts["problem"]).startswith(path)
+
+
+def test_an_unknown_name_gets_the_nearest_known_one() -> None:
+    with refused(UsageError) as caught:
+        read_values({"inner": {"size": 1, "shar": 2}}, Kinds, "here", noun="option")
+    problem = str(caught.value.facts["problem"])
+    assert "option `inner.shar`" in problem
+    assert "`share`" in problem
+    with refused(UsageError) as caught:
+        read_values({"zzzzz": 1}, Kinds, "here")
+    problem = str(caught.value.facts["problem"])
+    assert "?" not in problem
+    assert all(name in problem for name in ("anything", "pair", "short"))
+    with refused(UsageError, "problem"):  # what the reader makes itself is not read
+        read_values({"made": 1}, Kinds, "here")
+    assert "`" in describe_unknown("field", "a", ())
+    assert "[]" not in describe_unknown("field", "a", ())
+
+
+def test_names_inside_lists_and_mappings_are_known_too() -> None:
+    for values in (
+        {"parts": [{"size": 1}, {"size": 1, "more": 2}]},
+        {"sizes": {"a": {"size": 1, "more": 2}}},
+    ):
+        with refused(UsageError) as caught:
+            read_values(values, Outer, "here")
+        assert "more`" in str(caught.value.facts["problem"])
+        read_values(values, Outer, "here", ignore_unknown=True)

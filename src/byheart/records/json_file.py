@@ -86,7 +86,8 @@ def _finite_float(digits: str) -> float:
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        times = Counter(key for key, _ in pairs)
+        repeated = max(times, key=times.__getitem__)
         raise ValueError(f"the key {repeated[:40]!r} appears twice in one object")
     return values
 
@@ -115,7 +116,7 @@ def show_value(value: object) -> str:
         return f"an object of {len(value):,} items"
     if isinstance(value, list | tuple):
         return f"a list of {len(value):,} items"
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
+    if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length():,} bits"
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= 60 else f"{text[:57]}..."
