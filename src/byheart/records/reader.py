@@ -256,7 +256,7 @@ def describe_type(kind: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join("null" if each is type(None) else describe_type(each) for each in inner)
     if origin in (list, tuple):
-        return f"a list, each item {describe_type(inner[0])}" if inner else "a list"
+        return f"a list, each item {describe_type(inner[0])}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     return names.get(kind, "an object")
 
