@@ -101,6 +101,18 @@ def points() -> Iterator[tuple[str, Callable[..., Any], Called]]:
             yield f"architecture {name}", read_architecture, {"config": config}
             yield f"capacity {name}", _capacity, {"config": config}
 
+    for family in FAMILIES:
+        whole = {**EVERY_KEY, "model_type": family}
+        for key in (None, *EVERY_KEY):
+            for name, config in (
+                (f"without {key}", {name: value for name, value in whole.items() if name != key}),
+                (
+                    f"other {key}",
+                    {**whole, key: OTHER.get(key, 3)} if key else {**SQUARE, "model_type": family},
+                ),
+            ):
+                yield f"count {family}({name})", _count, {"config": config}
+
 
 def _name(function: Callable[..., Any]) -> str:
     room = function.__module__.rpartition(".")[2]
@@ -121,6 +133,19 @@ def _table(shape: DataShape) -> str:
         for entry in (*found.applicable, *found.not_applicable)
     ]
     return hashlib.sha256(json.dumps(plain(entries)).encode()).hexdigest()[:16]
+
+
+def _count(config: Any) -> Any:
+    found = read_architecture(config)
+    sizes = (
+        found.parameters,
+        found.active_parameters,
+        found.n_layers,
+        found.n_kv_heads,
+        found.head_dim,
+        found.hidden_width,
+    )
+    return [*sizes, found.n_experts, found.experts_per_token, found.context_length, found.activation]
 
 
 def _capacity(config: Any) -> Any:
@@ -321,6 +346,34 @@ AT_EDGES: tuple[tuple[Callable[..., Any], Called], ...] = (
     *((_plan, {"n_facts": n, "value_bits": b, "vocab": 10**6, "seq_len": 8})
       for n, b in ((0, 1), (1, 0), (10**18, 1), (10**18 + 1, 1), (10**9, 8), (200_000, 9))),
 )  # fmt: skip
+
+
+FAMILIES = (
+    "gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe",
+    "t5", "bert",
+)  # fmt: skip
+EVERY_KEY: dict[str, Any] = {
+    "vocab_size": 101, "n_positions": 23, "n_embd": 12, "n_layer": 5, "n_head": 4, "n_inner": 31, "activation_function": "relu",
+    "hidden_size": 16, "intermediate_size": 37, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 2,
+    "head_dim": 5, "attention_bias": True, "mlp_bias": True, "max_position_embeddings": 29, "hidden_act": "silu",
+    "hidden_activation": "gelu", "tie_word_embeddings": False, "num_local_experts": 7, "num_experts": 9, "num_experts_per_tok": 3,
+    "moe_intermediate_size": 11, "shared_expert_intermediate_size": 13, "decoder_sparse_step": 2, "mlp_only_layers": [1, 2, 9],
+    "d_model": 14, "d_kv": 6, "d_ff": 33, "num_layers": 3, "num_heads": 4, "num_decoder_layers": 5,
+    "feed_forward_proj": "gated-gelu", "relative_attention_num_buckets": 17, "type_vocab_size": 3,
+    "position_embedding_type": "absolute", "add_cross_attention": False,
+}  # fmt: skip
+SQUARE = EVERY_KEY | {
+    "num_experts_per_tok": 9,
+    "num_local_experts": 9,
+    "vocab_size": 1 << 48,
+    "mlp_only_layers": [0, 5, -1, 3],
+}
+OTHER: dict[str, Any] = {
+    "vocab_size": (1 << 48) + 1, "hidden_size": 0, "n_layer": "5", "attention_bias": False, "mlp_bias": None, "hidden_act": 3,
+    "tie_word_embeddings": True, "num_experts_per_tok": 10, "feed_forward_proj": "relu", "num_key_value_heads": 8, "n_embd": 8,
+    "position_embedding_type": "relative", "mlp_only_layers": 3, "add_cross_attention": True, "decoder_sparse_step": 1,
+    "activation_function": "gelu",
+}  # fmt: skip
 
 
 def numbers() -> dict[str, Any]:
