@@ -4,7 +4,8 @@
 
 Every room gives a sample of its mutants (`mutations`); `limits` is the code of digests, limits and signatures, wherever it is
 (`SELECTIONS`), and the path of a module, such as process/child.py, is a room too. Tests run once without any mutant, and each
-function is remembered with the tests that call it, in out/mutants/calls; after a change of a test file only that file runs again.
+function is remembered with the tests that call it, in out/mutants/calls; after a change of a test file only that file runs again
+(delete the folder to trace all anew; a test that notices a mutant must pass without it, so an old trace only loses kills).
 A mutant then meets those tests only, the quickest first, until one fails. Each runs in a process forked from this one, which has
 imported PyTorch and pytest, on a copy of the package. Outcomes are appended to out/mutants/outcomes.jsonl, and one that is known
 is not run again; --retry runs the survivors once more. Change no test while it runs.
@@ -179,29 +180,48 @@ def _run_tests(tests: list[str], *plugins: Any, seconds: float = MOST_SECONDS, s
 
 
 def _likeliest(tests: list[str], room: str) -> list[str]:
-    """The quickest tests of few files, of the room's own if it has any: most mutants fall to these, and the others need not be read."""
+    """The quickest tests of few files, of the room's own if it has any: most mutants fall to these."""
     own = [test for test in tests if test.startswith(f"tests/{room}/")] or tests
     files = list(dict.fromkeys(test.partition("::")[0] for test in own))[:FIRST_FILES]
     return [test for test in own if test.partition("::")[0] in files][:FIRST_TESTS]
 
 
+class _FirstFailure:
+    """A pytest plugin: writes down which test failed first."""
+
+    def __init__(self, into: Path) -> None:
+        self._into = into
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self._into.exists():
+            self._into.write_text(report.nodeid)
+
+
+_sound: set[str] = set()  # tests that were seen to pass without any mutant
+
+
 def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
-    """Whether the tests notice a mutant."""
+    """Whether the tests notice a mutant. A test that fails without it too ends the whole run."""
     task, tests = given
     file = _source / "byheart" / task.file
     original = file.read_text(encoding="utf-8")
+    failed = _source.parent / "failed"
+    failed.unlink(missing_ok=True)
     began = time.monotonic()
     _write(file, mutate(original, task.mutant.number))
     try:
         first = _likeliest(tests, task.room)
-        status = _run_tests(first) if first else 0
+        status = _meet(first, failed)
         if status == 0 and len(first) < len(tests):
-            status = _run_tests([test for test in tests if test not in set(first)])
-        if status == _NO_SUCH_TEST:  # a mutated constant is part of the name of a test
-            status = _run_tests(list(dict.fromkeys(test.partition("::")[0] for test in tests)))
+            status = _meet([test for test in tests if test not in set(first)], failed)
     finally:
         _write(file, original)
     assert status in (-1, 0, 1, 2), f"pytest could not run the tests of {task.name}: status {status}"
+    if status != 0:
+        by = failed.read_text() if failed.exists() else tests[0]
+        if by not in _sound and _run_tests([by]) not in (0, _NO_SUCH_TEST):
+            raise SystemExit(f"{by} fails without any mutant")
+        _sound.add(by)
     return {
         "name": task.name,
         "room": task.room,
@@ -210,6 +230,17 @@ def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
         "n_tests": len(tests),
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def _meet(tests: list[str], failed: Path) -> int:
+    """Run these tests, if there are any."""
+    if not tests:
+        return 0
+    status = _run_tests(tests, _FirstFailure(failed))
+    if status == _NO_SUCH_TEST:  # a mutated constant is part of the name of a test
+        files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+        status = _run_tests(files, _FirstFailure(failed))
+    return status
 
 
 # --- which tests call which function ------------------------------------------------------------------------
@@ -260,12 +291,9 @@ def _test_files() -> list[str]:
 
 
 def _digests() -> dict[str, str]:
-    """For each test file a digest of all that decides what its tests call: itself, the package, and what tests share."""
-    tests = sorted((ROOT / "tests").rglob("*.py"))
-    shared = [path for path in tests if not path.name.startswith("test_")]
-    common = hashlib.sha256()
-    for path in (*sorted((ROOT / "src" / "byheart").rglob("*.py")), *shared):
-        common.update(path.read_bytes())
+    """For each test file a digest of itself and of what tests share. Which functions it calls changes little with the package."""
+    shared = [path for path in sorted((ROOT / "tests").rglob("*.py")) if not path.name.startswith("test_")]
+    common = hashlib.sha256(b"".join(path.read_bytes() for path in shared))
     return {
         file: hashlib.sha256(common.digest() + (ROOT / file).read_bytes()).hexdigest()[:32]
         for file in _test_files()
