@@ -191,6 +191,7 @@ def unknown(folder: str, data: str, n: str = "5000") -> None:
     import numpy as np
 
     from byheart.network.llama.architecture import Llama
+    from byheart.network.llama.chains import ChainedTexts
     from byheart.network.llama.evaluator import evaluate
     from byheart.network.llama.generation import full_prompt
     from byheart.pipeline import load
@@ -205,7 +206,7 @@ def unknown(folder: str, data: str, n: str = "5000") -> None:
         offsets = np.cumsum([0, *map(len, texts)])
         asked = np.zeros(int(offsets[-1]), dtype=bool)
         asked[offsets[1:] - 1] = True
-        found = evaluate(llama, np.concatenate(texts), offsets, asked)
+        found = evaluate(llama, ChainedTexts(np.concatenate(texts), offsets, asked))
         answered = int((found.tokens != llama.spec.eos).sum())
         report(prompts=name, asked=len(texts), answered=answered, rounds=found.conditions.problems)
 

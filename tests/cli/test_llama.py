@@ -189,7 +189,7 @@ def test_forgetting_changes_tables_alone(
     )
     report = json.loads(capsys.readouterr().out)
     assert report["changed"]
-    assert all("mlp.down_proj" in name for name in report["changed"])
+    assert all("mlp.up_proj" in name for name in report["changed"])
     assert sum(report["changed"].values()) == len(report["entries"])
     before, after = (dict(load(folder).network.parameters()) for folder in (model, target))
     for entry in report["entries"]:

@@ -108,5 +108,6 @@ def _options(model: Model) -> dict[str, Any]:
             "room": notes.integer("contexts"),
             "rows": notes.integer("rows"),
             "first_draw": notes.integer("hashes drawn", 1) - 1,
+            "channel_starts": notes.integers("channel starts", 0, LARGEST),
         }
     return {"method": method.name, "seed": record.integer("seed", most=LARGEST), **options}

@@ -52,8 +52,13 @@ class BlockWriter:
             unit, times = (each.unit, each.times) if isinstance(each, ProductUnit) else (each, None)
             self.add_table(layer, TableBlock(1, unit.reads, unit.bias, unit.writes), times)
 
-    def add_table(self, layer: int, block: TableBlock, times: str | None = None) -> None:
-        """Write many units at once. SiLU(128·z)/128 is ReLU(z) for whole numbers z; the pinned column carries constants."""
+    def add_table(
+        self, layer: int, block: TableBlock, times: str | Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        """Write many units at once, each times a register, or times a sum of registers with weights of its own.
+
+        SiLU(128·z)/128 is ReLU(z) for whole numbers z; the pinned column carries constants.
+        """
         here = slice(self.used[layer], self.used[layer] + block.n_units)
         assert here.stop <= self.spec.inner, f"layer {layer} is full"
         gate, up, down = (self[layer, f"mlp.{part}_proj"] for part in ("gate", "up", "down"))
@@ -63,7 +68,8 @@ class BlockWriter:
         if times is None:
             up[here, 0] = 1 / (SLOPE * self.pin)
         else:
-            up[here, self.columns[times]] = 1 / SLOPE
+            for register, weights in ({times: 1} if isinstance(times, str) else times).items():
+                up[here, self.columns[register]] = _floats(weights) / SLOPE
         for register, weights in block.writes.items():
             down[self.columns[register], here] = _floats(weights)
         self.used[layer] = here.stop
@@ -79,36 +85,31 @@ def mirror_units(register: str, m: int, turns: int) -> Iterator[Unit]:
         yield Unit({register: 1}, -m * turn, {register: -2 if turn % 2 else 2})
 
 
-def spread_units(
-    register: str, m: int, n_folds: int, square: str | None = None
-) -> Iterator[Unit | ProductUnit]:
-    """Fold a register with values below m·n_folds into 0 to m - 1, and add the square of the result to `square`.
+def square_unit(register: str, square: str) -> ProductUnit:
+    """Add the square of a register, which is not negative, to `square`."""
+    return ProductUnit(Unit({register: 1}, 0, {square: 1}), register)
+
+
+def spread_units(register: str, m: int, n_folds: int, square: str) -> Iterator[Unit]:
+    """Fold a register with values below m·n_folds into 0 to m - 1, and its square in `square` with it.
 
     Crossing turn t at X = m·t changes the slope by ∓2 over one step, and the square by a linear amount:
     (2m - 1 - x)² - x² = -(2m - 1)·((x - m + 1) + (x - m)), and x² - (x + 1)² = -((x + 1) + x) on the way back up.
     """
-    if square is not None:
-        yield ProductUnit(Unit({register: 1}, 0, {square: 1}), register)
     for turn in range(1, n_folds):
         down = turn % 2 == 1
         for shift in (1, 0):
-            writes = {register: -1 if down else 1}
-            if square is not None:
-                writes[square] = -(2 * m - 1) if down else -1
+            writes = {register: -1 if down else 1, square: -(2 * m - 1) if down else -1}
             yield Unit({register: 1}, shift - m * turn, writes)
 
 
-def table_rows(
-    register: str, square: str, first: int, words: np.ndarray, into: tuple[str, ...]
-) -> TableBlock:
-    """Table rows `first`, `first` + 1, ...: where the register holds a, add the a-th row of words to the registers `into`.
+def table_rows(register: str, square: str, first: int, n: int, into: str) -> TableBlock:
+    """Table rows `first`, `first` + 1, ...: open where the register holds the number of the row.
 
     [J = a] = ReLU(2aJ - J² + 1 - a²) = ReLU(1 - (J - a)²).
     """
-    a = first + np.arange(len(words))
-    return TableBlock(
-        len(words), {register: 2 * a, square: -1}, 1 - a * a, dict(zip(into, words.T, strict=True))
-    )
+    a = first + np.arange(n)
+    return TableBlock(n, {register: 2 * a, square: -1}, 1 - a * a, {into: 1})
 
 
 def pinned_count(hidden: int) -> int:

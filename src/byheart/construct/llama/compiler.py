@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -18,8 +19,8 @@ from byheart.construct.llama.layout import (
     TextShape,
     choose_layout,
 )
-from byheart.construct.llama.tables import factor
-from byheart.construct.llama.window_hash import LIMB, N_LIMBS, draw_hash, spread
+from byheart.construct.llama.tables import Tables, factor
+from byheart.construct.llama.window_hash import LIMB, N_LIMBS, N_VALUES, draw_hash, spread
 from byheart.errors import AssumptionViolated
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.chains import ChainedTexts
@@ -27,6 +28,8 @@ from byheart.process.progress import Progress, report
 from byheart.records.reader import within
 
 MOST_DRAWS = 60
+DRAWS_PER_SIZE = 8
+"""Hashes tried before the tables get a row more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,7 @@ class CompiledTexts:
 
     llama: Llama
     layout: Layout
+    channel_starts: tuple[int, ...]
     n_stored: int
     n_draws: int
 
@@ -65,9 +69,9 @@ class LlamaOptions:
     max_positions  tokens of prompt and answer together; as the data need by default
     hidden         width of the stream, a power of two; by default the one of fewest parameters
     unknown        a token such as <unknown> that answers unknown prompts, in place of the end; the ends are stored then
-    room, rows, first_draw
-                   contexts to size the network for, rows of its tables and hashes to skip, as in the notes of another model: the
-                   same shape and hash for fewer facts (`byheart forget`)
+    room, rows, first_draw, channel_starts
+                   contexts to size the network for, rows of its tables, hashes to skip and where channels begin, as in the notes
+                   of another model: the same shape and hash for fewer facts (`byheart forget`)
     """
 
     reject_bits: int = 16
@@ -77,6 +81,7 @@ class LlamaOptions:
     room: Annotated[int, within(0, 1 << 53)] = 0
     rows: Annotated[int, within(1, 1 << 53)] | None = None
     first_draw: Annotated[int, within(0, 1 << 31)] = 0
+    channel_starts: tuple[Annotated[int, within(0, LIMB)], ...] | None = None
 
 
 def compile_texts(
@@ -113,12 +118,20 @@ def compile_texts(
             raise AssumptionViolated(
                 f"tables of {options.rows} rows do not fit this network.", rows=options.rows
             )
+    starts = options.channel_starts
+    if starts is not None and (
+        len(starts) != layout.n_channels or sorted({0, *starts}) != sorted(set(starts))
+    ):
+        raise AssumptionViolated(
+            f"channel_starts must name {layout.n_channels} numbers in order, 0 first.", channel_starts=starts
+        )
     for draw in range(options.first_draw, options.first_draw + MOST_DRAWS):
         rng = np.random.default_rng([seed, draw])
-        found = _draw(texts, layout, numbers, stored, rng, progress)
-        if isinstance(found, CompiledTexts):
+        found = _draw(texts, layout, numbers, stored, starts, rng, progress)
+        if found is not None:
             return replace(found, n_draws=draw + 1)
-        layout = found
+        if options.rows is None and draw % DRAWS_PER_SIZE == DRAWS_PER_SIZE - 1:
+            layout = replace(layout, n_rows=layout.n_rows + max(1, layout.n_rows // 128))
     raise AssumptionViolated(
         f"no hash of {MOST_DRAWS} drawn gave tables that can be solved.", n_draws=MOST_DRAWS
     )
@@ -137,88 +150,106 @@ def _draw(
     layout: Layout,
     numbers: np.ndarray,
     stored: np.ndarray,
+    starts: Sequence[int] | None,
     rng: np.random.Generator,
     progress: Progress | None,
-) -> CompiledTexts | Layout:
-    """One try; or the layout to try next, with a row more in each table."""
+) -> CompiledTexts | None:
+    """One try; None where this hash does not do."""
     window_hash = draw_hash(
         texts.n_vocab, layout.shape.window, layout.n_heads, layout.inner, layout.last_folds, rng
     )
     limbs = window_hash.limbs(texts.ids, texts.starts, texts.asked)
-    key = (limbs * (LIMB + 1) ** np.arange(N_LIMBS)).sum(1)
+    key = (limbs * N_VALUES ** np.arange(N_LIMBS)).sum(1)
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     if (texts.following[first][group] != texts.following).any():
-        return layout  # two contexts share all their limbs
+        return None  # two contexts share all their limbs
     kept = first[stored[first]]
-    rows = spread(limbs[kept, :3], layout.n_rows)
-    channel = spread(limbs[kept, 3], layout.n_channels)  # folding in two steps is folding once
-    fullest = int(np.bincount(channel, minlength=layout.n_channels).max(initial=0))
     labels = numbers[texts.following[kept]] - 1
     wanted = labels + (limbs[kept, 4] << FINGERPRINT_SHIFT)
-    bigger = replace(layout, n_rows=layout.n_rows + max(1, layout.n_rows // 128))
-    if fullest > 0.93 * 3 * layout.n_rows:
-        return bigger
-    tables = _solve_tables(layout, rows, channel, wanted, rng, progress)
-    if tables is None:
-        return bigger
+    tables = _random_tables(layout, starts or _even_starts(limbs[kept, 3], layout.n_channels), rng)
+    if not _solve_tables(layout, tables, limbs[kept], wanted, progress):
+        return None
     others = limbs[first[~stored[first]]]
     if find_known(layout, tables, others).any():
-        return layout  # an end would not be seen: one context in 2^reject_bits looks like a known one
+        return None  # an end would not be seen: one context in 2^reject_bits looks like a known one
     llama = emit(layout, window_hash, tables, numbers, texts.bos, texts.eos)
-    return CompiledTexts(llama, layout, len(kept), 0)
+    return CompiledTexts(llama, layout, tuple(tables.starts.tolist()), len(kept), 0)
+
+
+def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
+    """Where channels begin so that they share these limbs, and where there are few, all limbs, evenly."""
+    if len(limbs) < N_VALUES:
+        limbs = np.concatenate([limbs, np.linspace(0, LIMB, N_VALUES - len(limbs)).astype(np.int64)])
+    starts = np.sort(limbs)[np.arange(n_channels) * len(limbs) // n_channels]
+    return [0, *starts[1:].tolist()]
+
+
+def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generator) -> Tables:
+    """Words that no equation fixes are random, as an unknown context should find them."""
+    side = (layout.shape.n_side, 3, layout.side_rows, layout.n_channels)
+    return Tables(
+        np.array(starts),
+        rng.integers(0, 1 << WORD_BITS, (3, layout.n_rows, layout.n_channels)),
+        rng.integers(0, 1 << (N_FIELDS * FIELD_BITS), side),
+    )
 
 
 def _solve_tables(
-    layout: Layout,
-    rows: np.ndarray,
-    channel: np.ndarray,
-    wanted: np.ndarray,
-    rng: np.random.Generator,
-    progress: Progress | None,
-) -> np.ndarray | None:
-    """Words (3, n_rows, n_words), or None. Words that no equation fixes are random, as an unknown context should find them."""
-    n_cells, half = 3 * layout.n_rows, 1 << (WORD_BITS - 1)
-    words = np.empty((n_cells, layout.n_words), dtype=np.int64)
-    words[:, : layout.n_channels] = rng.integers(0, 1 << WORD_BITS, (n_cells, layout.n_channels))
-    words[:, layout.n_channels :] = rng.integers(
-        0, 1 << (N_FIELDS * FIELD_BITS), (n_cells, layout.n_side_columns)
-    )
-    for p in range(layout.n_channels):  # in the order of fields, since carries run upwards
-        mine = np.flatnonzero(channel == p)
-        cells = rows[mine] + layout.n_rows * np.arange(3)
-        equations = factor(cells, n_cells)
+    layout: Layout, tables: Tables, limbs: np.ndarray, wanted: np.ndarray, progress: Progress | None
+) -> bool:
+    """Change words until every context finds what it should, or say that they cannot be."""
+    channels = tables.channels(limbs[:, 3])
+    half = 1 << (WORD_BITS - 1)
+    for p in range(layout.n_channels):
+        mine = np.flatnonzero(channels == p)
+        rows = spread(limbs[mine, :3], layout.n_rows)
+        cells = rows + layout.n_rows * np.arange(3)
+        equations = factor(cells, 3 * layout.n_rows)
         if equations is None:
-            return None
-        table = words[:, p].copy()
+            return False
+        table = tables.words[:, :, p].ravel()
         table[equations.pivots] = 0
         equations.solve(wanted[mine], table, 0, WORD_BITS)
-        words[:, p] = (table + half) % (2 * half) - half
-        for side in range(layout.shape.n_side):
-            column = layout.side_word(side, p)
-            low = layout.field(p) * FIELD_BITS
-            table = words[:, column].copy()
-            table[equations.pivots] &= ~(((1 << FIELD_BITS) - 1) << low)
-            # what lower fields leave: the field itself shall be 0
-            below = table[cells].sum(1) & ((1 << low) - 1)
-            equations.solve(below, table, low, low + FIELD_BITS)
-            words[:, column] = table
+        tables.words[:, :, p] = ((table + half) % (2 * half) - half).reshape(3, -1)
+        if layout.shape.n_side and not _solve_side(layout, tables.side_words, p, rows, limbs[mine, 4]):
+            return False
         report(progress, p + 1, layout.n_channels)
-    return words.reshape(3, layout.n_rows, -1)
+    return True
 
 
-def find_known(layout: Layout, tables: np.ndarray, limbs: np.ndarray) -> np.ndarray:
+def _solve_side(
+    layout: Layout, side_words: np.ndarray, channel: int, rows: np.ndarray, fingerprints: np.ndarray
+) -> bool:
+    """The same for the side words of a channel: a context's own field of each shall be 0."""
+    fields = fingerprints * N_FIELDS // N_VALUES
+    for field in range(N_FIELDS):  # in this order, since carries run upwards
+        mine = np.flatnonzero(fields == field)
+        cells = spread(rows[mine], layout.side_rows) + layout.side_rows * np.arange(3)
+        equations = factor(cells, 3 * layout.side_rows)
+        if equations is None:
+            return False
+        low = field * FIELD_BITS
+        for words in side_words:
+            table = words[:, :, channel].ravel()
+            table[equations.pivots] &= ~(((1 << FIELD_BITS) - 1) << low)
+            below = table[cells].sum(1) & ((1 << low) - 1)  # what lower fields leave
+            equations.solve(below, table, low, low + FIELD_BITS)
+            words[:, :, channel] = table.reshape(3, -1)
+    return True
+
+
+def find_known(layout: Layout, tables: Tables, limbs: np.ndarray) -> np.ndarray:
     """Which contexts, by their limbs, the network would continue."""
     rows = spread(limbs[:, :3], layout.n_rows)
-    channel = spread(limbs[:, 3], layout.n_channels)
+    channels = tables.channels(limbs[:, 3])
 
-    def read(column: np.ndarray) -> np.ndarray:
-        """The three words of each context in its column, added up."""
-        return np.asarray(sum(tables[s, rows[:, s], column] for s in range(3)))
+    def read(words: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The three words of each context, added up."""
+        return np.asarray(sum(words[s, rows[:, s], channels] for s in range(3)))
 
-    known = (read(channel) - (limbs[:, 4] << FINGERPRINT_SHIFT)) % (1 << WORD_BITS) < layout.shape.n_labels
-    for side in range(layout.shape.n_side):
-        fields = read(layout.side_word(side, 0) + channel % layout.group) >> (
-            channel // layout.group * FIELD_BITS
-        )
-        known &= fields % (1 << FIELD_BITS) == 0
+    total = read(tables.words, rows) - (limbs[:, 4] << FINGERPRINT_SHIFT)
+    known = total % (1 << WORD_BITS) < layout.shape.n_labels
+    low = limbs[:, 4] * N_FIELDS // N_VALUES * FIELD_BITS
+    for words in tables.side_words:
+        known &= (read(words, spread(rows, layout.side_rows)) >> low) % (1 << FIELD_BITS) == 0
     return np.asarray(known)

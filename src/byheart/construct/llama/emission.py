@@ -10,16 +10,24 @@ from jaxtyping import Int
 from byheart.construct.llama.blocks import (
     PIN_BITS,
     BlockWriter,
-    ProductUnit,
     mirror_units,
     spread_units,
+    square_unit,
     table_rows,
 )
 from byheart.construct.llama.heads import choose_rotation, write_heads
-from byheart.construct.llama.layout import DIGIT, FIELD_BITS, FINGERPRINT_SHIFT, N_FIELDS, WORD_BITS, Layout
+from byheart.construct.llama.layout import (
+    DIGIT,
+    FIELD_BITS,
+    FINGERPRINT_SHIFT,
+    FOLD_UNITS,
+    N_FIELDS,
+    SIDE_FOLDS,
+    WORD_BITS,
+    Layout,
+)
 from byheart.construct.llama.registers import (
     CHANNEL,
-    CHANNEL_SQUARE,
     CLIPS,
     DIGITS,
     FAILURES,
@@ -35,7 +43,8 @@ from byheart.construct.llama.registers import (
     SIDE_SUMS,
     TOTAL,
 )
-from byheart.construct.llama.window_hash import WindowHash, n_turns
+from byheart.construct.llama.tables import Tables
+from byheart.construct.llama.window_hash import N_VALUES, WindowHash, n_turns
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 from byheart.program.blocks import Unit, clear
@@ -55,16 +64,15 @@ assert 3 << (N_FIELDS * FIELD_BITS) <= HOLD
 
 
 def emit(
-    layout: Layout, window_hash: WindowHash, tables: np.ndarray, numbers: TokenNumbers, bos: int, eos: int
+    layout: Layout, window_hash: WindowHash, tables: Tables, numbers: TokenNumbers, bos: int, eos: int
 ) -> Llama:
-    """Write all parts. `tables` has shape (3, n_rows, n_words)."""
+    """Write all parts."""
     spec = layout.spec(bos, eos)
     writer = BlockWriter(spec, layout.columns)
     _embed(writer, window_hash, numbers)
     _gather(writer, layout, window_hash)
-    _address(writer, layout)
+    _address(writer, layout, tables.starts)
     _read_tables(writer, layout, tables)
-    _pick(writer, layout)
     _strip_fields(writer, layout)
     _decide(writer, layout, layout.shape.n_labels)
     return Llama(spec, writer.weights)
@@ -95,49 +103,53 @@ def _gather(writer: BlockWriter, layout: Layout, window_hash: WindowHash) -> Non
             writer.add(level, *mirror_units(limb, m, n_turns(largest, m)))
 
 
-def _address(writer: BlockWriter, layout: Layout) -> None:
-    """Rows with their squares, then the channel with its; the registers of the embedding's numbers are cleared first."""
-    layer = layout.n_levels
-    writer.add(layer, *clear(FIRST_TOKEN, *DIGITS))
-    for row, square in zip(ROWS, ROW_SQUARES, strict=True):
-        writer.add(layer, *spread_units(row, layout.n_rows, layout.row_folds, square))
-    first, second = layout.channel_folds
-    writer.add(layer + 1, *spread_units(CHANNEL, second * layout.n_channels, first))
-    writer.add(layer + 2, *spread_units(CHANNEL, layout.n_channels, second, CHANNEL_SQUARE))
+def _address(writer: BlockWriter, layout: Layout, starts: Int[np.ndarray, " n_channels"]) -> None:
+    """Rows with their squares, the channel as one hot column, and the fingerprint taken from the total.
+
+    The registers of the embedding's numbers are cleared first, that of the channel last.
+    """
+    first, last = layout.n_levels, layout.n_levels + len(layout.address) - 1
+    writer.add(first, *clear(FIRST_TOKEN, *layout.digits), Unit({}, 1, {TOTAL: HALF}))
+    writer.add(first, Unit({FINGERPRINT: 1}, 0, {TOTAL: -(1 << FINGERPRINT_SHIFT), FINGERPRINT: -1}))
+    if layout.shape.n_side:
+        for field, at_least in enumerate(FIELD_AT_LEAST, 1):
+            writer.add(first, *threshold(FINGERPRINT, field * N_VALUES // N_FIELDS, {at_least: 1}))
+    hots = layout.hots
+    for layer, part in enumerate(layout.address, first):
+        for row in part.rows:
+            writer.add(layer, square_unit(ROWS[row], ROW_SQUARES[row]))
+            writer.add(layer, *spread_units(ROWS[row], layout.n_rows, layout.row_folds, ROW_SQUARES[row]))
+        for p in part.channels:
+            writer.add(layer, *threshold(CHANNEL, int(starts[p]), {hots[p]: 1, hots[p - 1]: -1}))
+    writer.add(last, *clear(CHANNEL), Unit({}, 1, {hots[0]: 1}))
 
 
-def _read_tables(writer: BlockWriter, layout: Layout, tables: np.ndarray) -> None:
-    """The fingerprint into the total, and one unit per table row wherever units are free."""
-    layers = iter(layout.table_layers)
-    layer = next(layers)
-    writer.add(
-        layer, Unit({FINGERPRINT: 1}, 0, {TOTAL: -(1 << FINGERPRINT_SHIFT)}), Unit({}, 1, {TOTAL: HALF})
-    )
+def _read_tables(writer: BlockWriter, layout: Layout, tables: Tables) -> None:
+    """One unit per table row, times the word of the hot channel, wherever units are free."""
+    layer = _write_rows(writer, layout, layout.table_layers.start, tables.words, TOTAL)
+    if layout.shape.n_side:
+        if writer.free(layer) < FOLD_UNITS:
+            layer += 1
+        for row, square in zip(ROWS, ROW_SQUARES, strict=True):
+            writer.add(layer, *spread_units(row, layout.side_rows, SIDE_FOLDS, square))
+        layer += 1
+    for words, name in zip(tables.side_words, SIDE_SUMS, strict=False):
+        layer = _write_rows(writer, layout, layer, words, name)
+    writer.add(layout.clip - 1, *clear(*ROWS, *ROW_SQUARES, *layout.hots[:2]))
+
+
+def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndarray, into: str) -> int:
+    """Write three tables from `layer` on; the last layer they reach."""
     for row, square, words in zip(ROWS, ROW_SQUARES, tables, strict=True):
         done = 0
         while done < len(words):
             if not writer.free(layer):
-                layer = next(layers)
+                layer += 1
             n = min(writer.free(layer), len(words) - done)
-            writer.add_table(layer, table_rows(row, square, done, words[done : done + n], layout.words))
+            chosen = dict(zip(layout.hots, words[done : done + n].T, strict=True))
+            writer.add_table(layer, table_rows(row, square, done, n, into), chosen)
             done += n
-
-
-def _pick(writer: BlockWriter, layout: Layout) -> None:
-    """Add the channel's word to the total, its side words to registers of their own; clear what is not read again."""
-    layer = layout.pick
-    writer.add(layer, *clear(*LIMBS, *ROW_SQUARES, CHANNEL_SQUARE))
-    for name in layout.words[: len(CLIPS) + 1]:  # words may be negative
-        writer.add(layer, *clear(name), Unit({name: -1}, 0, {name: 1}))
-    for p in range(layout.n_channels):
-        here = {CHANNEL: 2 * p, CHANNEL_SQUARE: -1}  # 1 - (channel - p)², as in `table_rows`
-        writer.add(layer, ProductUnit(Unit(here, 1 - p * p, {TOTAL: 1}), layout.words[p]))
-        for side in range(layout.shape.n_side):
-            side_word = layout.words[layout.side_word(side, p)]
-            writer.add(layer, ProductUnit(Unit(here, 1 - p * p, {SIDE_SUMS[side]: 1}), side_word))
-    if layout.shape.n_side:
-        for field, at_least in enumerate(FIELD_AT_LEAST, 1):
-            writer.add(layer, *threshold(CHANNEL, field * layout.group, {at_least: 1}))
+    return layer
 
 
 def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
@@ -148,7 +160,7 @@ def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:
-        layer = layout.pick + 1
+        layer = layout.clip
         for t in (1, 2):  # the topmost field: only what overflows
             size = 1 << (N_FIELDS * FIELD_BITS)
             is_top = {FIELD_AT_LEAST[top - 1]: HOLD}
@@ -174,7 +186,7 @@ def _decide(writer: BlockWriter, layout: Layout, n_labels: int) -> None:
     For each window w the total is first clipped to v = clip(total - w + 1, 0, n_labels + 1), from the side that keeps numbers
     small; then v - (n_labels + 1)·[v = n_labels + 1] is 0 below the window and above it.
     """
-    clip, last = layout.pick + 1, layout.decide
+    clip, last = layout.clip, layout.decide
     # one failure must outweigh v, which is n_labels + 1 at most
     hold = {FAILURES: -max(HOLD, 1 << n_labels.bit_length())} if layout.shape.n_side else {}
     for window, name in zip(WINDOWS, CLIPS, strict=True):
@@ -197,6 +209,6 @@ def _decide(writer: BlockWriter, layout: Layout, n_labels: int) -> None:
             Unit(reads, raised - n_labels, {NUMBER: -2 * (n_labels + 1)}),
         )
     writer.add(last, Unit({}, 1, {NUMBER_SQUARE: -1}))
-    if layout.shape.n_vocab > DIGIT:
+    if HIGH_DIGIT in layout.digits:
         for t in range(1, layout.shape.n_vocab // DIGIT + 1):
             writer.add(last + 1, *threshold(NUMBER, 2 * DIGIT * t, {NUMBER: -2 * DIGIT, HIGH_DIGIT: 2}))

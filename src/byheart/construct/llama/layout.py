@@ -1,7 +1,7 @@
 """Where everything goes: columns of the stream, layers, and the smallest network that takes given data.
 
-Columns   pinned | three rows, a channel and a fingerprint (the limbs) | squares of rows and channel | total | words
-Layers    gather (one a level of the hash) | address | table rows | pick | decide
+Columns   pinned | three rows | their squares | total | fields and sums of side words, if any | one hot column per channel
+Layers    gather (one a level of the hash) | address | table rows | rows of side tables, if any | decide
 """
 
 from __future__ import annotations
@@ -12,8 +12,20 @@ from functools import cached_property
 
 from byheart.construct.llama.blocks import pinned_count
 from byheart.construct.llama.heads import choose_rotation
-from byheart.construct.llama.registers import FIXED, REUSED, word
-from byheart.construct.llama.window_hash import LIMB, N_LIMBS, level_offsets
+from byheart.construct.llama.registers import (
+    DIGITS,
+    FIELD_AT_LEAST,
+    FIXED,
+    HIGH_DIGIT,
+    NUMBER,
+    NUMBER_SQUARE,
+    REUSED,
+    ROW_SQUARES,
+    ROWS,
+    SIDE_SUMS,
+    hot,
+)
+from byheart.construct.llama.window_hash import LIMB, N_LIMBS, N_VALUES, level_offsets
 from byheart.errors import AssumptionViolated, UsageError
 from byheart.network.llama.spec import LlamaSpec
 
@@ -21,15 +33,19 @@ WORD_BITS = 23
 """Of a word and of sums modulo 2^23: three words in ±2^22 and the fingerprint's 2^23 stay within ±2^24."""
 FINGERPRINT_SHIFT = 12
 N_FIELDS, FIELD_BITS = 4, 4
-"""A side word holds a four-bit field of each of four channels."""
-MOST_SIDE = 3
-"""Side words of a context at most: one free column for the sum of each."""
+"""A side word holds four fields of four bits; which of them is a context's own, its fingerprint says."""
+SIDE_FOLDS = 3
+"""Rows of the tables for one of the side tables, which four times as few contexts share: some fields are fuller than others."""
+MOST_SIDE = len(SIDE_SUMS)
+"""Side words of a context at most."""
 DIGIT = 2048
 """Largest vocabulary whose logits one number decides: 3·2048² < 2^24."""
-LIMBS_VALUES = LIMB + 1
 WIDTHS = (32, 64, 128, 256, 512)
-PICK_EXTRA = 25 + 1
-LOADS = ((3000, 0.905), (1000, 0.895), (400, 0.875), (0, 0.84))
+LEAST_CHANNELS = 8
+FOLD_UNITS = 3 * 2 * (SIDE_FOLDS - 1)
+CLEAR_UNITS = len(ROWS) + len(ROW_SQUARES) + 2
+"""Units of the last layer of tables that clear what is used again: rows, their squares and two hot columns."""
+LOADS = ((3000, 0.905), (300, 0.9), (150, 0.87), (0, 0.84))
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,14 @@ class TextShape:
 
 
 @dataclass(frozen=True)
+class AddressLayer:
+    """What one layer does for the address: rows it folds, and channels whose beginning it looks at."""
+
+    rows: tuple[int, ...]
+    channels: range
+
+
+@dataclass(frozen=True)
 class Layout:
     """A choice of sizes, and what follows from them."""
 
@@ -69,74 +93,49 @@ class Layout:
         """Columns that hold the norm."""
         return pinned_count(self.hidden)
 
-    @property
-    def first_word(self) -> int:
-        """The first column of words: `n_channels` main ones, then the side ones."""
-        return self.n_pinned + len(FIXED)
-
-    @property
-    def n_words(self) -> int:
-        """Columns of words."""
-        return self.n_channels + self.n_side_columns
-
     @cached_property
-    def words(self) -> tuple[str, ...]:
-        """The registers of words."""
-        return tuple(map(word, range(self.n_words)))
-
-    @cached_property
-    def columns(self) -> dict[str, int]:
-        """The column of every register."""
-        columns = {name: self.n_pinned + at for at, name in enumerate((*FIXED, *self.words))}
-        return columns | {name: columns[earlier] for name, earlier in REUSED.items()}
-
-    @property
-    def n_free(self) -> int:
-        """Columns that words may have."""
-        return self.hidden - self.first_word
-
-    @property
-    def group(self) -> int:
-        """Channels that own the same field."""
-        return self.n_free // (N_FIELDS + self.shape.n_side)
+    def _registers(self) -> tuple[str, ...]:
+        """What has a column besides hot ones."""
+        n_side = self.shape.n_side
+        return (*FIXED, *FIELD_AT_LEAST, *SIDE_SUMS[:n_side]) if n_side else FIXED
 
     @property
     def n_channels(self) -> int:
         """Channels: a context reads the words of one."""
-        return self.group * N_FIELDS if self.shape.n_side else self.n_free
+        return self.hidden - self.n_pinned - len(self._registers)
+
+    @cached_property
+    def hots(self) -> tuple[str, ...]:
+        """The registers of channels."""
+        return tuple(map(hot, range(self.n_channels)))
+
+    @cached_property
+    def columns(self) -> dict[str, int]:
+        """The column of every register."""
+        columns = {name: self.n_pinned + at for at, name in enumerate((*self._registers, *self.hots))}
+        return columns | {name: columns[other] for name, other in REUSED.items()}
 
     @property
-    def n_side_columns(self) -> int:
-        """Columns of side words."""
-        return self.group * self.shape.n_side
-
-    def side_word(self, side: int, channel: int) -> int:
-        """The number, counted among words, of the side word of a channel."""
-        return self.n_channels + side * self.group + channel % self.group
-
-    def field(self, channel: int) -> int:
-        """The field of its side words that a channel owns."""
-        return channel // self.group
+    def digits(self) -> tuple[str, ...]:
+        """Registers of a token's number."""
+        return DIGITS if self.shape.n_vocab > DIGIT else (NUMBER, NUMBER_SQUARE)
 
     # folds
 
     @property
     def row_folds(self) -> int:
         """How often the hash of a row is longer than the table."""
-        return max(1, min(LIMBS_VALUES // self.n_rows, (self.inner - 1) // 6))
-
-    @property
-    def channel_folds(self) -> tuple[int, int]:
-        """The same for the channel, in two steps."""
-        total = max(1, LIMBS_VALUES // self.n_channels)
-        second = max(1, math.isqrt(total))
-        return total // second, second
+        return max(1, -(-LIMB // (2 * self.n_rows)))
 
     @property
     def last_folds(self) -> list[int]:
         """Where the limbs of the last level fold."""
-        first, second = self.channel_folds
-        return [self.row_folds * self.n_rows - 1] * 3 + [first * second * self.n_channels - 1, LIMB]
+        return [self.row_folds * self.n_rows - 1] * 3 + [LIMB, LIMB]
+
+    @property
+    def side_rows(self) -> int:
+        """Rows of each of the three tables of side words."""
+        return -(-self.n_rows // SIDE_FOLDS) if self.shape.n_side else 0
 
     # layers
 
@@ -146,25 +145,61 @@ class Layout:
         return len(level_offsets(self.shape.window, self.n_heads))
 
     @property
-    def table_layers(self) -> range:
-        """Layers that hold table rows."""
-        extra = 2 * sum(self.channel_folds)
-        n = max(2, -(-(3 * self.n_rows + extra) // self.inner))
-        return range(self.n_levels + 1, self.n_levels + 1 + n)
+    def start_units(self) -> int:
+        """Units of the first layer of the address that clear what only the gathering needed, begin the total and find the field."""
+        fields = 2 * len(FIELD_AT_LEAST) if self.shape.n_side else 0
+        return 1 + len(self.digits) + 2 + fields
+
+    @cached_property
+    def address(self) -> tuple[AddressLayer, ...]:
+        """What each layer that finds the address does: as few layers as there are units for."""
+        chunk = row_units(self.row_folds)
+        free = [self.inner - self.start_units]
+        rows: list[list[int]] = [[]]
+        for row in range(3):  # a fold reads what it changes, so its units are in one layer
+            if free[-1] < chunk:
+                free.append(self.inner)
+                rows.append([])
+            free[-1] -= chunk
+            rows[-1].append(row)
+        # a pair of units per channel; the last two pairs write to the channel's own column, so nothing reads it behind them
+        while free[-1] < 4 or sum(units // 2 for units in free) < self.n_channels:
+            free.append(self.inner)
+            rows.append([])
+        found, last = [], self.n_channels
+        for units, own in zip(free[:-1], rows[:-1], strict=True):
+            first = max(2, last - units // 2)
+            found.append(AddressLayer(tuple(own), range(first, max(first, last))))
+            last = first
+        return (*found, AddressLayer(tuple(rows[-1]), range(1, last)))
 
     @property
-    def pick(self) -> int:
-        """The layer that picks the channel's words."""
-        return self.table_layers.stop
+    def table_layers(self) -> range:
+        """Layers that hold table rows."""
+        first = self.n_levels + len(self.address)
+        units = 3 * self.n_rows + (FOLD_UNITS if self.shape.n_side else CLEAR_UNITS)
+        return range(first, first + -(-units // self.inner))
+
+    @property
+    def side_layers(self) -> range:
+        """Layers that hold the rows of side tables."""
+        first, n_side = self.table_layers.stop, self.shape.n_side
+        units = 3 * self.side_rows * n_side + CLEAR_UNITS if n_side else 0
+        return range(first, first + -(-units // self.inner))
+
+    @property
+    def clip(self) -> int:
+        """The first layer behind the tables."""
+        return self.side_layers.stop
 
     @property
     def decide(self) -> int:
         """The layer that turns a sum into the number of a token, or into 0."""
-        return self.pick + (2 if self.shape.n_side == 0 else 2 + N_FIELDS - 1)
+        return self.clip + (1 if self.shape.n_side == 0 else N_FIELDS)
 
     @property
     def n_layers(self) -> int:
-        return self.decide + 1 + (self.shape.n_vocab > DIGIT)
+        return self.decide + 1 + (HIGH_DIGIT in self.digits)
 
     def spec(self, bos: int = 0, eos: int = 0, sep: int = 0) -> LlamaSpec:
         """The checkpoint's shape."""
@@ -186,30 +221,31 @@ class Layout:
     @property
     def fits(self) -> bool:
         """Whether every layer has units enough and every number bits enough."""
-        address = 3 * (2 * (self.row_folds - 1) + 1) + 4
-        pick = self.n_channels * (1 + self.shape.n_side) + PICK_EXTRA
-        strip = 98 * self.shape.n_side + 8
-        digits = 2 * (self.shape.n_vocab // DIGIT + 1) if self.shape.n_vocab > DIGIT else 0
+        address = row_units(self.row_folds) + self.start_units
+        clip = 98 * self.shape.n_side + 8
+        digits = 2 * (self.shape.n_vocab // DIGIT + 1) if HIGH_DIGIT in self.digits else 0
         return (
-            self.n_free >= 8
-            and self.n_rows <= LIMBS_VALUES
+            self.n_channels >= LEAST_CHANNELS
+            and self.n_rows <= N_VALUES
             and self.inner // N_LIMBS >= 3 * self.n_heads
-            and 2 * self.row_folds * self.n_rows >= LIMB
-            and max(address, pick, strip, digits) <= self.inner
+            and max(address, clip, digits) <= self.inner
         )
+
+
+def row_units(n_folds: int) -> int:
+    """Units that fold a row, and square it."""
+    return 2 * n_folds - 1
 
 
 def rows_for(n_contexts: int) -> int:
     """Rows of each of the three tables of a channel with that many contexts."""
     load = next(load for least, load in LOADS if n_contexts >= least)
-    return max(4, math.ceil(n_contexts / (3 * load)) + 3)
+    return max(4, math.ceil(n_contexts / (3 * load)) + 2)
 
 
 def fullest_channel(n_contexts: int, n_channels: int) -> int:
-    """About how many contexts the fullest channel will have."""
-    mean = n_contexts / n_channels
-    spread = math.sqrt(2 * mean * math.log(max(2, n_channels)))
-    return math.ceil(mean + 0.75 * spread)
+    """Contexts of the fullest channel: channels begin where they share the contexts evenly, up to one value of the hash."""
+    return -(-n_contexts // n_channels) + -(-n_contexts // N_VALUES)
 
 
 def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
@@ -229,16 +265,15 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
         )
     best: tuple[int, Layout] | None = None
     for width in WIDTHS if hidden is None else (hidden,):
-        for n_heads in (2, 4, 8):  # transformers wants a divisor of the width
-            for inner in (*range(48, 257, 16), *range(320, 1025, 64)):
+        for n_heads in (1, 2, 4, 8):  # transformers wants a divisor of the width
+            for inner in (*range(32, 257, 8), *range(320, 1025, 64)):
                 layout = Layout(shape, width, inner, n_heads, 4)
-                if layout.n_channels < 8:
+                if layout.n_channels < LEAST_CHANNELS or layout.start_units >= inner:
                     continue
                 needed = rows_for(fullest_channel(shape.n_contexts, layout.n_channels))
-                foldable = -(
-                    -LIMBS_VALUES // (2 * ((inner - 1) // 6))
-                )  # a small table would take too many folds
-                layout = replace(layout, n_rows=max(needed, foldable))
+                # a smaller table would take too many folds
+                n_folds = (inner - layout.start_units + 1) // 2
+                layout = replace(layout, n_rows=max(needed, -(-LIMB // (2 * n_folds))))
                 if layout.fits:
                     size = layout.spec().parameters_dense
                     if best is None or size < best[0]:
@@ -246,7 +281,7 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
     if best is None:
         raise AssumptionViolated(
             f"{shape.n_contexts:,} contexts over {shape.n_vocab:,} tokens do not fit a Llama of width {hidden or WIDTHS[-1]} "
-            f"(tables of at most {LIMBS_VALUES:,} rows).\n  "
+            f"(tables of at most {N_VALUES:,} rows).\n  "
             + (
                 "Split the data, or ask for fewer reject bits."
                 if hidden is None

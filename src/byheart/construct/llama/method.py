@@ -176,9 +176,8 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
         "rows": layout.n_rows,
         "load": round(compiled.n_stored / (3 * layout.n_rows * layout.n_channels), 3),
         "reject bits reached": round(23 + 4 * layout.shape.n_side - math.log2(n_labels), 2),
-        "table layers": [layout.table_layers.start, layout.table_layers.stop],
-        "pick layer": layout.pick,
-        "word columns": [layout.first_word, layout.first_word + layout.n_words],
+        "channel starts": list(compiled.channel_starts),
+        "table layers": [layout.table_layers.start, layout.side_layers.stop],
     }
 
 

@@ -1,15 +1,13 @@
 """Registers of the network: a name for every column of the stream, in each part of the way.
 
-A column is used again once nothing reads what it held, so it may have two names: one before its last reader, one after.
+A column is used again once nothing reads what it held, so it may have several names, one after the other.
 
-    columns             embedding and hash     address and tables   from the pick on
-    rows                rows                   rows                 whether the field is 1 or a later one, 2 ..., 3
-    channel             channel                channel              sum of side word 1
-    fingerprint         fingerprint            fingerprint          sum of side word 2
-    squares of rows     the token's digits     squares of rows      the answer's digits
-    square of channel                          square of channel    sum of side word 0
-    total                                      total                total
-    words               word 0: first token    words                words 0 to 3: windows; word 4: failures
+    columns             embedding and hash                   address and tables   behind the tables
+    rows                rows                                 rows                 windows 0 to 2
+    squares of rows     the token's digits                   squares of rows      the answer's digits
+    total                                                    total                total
+    fields, side sums                                        fields, side sums    fields, side sums
+    hot columns         channel, fingerprint, first token    one hot channel      window 3, failures
 """
 
 from __future__ import annotations
@@ -21,17 +19,20 @@ LIMBS = (*ROWS, CHANNEL, FINGERPRINT)
 """What the hash of a window is made of."""
 
 ROW_SQUARES = ("row 0 squared", "row 1 squared", "row 2 squared")
-CHANNEL_SQUARE = "channel squared"
 TOTAL = "total"
 """The sum of the words read, less the fingerprint."""
 
-FIXED = (*LIMBS, *ROW_SQUARES, CHANNEL_SQUARE, TOTAL)
-"""Registers with a column of their own at every size; words follow."""
+FIXED = (*ROWS, *ROW_SQUARES, TOTAL)
+"""Registers with a column of their own at every size."""
+
+FIELD_AT_LEAST = ("field at least 1", "field at least 2", "field at least 3")
+SIDE_SUMS = ("side sum 0", "side sum 1", "side sum 2")
+"""Registers of side words, of which a network may have none; hot columns follow."""
 
 
-def word(number: int) -> str:
-    """The register of a channel's word, or of a side word."""
-    return f"word {number}"
+def hot(channel: int) -> str:
+    """The register that is 1 where the context's channel is this one, else 0."""
+    return f"channel is {channel}"
 
 
 FIRST_TOKEN = "first token"
@@ -40,18 +41,15 @@ FIRST_TOKEN = "first token"
 NUMBER, NUMBER_SQUARE, HIGH_DIGIT = DIGITS = ("number", "number squared", "high digit")
 """A token's number in the logits: of the token read at first, of the answer in the end."""
 
-FIELD_AT_LEAST = ("field at least 1", "field at least 2", "field at least 3")
-SIDE_SUMS = ("side sum 0", "side sum 1", "side sum 2")
 CLIPS = ("window 0", "window 1", "window 2", "window 3")
 """The total, clipped to each window in which a known context's total may lie."""
 FAILURES = "failures"
 """How many side words did not fit."""
 
 REUSED = {
-    FIRST_TOKEN: word(0),
+    **{name: hot(number) for number, name in enumerate((CHANNEL, FINGERPRINT, FIRST_TOKEN))},
     **dict(zip(DIGITS, ROW_SQUARES, strict=True)),
-    **dict(zip(FIELD_AT_LEAST, ROWS, strict=True)),
-    **dict(zip(SIDE_SUMS, (CHANNEL_SQUARE, CHANNEL, FINGERPRINT), strict=True)),
-    **{name: word(number) for number, name in enumerate((*CLIPS, FAILURES))},
+    **dict(zip(CLIPS, (*ROWS, hot(0)), strict=True)),
+    FAILURES: hot(1),
 }
-"""The register whose column a register takes over."""
+"""The register whose column a register takes over, or leaves to it."""

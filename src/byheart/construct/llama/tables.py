@@ -15,6 +15,22 @@ from byheart.program import gf2
 
 
 @dataclass(frozen=True, eq=False)
+class Tables:
+    """What a network stores.
+
+    starts  the least hash of each channel, 0 first
+    """
+
+    starts: Int[np.ndarray, " n_channels"]
+    words: Int[np.ndarray, "3 n_rows n_channels"]
+    side_words: Int[np.ndarray, "n_side 3 n_side_rows n_channels"]
+
+    def channels(self, limbs: Int[np.ndarray, " n_contexts"]) -> Int[np.ndarray, " n_contexts"]:
+        """The channel of each context, by its limb."""
+        return np.searchsorted(self.starts, limbs, side="right") - 1
+
+
+@dataclass(frozen=True, eq=False)
 class TableEquations:
     """Factored equations, in the order of their first cells.
 

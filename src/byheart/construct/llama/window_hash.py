@@ -1,8 +1,8 @@
 """A hash of the last tokens, as offset heads and SwiGLU blocks compute it.
 
-Every token carries a few random numbers below 2^11, its limbs. A level replaces the limbs at each position by random sums of
-the limbs some places back, folded below 2^11 again: the first level covers `reach` tokens, the next `reach`², and so on, so
-a window of n tokens takes log(n) layers. Sums are linear but the folds between them are not, and each level has coefficients
+Every token carries a few random numbers below 2^11, its limbs. A level adds to the limbs at each position random sums of
+the limbs some places back, folded below 2^11 again: with H heads the first level covers H + 1 tokens, the next (H + 1)², and so
+on, so a window of n tokens takes log(n) layers. Sums are linear but the folds between them are not, and each level has coefficients
 of its own for every limb and offset: windows that differ in one token, in the order of two, or in their length share nothing
 in the end but by chance. Places before the beginning count as the first token.
 
@@ -22,6 +22,7 @@ from numba import njit
 
 LIMB = 2047
 """Largest limb: whole numbers up to 2^11 survive a float16 cache."""
+N_VALUES = LIMB + 1
 N_LIMBS = 5
 """Three rows, a channel and a fingerprint: 55 bits in all."""
 
@@ -94,12 +95,12 @@ def spread(x: np.ndarray, m: int) -> np.ndarray:
 
 
 def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
-    """Offsets that together reach exactly `window` tokens, `n_heads` a level."""
+    """Offsets that together reach exactly `window` tokens, `n_heads` a level; what the position itself holds stays."""
     levels: list[tuple[int, ...]] = []
     covered = 1
     while covered < window or not levels:
-        following = min(window, covered * n_heads)
-        levels.append(tuple(min(j * covered, following - covered) for j in range(n_heads)))
+        following = min(window, covered * (n_heads + 1))
+        levels.append(tuple(min(j * covered, following - covered) for j in range(1, n_heads + 1)))
         covered = following
     return tuple(levels)
 
