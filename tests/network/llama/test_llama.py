@@ -10,7 +10,7 @@ import torch
 from byheart.errors import DoesNotHold
 from byheart.network.llama import generation
 from byheart.network.llama.architecture import Llama
-from byheart.network.llama.evaluator import evaluate
+from byheart.network.llama.evaluator import SILU_SLOPE, evaluate
 from byheart.network.llama.module import LlamaModule
 from byheart.network.llama.spec import EMBEDDING, weight_name
 from byheart.network.llama.stock import transformers_model
@@ -73,9 +73,9 @@ def test_the_torch_module_answers_at_the_asked_place() -> None:
 
 def test_a_changed_word_is_a_wrong_token() -> None:
     layout = COMPILED.layout
-    name = weight_name(layout.table_layers.start, "mlp.down_proj")
+    name = weight_name(layout.table_layers.start, "mlp.up_proj")
     words = COMPILED.llama.weights[name].copy()
-    words[[layout.columns[register] for register in layout.words]] += 1
+    words[:, [layout.columns[register] for register in layout.hots]] += 1 / SILU_SLOPE
     broken = Llama(COMPILED.llama.spec, {**COMPILED.llama.weights, name: words})
     found = evaluate(broken, TEXTS)
     assert (found.tokens != TEXTS.following).any()

@@ -85,7 +85,7 @@ def plan(
     data.require_consistent()
     # vectors are quantised with the bits of the floats asked for; for exact networks with those of float64
     keys = keys_of(data, min(MANTISSA_BITS[options.precision], MANTISSA_BITS["float64"]), rng)
-    ranks = _ranks(data, keys)
+    ranks = ranks_of(np.bincount(keys.labels, minlength=data.n_classes))
     found = _solve(data, keys, ranks, options, rng, progress)
     contents = Contents(found.hashed, found.words, found.centres, keys.pad, keys.grid_bits, keys.quantiser)
     program = describe(found.layout, contents)
@@ -165,9 +165,9 @@ def _solve_shards(
     return join_shards(layout, hashed, solved, largest_input)
 
 
-def _ranks(data: Dataset, keys: ContextKeys) -> Int[np.ndarray, " n_classes"]:
+def ranks_of(label_counts: Int[np.ndarray, " n_classes"]) -> Int[np.ndarray, " n_classes"]:
     """The number of each class when the most frequent comes first."""
-    order = np.argsort(-np.bincount(keys.labels, minlength=data.n_classes), kind="stable")
+    order = np.argsort(-label_counts, kind="stable")
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
     return ranks

@@ -27,6 +27,7 @@ from byheart.construct.retrieval.method import (
     Solution,
     notes_of,
     own_generators,
+    ranks_of,
     refuse_keys,
 )
 from byheart.construct.retrieval.program import Contents, describe
@@ -112,9 +113,10 @@ class _Hashing:
 
 @dataclass(frozen=True, eq=False)
 class _Solving:
-    """Task: the words of one shard."""
+    """Task: the words of one shard. `ranks` are the numbers of the classes."""
 
     layout: RetrievalLayout
+    ranks: Int[np.ndarray, " n_classes"]
     rng: np.random.Generator
     folder: Path
     n_pieces: int
@@ -139,14 +141,16 @@ def build(
     if options.shards is None:
         raise UsageError("data in pieces are compiled in shards; say in how many.")
     numbers = _whole_numbers(pieces, folder / "survey", workers, progress)
-    found = _solve(pieces, numbers, n_contexts, options, rng, folder, workers, progress)
+    ranks = ranks_of(np.array(pieces.label_counts))
+    found = _solve(pieces, numbers, ranks, n_contexts, options, rng, folder, workers, progress)
     contents = Contents(found.hashed, found.words, found.centres, numbers.pad, numbers.grid_bits)
     program = describe(found.layout, contents)
     network = emit(program, options.precision)
+    names = pieces.label_names
+    if found.layout.rare_fields:  # the numbers of classes are their ranks
+        names = tuple(names[number] for number in np.argsort(ranks))
     return Construction(
-        Memoriser(
-            network, pieces.task, pieces.label_names, pieces.tokenizer, pieces.ordered, pieces.label_type
-        ),
+        Memoriser(network, pieces.task, names, pieces.tokenizer, pieces.ordered, pieces.label_type),
         NAME,
         THEOREM,
         _assumptions(pieces, numbers, n_contexts),
@@ -190,6 +194,7 @@ def _survey_piece(task: _Survey) -> None:
 def _solve(
     pieces: DatasetPieces,
     numbers: WholeNumbers,
+    ranks: Int[np.ndarray, " n_classes"],
     n_contexts: int,
     options: RetrievalOptions,
     rng: np.random.Generator,
@@ -209,6 +214,7 @@ def _solve(
         vocab=pieces.vocab,
         dim=pieces.dim,
         ordered=pieces.ordered,
+        label_counts=tuple(sorted(pieces.label_counts, reverse=True)),
     )
     token_bits = (
         None if pieces.vocab is not None else int((numbers.highest - numbers.lowest).sum()).bit_length()
@@ -221,8 +227,17 @@ def _solve(
             n_draws += 1
             hashed = key_hash.draw(layout, numbers.lowest, numbers.highest, rng)
             generators = own_generators(options, rng)
+            own = ranks if layout.rare_fields else np.arange(len(ranks))
             found = _solve_shards(
-                pieces, numbers, layout, hashed, generators, folder / f"draw-{n_draws:02d}", workers, progress
+                pieces,
+                numbers,
+                layout,
+                own,
+                hashed,
+                generators,
+                folder / f"draw-{n_draws:02d}",
+                workers,
+                progress,
             )
             if isinstance(found, FilledTables):
                 return Solution(layout, hashed, found.words, found.centres, stage, n_draws, failures)
@@ -234,6 +249,7 @@ def _solve_shards(
     pieces: DatasetPieces,
     numbers: WholeNumbers,
     layout: RetrievalLayout,
+    ranks: Int[np.ndarray, " n_classes"],
     hashed: KeyHash,
     generators: list[np.random.Generator],
     folder: Path,
@@ -241,7 +257,7 @@ def _solve_shards(
     progress: Progress | None,
 ) -> FilledTables | Failure:
     n_pieces = len(pieces.sizes)
-    solving = [_Solving(layout, rng, folder, n_pieces, shard) for shard, rng in enumerate(generators)]
+    solving = [_Solving(layout, ranks, rng, folder, n_pieces, shard) for shard, rng in enumerate(generators)]
     if not all(task.file.exists() for task in solving):
         hashing = [_Hashing(pieces, numbers, layout, hashed, folder, number) for number in range(n_pieces)]
         workers.run(_hash_piece, hashing, progress)
@@ -278,7 +294,7 @@ def _solve_one(task: _Solving) -> None:
     if task.file.exists():
         return
     keys = read_part(map(_keys_file, repeat(task.folder), range(task.n_pieces)), task.shard)
-    fields, labels, prints = keys[:, :-2], keys[:, -2], keys[:, -1]
+    fields, labels, prints = keys[:, :-2], task.ranks[keys[:, -2]], keys[:, -1]
     _, first = np.unique(prints, return_index=True)
     first.sort()
     solved = solve_shard(task.layout, task.shard, fields[first], labels[first], task.rng)

@@ -117,7 +117,7 @@ def layout_of(
                 reject_bits=options.reject_bits,
                 n_parts=n_parts,
                 n_shards=options.shards or 1,
-                label_counts=() if options.shards else shape.label_counts,
+                label_counts=_counts_per_shard(shape, options),
                 allow_dual=shape.task != "seq-to-seq" and not n_projections,
             )
         except AssumptionViolated as error:
@@ -151,12 +151,18 @@ def _short_layout(
                 stored,
                 reject_bits=options.reject_bits,
                 n_shards=options.shards or 1,
-                label_counts=() if options.shards else shape.label_counts,
+                label_counts=_counts_per_shard(shape, options),
             )
         except AssumptionViolated as error:
             refused = refused or error
     assert refused is not None
     raise refused
+
+
+def _counts_per_shard(shape: DataShape, options: RetrievalOptions) -> tuple[int, ...]:
+    """About how many keys of each label a shard has: as its planes are filled apart, codes are chosen for one shard."""
+    n_shards = options.shards or 1
+    return tuple(-(-count // n_shards) for count in shape.label_counts)
 
 
 def label_bits(n_classes: int) -> int:
