@@ -1,7 +1,7 @@
 """Ten million facts and more: data made in pieces, and a model of them asked every one, on a CPU or a GPU.
 
     python benchmarks/large.py make 1e7 facts.npz
-    byheart compile facts.npz -o model --method retrieval --shards 8 --work unfinished --workers 2 --sample 20000
+    byheart compile facts.npz -o model --method retrieval --reject-bits 0 --shards 8 --work unfinished --workers 2 --sample 20000
     python benchmarks/large.py pack model packed.npz                  # needs all of byheart
     python benchmarks/large.py check packed.npz 1e7 --device cuda     # needs torch and numpy alone; makes the same facts again
 

@@ -200,7 +200,8 @@ def compile_facts(machine: Machine, name: str, stop_at: int | None) -> None:
     given, unfinished = machine.given, machine.work / "unfinished"
     before = {path: path.stat().st_mtime_ns for path in unfinished.glob("solution/draw-*/shard-*.npz")}
     command = ["-c", "from byheart.cli.main import main; main()", "compile", machine.work / "facts.npz"]
-    command += ["-o", machine.work / "model", "--method", "retrieval", "--shards", given.shards]
+    command += ["-o", machine.work / "model", "--method", "retrieval", "--reject-bits", 0]
+    command += ["--shards", given.shards]
     command += ["--work", unfinished, "--workers", given.workers, "--sample", given.sample]
     process = machine.start(*command)
     watched, shown = Watched(process, unfinished), 0.0

@@ -58,10 +58,10 @@ def write_all(folder: Path) -> None:
 def draw_plan(path: Path) -> None:
     """The figure of `byheart plan`."""
     from byheart.bounds import curves, plan
-    from byheart.construct.estimates import estimates_for_shape
+    from byheart.construct.estimates import estimates_for_plan
     from byheart.report.figures import draw_plan
 
-    plans = [plan(10**power, 10, estimates=estimates_for_shape) for power in range(6, 13)]
+    plans = [plan(10**power, 10, estimates=estimates_for_plan) for power in range(6, 13)]
     draw_plan(curves(plans), "A model for N facts of 10 bits", path)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from types import ModuleType
@@ -15,7 +15,7 @@ from byheart.bounds import BoundTable, DataShape, table
 from byheart.bounds.bound import Scope
 from byheart.bounds.orders import park_2021, table_1
 from byheart.bounds.token_vectors import tokens_as_vectors
-from byheart.construct.estimates import require_offer
+from byheart.construct.estimates import require_offer, usual_estimate
 from byheart.construct.registry import Method, get, names
 from byheart.data.conversion import dataset_of
 from byheart.data.dataset import Dataset
@@ -54,6 +54,7 @@ class Row(JsonRecord):
 
     state      memorised: built, and every sample verified. refused: not built, for the `reason` given.
                wrong: built, and not right on every sample, which is a mistake of ours.
+    options    those that `compile` chose itself, such as the reject bits of retrieval
     planned    what data of this shape would probably take, where the construction applies at all
     floors     what no network of this precision that can hold every labelling goes below: each says whether these data need it
     """
@@ -63,6 +64,7 @@ class Row(JsonRecord):
     precision: Precision
     state: State
     reason: str | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
     planned: Size | None = None
     size: Size | None = None
     formula: Formula | None = None
@@ -156,8 +158,8 @@ def _row(
     start = time.perf_counter()
     try:
         require_offer(method, data.task, precision)
-        planned = method.estimate(shape, precision=precision)
-        row = replace(row, planned=planned)
+        planned, options = usual_estimate(method, shape, precision)
+        row = replace(row, planned=planned, options=options)
         if planned.parameters_dense > most_parameters:
             size = f"{planned.parameters_dense:,} parameters, more than the {most_parameters:,} allowed"
             raise UsageError(f"it would have about {size}.")
@@ -172,6 +174,7 @@ def _row(
         row,
         state="memorised",
         size=model.size,
+        options={name: model.record["options"][name] for name in options},
         formula=_theorem_formula(model) or row.formula,
         bits_per_parameter=model.bits_per_parameter,
         bits_per_stored_bit=model.bits_per_stored_bit,

@@ -20,7 +20,7 @@ from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
 from byheart.data.dataset_pieces import DatasetPieces
 from byheart.data.distinct_contexts import read_in_pieces
-from byheart.data.shape import DataRecord
+from byheart.data.shape import DataRecord, DataShape
 from byheart.data.textfile import require_file
 from byheart.files.work_folder import claimed_folder, describe_job
 from byheart.model import Model
@@ -99,14 +99,20 @@ def compile_in_shards(
 
     path, folder, workers = Path(path), Path(work), workers or Workers()
     require_file(path)
-    chosen = get("retrieval").read_options({**options, "shards": n_shards}, precision)
+    method, given_options = get("retrieval"), {**options, "shards": n_shards}
+    chosen = method.read_options(given_options, precision)
     told = {name: value for name, value in (reading or {}).items() if value is not None}
     job = describe_job(path, seed=seed, options=vars(chosen), reading=told, versions=versions("numpy"))
-    given = {"seed": seed, "options": {**options, "shards": n_shards, "precision": precision}}
     stage, rng = progress and in_stage(progress, "compile"), np.random.default_rng(seed)
     with claimed_folder(folder, job), workers.connected():
         pieces = read_in_pieces(path, folder, workers, stage, **told)
+        shape = DataShape.of(pieces)
+        _, settled = method.first_that_fits(
+            lambda each: method.estimate(shape, each, precision), precision, given_options
+        )
+        chosen = method.read_options(settled, precision)
         construction = solve(pieces, chosen, rng, folder / "solution", workers, stage)
+        given = {"seed": seed, "options": {**settled, "precision": precision}}
         remedy = f"If files in {folder} were changed, remove the folder and run the same command again."
         return _verified(construction, pieces, given, progress, sample=sample, remedy=remedy)
 

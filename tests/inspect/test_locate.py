@@ -42,7 +42,8 @@ def dual_tables() -> Iterator[None]:
 
 
 def ablation(data: Dataset, method: str = "retrieval", **options: object) -> Ablation:
-    return Ablation(bh.compile(data, method=method, **options), data)
+    plain = {"reject_bits": 0} if method == "retrieval" else {}
+    return Ablation(bh.compile(data, method=method, **{**plain, **options}), data)
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32", "exact"])
@@ -238,7 +239,7 @@ def test_other_methods_are_refused() -> None:
     ],
 )  # fmt: skip
 def test_notes_of_another_network_are_refused(change: dict[str, object]) -> None:
-    model = bh.compile(TOKENS, method="retrieval")
+    model = bh.compile(TOKENS, method="retrieval", reject_bits=0)
     record = {**model.record, "notes": {**model.record["notes"], **change}}
     with pytest.raises(UsageError):
         locate(model.memoriser, record, TOKENS.inputs, [str(at) for at in range(TOKENS.n_samples)])

@@ -121,7 +121,7 @@ def test_the_registers_of_a_dual_table_have_their_names(
 def test_what_rare_labels_add_is_a_stage_of_its_own() -> None:
     labels = np.random.default_rng(0).zipf(1.8, 2000) % 30
     data = random_tokens(2000, n_vocab=60, seed=1).with_labels(labels, [str(c) for c in range(30)])
-    model = bh.compile(data, method="retrieval", precision="float64")
+    model = bh.compile(data, method="retrieval", precision="float64", reject_bits=0)
     kinds = [stage.kind for stage in stages_of(model.network, model.record)]
     assert kinds[-2:] == ["label", "rare"]
     assert "rare" in kinds[:-2]

@@ -6,7 +6,8 @@ another.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
 
@@ -69,6 +70,7 @@ class Estimate(JsonRecord):
     """What one of our constructions takes; not a bound.
 
     bits        bits that store it, see `Size.stored_bits`
+    options     those that `compile` chooses itself, where there are such
     is_planned  whether it was planned for the data themselves, so that the network built has exactly this size; otherwise
                 it is what random data of this shape would probably take
     """
@@ -78,6 +80,18 @@ class Estimate(JsonRecord):
     parameters: int
     bits: int
     is_planned: bool
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The name with the options that are not those of the construction itself."""
+        return with_options(self.name, self.options)
+
+
+def with_options(name: str, options: Mapping[str, object]) -> str:
+    """A construction with its options: retrieval (reject bits 16)."""
+    listed = ", ".join(f"{option.replace('_', ' ')} {value}" for option, value in options.items())
+    return f"{name} ({listed})" if listed else name
 
 
 @dataclass(frozen=True)

@@ -198,12 +198,12 @@ def _not_smooth(architecture: Architecture) -> str:
 
 def _estimate_row(entry: Estimate, n_facts: int, bits: int) -> PlanRow:
     return PlanRow(
-        name=entry.name,
+        name=entry.title,
         kind="estimate",
         n_facts=n_facts,
         parameters=entry.parameters,
         bits=entry.bits,
-        source=f"this project's construction {entry.name}",
+        source=f"this project's construction {entry.title}",
         precision=entry.precision,
         bits_per_stored_bit=bits / max(1, entry.bits),
     )

@@ -158,7 +158,7 @@ def _show_estimates(found: BoundTable) -> None:
     ordered = sorted(found.estimates, key=lambda estimate: estimate.parameters)
     show_table(
         ("", "weights", "parameters", "bits"),
-        [(each.name, each.precision, count(each.parameters), count(each.bits)) for each in ordered],
+        [(each.title, each.precision, count(each.parameters), count(each.bits)) for each in ordered],
         numbers=(2, 3),
     )
     if not planned:

@@ -124,7 +124,13 @@ def _worst_case(rows: tuple[Row, ...]) -> list[tuple[str, int, str]]:
 
 
 def _show_sizes(rows: tuple[Row, ...]) -> None:
-    table = [(row.method, *map(short, astuple(row.size))) for row in rows if row.size is not None]
+    from byheart.bounds.bound import with_options
+
+    table = [
+        (with_options(row.method, row.options), *map(short, astuple(row.size)))
+        for row in rows
+        if row.size is not None
+    ]
     headers = ("", "dense", "non-zero", "depth", "width", "longest", "bits")
     show_table(headers, table, numbers=range(1, 7))
 

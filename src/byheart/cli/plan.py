@@ -30,16 +30,16 @@ def command(
     """
     from byheart.bounds import plan
     from byheart.bounds.empirical import STATIC_FUNCTION_BITS_PER_STORED_BIT
-    from byheart.construct.estimates import estimates_for_shape
+    from byheart.construct.estimates import estimates_for_plan
 
-    found = plan(facts, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len)
+    found = plan(facts, value_bits, estimates=estimates_for_plan, vocab=vocab, seq_len=seq_len)
     if figure is not None:
         from byheart.bounds import curves
         from byheart.report.figures import draw_plan
 
         others = {10**power for power in range(6, 13)} - {facts}
         plans = [
-            plan(n, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len) for n in others
+            plan(n, value_bits, estimates=estimates_for_plan, vocab=vocab, seq_len=seq_len) for n in others
         ]
         draw_plan(curves([found, *plans]), f"A model for N facts of {value_bits} bits", figure)
     if as_json:

@@ -23,18 +23,17 @@ from byheart.process.progress import Progress
 from byheart.program.construction import Construction
 
 USUAL = "retrieval"
-REJECT_BITS = (16, 12, 8, 4)
-"""Bits that turn unknown inputs away, the most first; fewer where the numbers of the precision have no room."""
 _MOST_REJECT_BITS = 64  # that a record may speak of
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One construction to try, with a precision and options."""
+    """One construction to try, with a precision and options; the last one says why it refuses data."""
 
     method: Method
     precision: Precision
     options: Mapping[str, object]
+    is_last: bool = False
 
 
 def build(
@@ -66,7 +65,7 @@ def build(
                 progress,
             )
         except AssumptionViolated as error:
-            if method != "auto":
+            if trial.is_last:
                 raise
             refused[chosen.name] = str(error)
             continue
@@ -87,7 +86,10 @@ def trials(
     """What to try, the best first: the method `name` alone, or what `auto` stands for."""
     if name != "auto":
         wanted = precision or get(name).precisions[0]
-        yield from (Trial(method, wanted, options) for method in candidates(name, wanted, shape, options))
+        (method,) = candidates(name, wanted, shape, options)
+        *others, last = method.usual_options(options, wanted)
+        yield from (Trial(method, wanted, each) for each in others)
+        yield Trial(method, wanted, last, is_last=True)
         return
     wanted_precisions: tuple[Precision, ...] = ("float64", "exact") if precision is None else (precision,)
     n_tried = 0
@@ -120,9 +122,7 @@ def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]
         method.read_options(options, precision)
     except UsageError:  # an option of another construction
         return
-    for bits in () if "reject_bits" in options else REJECT_BITS:
-        yield Trial(method, precision, {**options, "reject_bits": bits})
-    yield Trial(method, precision, options)
+    yield from (Trial(method, precision, each) for each in method.usual_options(options, precision))
 
 
 def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, str]:

@@ -33,10 +33,18 @@ def size_on(
     options: Mapping[str, object] | None = None,
     seed: int = 0,
 ) -> Size:
-    """The size that `compile` would build for these data, options and seed, without emitting the network."""
+    """The size that a construction builds for these data, options and seed, without emitting the network."""
     require_offer(method, data.task, precision)
     chosen = method.read_options(options or {}, precision or method.precisions[0])
     return method.plan(data, chosen, np.random.default_rng(seed), None).size
+
+
+def usual_estimate(
+    method: Method, shape: DataShape, precision: Precision | None = None
+) -> tuple[Size, dict[str, object]]:
+    """What `compile --method` would probably build on data of this shape, and the options it would choose itself."""
+    chosen = precision or method.precisions[0]
+    return method.first_that_fits(lambda options: method.estimate(shape, options, precision=chosen), chosen)
 
 
 def estimates_for_data(
@@ -45,7 +53,14 @@ def estimates_for_data(
     """What every construction takes on `data`, in the precision it offers first; exactly, where there are few labels."""
     if data.n_labels > MOST_PLANNED:
         return estimates_for_shape(DataShape.of(data), methods)
-    return _estimates(methods, lambda method: size_on(method, data, seed=seed), is_planned=True)
+
+    def size(method: Method) -> tuple[Size, dict[str, object]]:
+        def planned(options: dict[str, object]) -> Size:
+            return size_on(method, data, options=options, seed=seed)
+
+        return method.first_that_fits(planned, method.precisions[0])
+
+    return _estimates(methods, size, is_planned=True)
 
 
 def estimates_for_shape(
@@ -53,21 +68,38 @@ def estimates_for_shape(
 ) -> Iterator[Estimate | NotApplicable]:
     """What every construction would probably take on data of this shape, in the precision it offers first."""
 
-    def size(method: Method) -> Size:
+    def size(method: Method) -> tuple[Size, dict[str, object]]:
         require_offer(method, shape.task, None)
-        return method.estimate(shape, precision=method.precisions[0])
+        return usual_estimate(method, shape)
 
     return _estimates(methods, size, is_planned=False)
 
 
+def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
+    """The same, and beside what a construction takes with the options it chooses itself what it takes with the last of them.
+
+    For `retrieval` that is without reject bits, its smallest.
+    """
+    for found in estimates_for_shape(shape):
+        yield found
+        method = get(found.name)
+        plainest = method.usual(method.precisions[0])[-1]
+        if isinstance(found, Estimate) and found.options != plainest:
+            size = method.estimate(shape, plainest)
+            counts = int(size.parameters_dense), int(size.stored_bits)
+            yield Estimate(method.name, method.precisions[0], *counts, is_planned=False, options=plainest)
+
+
 def _estimates(
-    methods: Sequence[str] | None, size_of: Callable[[Method], Size], is_planned: bool
+    methods: Sequence[str] | None,
+    size_of: Callable[[Method], tuple[Size, dict[str, object]]],
+    is_planned: bool,
 ) -> Iterator[Estimate | NotApplicable]:
     for method in map(get, names() if methods is None else methods):
         try:
-            size = size_of(method)
+            size, options = size_of(method)
         except ByheartError as refusal:
             yield NotApplicable(method.name, "", str(refusal))
         else:
             counts = int(size.parameters_dense), int(size.stored_bits)
-            yield Estimate(method.name, method.precisions[0], *counts, is_planned)
+            yield Estimate(method.name, method.precisions[0], *counts, is_planned, options)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from byheart.process.memory_limit import require_memory
 from byheart.process.progress import Progress
 from byheart.program.construction import Construction, Plan
 from byheart.records.reader import read_values
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Method:
     plan        (data, options, rng, progress) -> Plan: everything decided for these data and nothing emitted; the plan's size
                 is exactly that of the network it emits. `AssumptionViolated` where the data are not taken.
     example     small data and options that the construction takes
+    usual       precision -> the options that are tried, the best first, where the caller names none of them
     page        the page of the documentation that describes it
     statements  ids of the statements it realises (see `byheart theorems`)
     """
@@ -63,6 +66,29 @@ class Method:
     example: Callable[[], Example] | None = None
     page: str | None = None
     statements: tuple[str, ...] = ()
+    usual: Callable[[Precision], tuple[Mapping[str, object], ...]] = lambda precision: ({},)
+
+    def usual_options(
+        self, given: Mapping[str, object], precision: Precision
+    ) -> tuple[dict[str, object], ...]:
+        """What to try, the best first: the options `given`, with the usual ones where none of these is given."""
+        choices = self.usual(precision)
+        if any(name in given for choice in choices for name in choice):
+            return (dict(given),)
+        return tuple({**choice, **given} for choice in choices)
+
+    def first_that_fits(
+        self,
+        attempt: Callable[[dict[str, object]], Result],
+        precision: Precision,
+        given: Mapping[str, object] | None = None,
+    ) -> tuple[Result, dict[str, object]]:
+        """What `attempt` gives for the first of the options to try that is not refused, and those options."""
+        *others, last = self.usual_options(given or {}, precision)
+        for options in others:
+            with suppress(AssumptionViolated):
+                return attempt(options), options
+        return attempt(last), last
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
         """The options `given` as the construction's own dataclass; `UsageError` names what is wrong with one."""

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import lru_cache
 
 from byheart.bounds import SizePlan, curves, plan
-from byheart.construct.estimates import estimates_for_shape
+from byheart.construct.estimates import estimates_for_plan
 from byheart.measure.records import finite
 from byheart.measure.store import Store
 from byheart.measure.tabulate import filter_rows, row_of
@@ -25,7 +25,7 @@ def plan_facts(context: Context, facts: int, value_bits: int, vocab: int, seq_le
 
 @lru_cache(maxsize=512)
 def _plan(n_facts: int, value_bits: int, vocab: int, seq_len: int) -> SizePlan:
-    return plan(n_facts, value_bits, estimates=estimates_for_shape, vocab=vocab, seq_len=seq_len)
+    return plan(n_facts, value_bits, estimates=estimates_for_plan, vocab=vocab, seq_len=seq_len)
 
 
 def list_runs(context: Context, store: str, where: list[str], most: int) -> Document:

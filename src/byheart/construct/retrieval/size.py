@@ -31,6 +31,9 @@ MANTISSA_BITS: dict[Precision, int] = {
 STIRRED_FOLDS, ROBUST_FOLDS = 2, 6
 """Extra reflections, for inputs that are similar, and for those that are very similar."""
 
+USUAL_REJECT_BITS = tuple({"reject_bits": bits} for bits in (16, 12, 8, 4, 0))
+"""Unknown inputs are turned away, with as many bits as the numbers of the precision have room for."""
+
 _USUAL_LEVELS = 16  # of a coordinate, until the data tell
 _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
 """Words that a label with its reject bits is dealt out to, and the least number of hashed fields: float32 may need more of both."""
@@ -196,4 +199,5 @@ METHOD = Method(
     options=RetrievalOptions,
     example=lambda: Example(random_tokens(40, 3, 12, seed=0)),
     page="retrieval.md",
+    usual=lambda precision: ({},) if precision == "exact" else USUAL_REJECT_BITS,
 )
