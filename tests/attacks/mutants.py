@@ -61,6 +61,8 @@ TESTS = (
     "tests/data/test_hostile.py",
     "tests/data/test_documents.py",
     "tests/data/test_dataset.py",
+    "tests/data/test_digest.py",
+    "tests/data/test_tokenizer_document.py",
     "tests/data/test_tokenizers.py",
     "tests/process",
     "tests/measure/test_specification.py",
@@ -78,6 +80,7 @@ TESTS = (
 )
 _NO_SUCH_TEST = 4  # pytest's exit status
 FIRST_FILES, FIRST_TESTS = 4, 40  # that a mutant meets before all the others
+LONG_ENOUGH = 40  # seconds of tests for one mutant, as they were when calls were traced, which is slow
 MOST_SECONDS = 90  # for the tests of one mutant; one that never ends is noticed too
 PACKAGES = (
     "pytest",
@@ -325,7 +328,7 @@ def _known_calls(pool: Any, folder: str) -> dict[str, Any]:
     for name in order:
         for called in every[name]["calls"]:
             calls.setdefault(called, []).append(name)
-    return {"calls": calls, "order": order}
+    return {"calls": calls, "order": order, "seconds": {name: every[name]["seconds"] for name in order}}
 
 
 def _tests_of(task: Task, known: dict[str, Any]) -> list[str]:
@@ -338,6 +341,12 @@ def _tests_of(task: Task, known: dict[str, Any]) -> list[str]:
             return found
     whole = {test for name, tests in calls.items() if name.startswith(f"{task.file}:") for test in tests}
     return [test for test in known["order"] if test in whole]
+
+
+def _affordable(tests: list[str], seconds: dict[str, float]) -> list[str]:
+    """The quickest of the tests, as many as take `LONG_ENOUGH` together; what the others alone would notice counts as a survivor."""
+    total = list(itertools.accumulate(seconds[test] for test in tests))
+    return [test for test, until in zip(tests, total, strict=True) if until <= LONG_ENOUGH] or tests[:1]
 
 
 # --- the whole run -----------------------------------------------------------------------------------------
@@ -380,7 +389,7 @@ def main() -> int:
         context = multiprocessing.get_context("fork")
         with context.Pool(options.processes, _copy_package, (folder,)) as pool:
             known = _known_calls(pool, folder) if due else {}
-            given = [(task, _tests_of(task, known)) for task in due]
+            given = [(task, _affordable(_tests_of(task, known), known["seconds"])) for task in due]
             for done, outcome in enumerate(pool.imap_unordered(_try, given), 1):
                 outcomes[outcome["name"]] = outcome
                 with log.open("a", encoding="utf-8") as stream:

@@ -10,7 +10,8 @@ import pytest
 
 from byheart.data import Dataset
 from byheart.errors import ConflictingLabels, MalformedFile
-from byheart.files.npz_archive import read_npz
+from byheart.files import npz_archive
+from byheart.files.npz_archive import open_npz, read_npz
 from byheart.process.memory_limit import OverMemoryLimit
 from tests.refusal import refused
 
@@ -188,3 +189,111 @@ def test_conflicts_in_arrays_name_the_file(path: Path) -> None:
     with refused(ConflictingLabels, "rows", "samples", "labels", "path", n_conflicts=1):
         Dataset.read(path)
     assert Dataset.read(path, on_conflict="first").n_samples == 1
+
+
+# --- at the limits ----------------------------------------------------------------------------------------
+
+
+def test_rows_are_read_one_after_the_other(path: Path) -> None:
+    values = np.arange(24, dtype=np.int16).reshape(4, 3, 2)
+    np.savez(path, values=values, turned=np.asfortranarray(values), one=np.array(5.0))
+    with open_npz(path, ["values"]) as (array,):
+        assert (array.row_items, array.memory) == (6, 24 * 2 + 2 * 8 * 24)
+        assert np.array_equal(array.read_rows(1), values[:1])
+        assert np.array_equal(array.read_rows(3), values[1:])
+        with refused(MalformedFile, path=str(path), array="values"):
+            array.read_rows(1)
+    found = read_npz(path)
+    assert list(found) == ["values", "turned", "one"]
+    assert np.array_equal(found["turned"], values)
+    assert found["one"].shape == ()
+    assert all(array.flags.writeable for array in found.values())
+    with refused(MalformedFile, array="missing", found=["one", "turned", "values"]):
+        read_npz(path, ["missing"])
+
+
+def test_an_archive_may_be_given_by_its_content(path: Path) -> None:
+    np.savez(path, values=np.arange(3))
+    content = io.BytesIO(path.read_bytes())
+    assert read_npz(Path("elsewhere"), content=content)["values"].tolist() == [0, 1, 2]
+
+
+def test_the_arrays_of_an_archive_share_the_memory_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(path, one=np.zeros(100), two=np.zeros(100))
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "4800")
+    assert set(read_npz(path)) == {"one", "two"}
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "4799")
+    with refused(OverMemoryLimit, n_bytes=4800):
+        read_npz(path)
+    assert set(read_npz(path, ["one"])) == {"one"}
+
+
+def test_an_archive_holds_at_most_so_many_arrays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert npz_archive.MOST_ARRAYS == 65_536
+    np.savez(path, **{f"a{i}": np.zeros(1) for i in range(4)})
+    monkeypatch.setattr(npz_archive, "MOST_ARRAYS", 4)
+    assert len(read_npz(path)) == 4
+    monkeypatch.setattr(npz_archive, "MOST_ARRAYS", 3)
+    with refused(MalformedFile, path=str(path)):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_ways_to_pack_are_refused(path: Path, method: int) -> None:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("inputs.npy", npy(np.zeros(3)))
+    with refused(MalformedFile, array="inputs"):
+        read_npz(path)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_both_versions_of_numpys_header_are_read(path: Path, version: tuple[int, int]) -> None:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.arange(5), version)
+    write(path, values=buffer.getvalue())
+    assert read_npz(path)["values"].tolist() == [0, 1, 2, 3, 4]
+
+
+def packed(path: Path, n_bytes: int, ratio: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive of zeros whose directory says that they are packed by `ratio`."""
+    write(path, True, inputs=npy(np.zeros(n_bytes // 8)))
+    size = zipfile.ZipFile(path).infolist()[0].file_size
+    true = zipfile.ZipFile.infolist
+
+    def infolist(self: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+        found = true(self)
+        for info in found:
+            info.compress_size = int(size / ratio)
+        return found
+
+    monkeypatch.setattr(zipfile.ZipFile, "infolist", infolist)
+
+
+@pytest.mark.parametrize(("ratio", "is_taken"), [(1099, True), (1102, False)])
+def test_nothing_is_packed_more_densely_than_deflate_can(
+    path: Path, ratio: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed(path, 8 * 10**6, ratio, monkeypatch)
+    if is_taken:
+        with open_npz(path) as (array,):
+            assert array.shape == (10**6,)
+    else:
+        with refused(MalformedFile, array="inputs", claimed_bytes=8 * 10**6), open_npz(path):
+            pass
+
+
+@pytest.mark.parametrize(("small", "ratio", "is_taken"), [
+    (24 * 10**6, 102, True), (24 * 10**6 - 1, 102, False), (24 * 10**6 - 1, 99.5, True),
+])  # fmt: skip
+def test_what_is_packed_unusually_well_must_be_small(
+    path: Path, small: int, ratio: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert npz_archive._SMALL == 2**29
+    monkeypatch.setattr(npz_archive, "_SMALL", small)
+    packed(path, 8 * 10**6, ratio, monkeypatch)
+    if is_taken:
+        with open_npz(path) as (array,):
+            assert array.memory == 24 * 10**6
+    else:
+        with refused(MalformedFile, array="inputs", n_bytes=24 * 10**6), open_npz(path):
+            pass

@@ -1,0 +1,181 @@
+"""A file, and a folder, is written whole or not at all, and never where it would destroy something else."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from byheart.errors import UsageError
+from byheart.files.atomic_folder import mend, put_file, read_whole, replaced_folder
+from byheart.files.whole_file import check_file_target, whole_file, write_whole
+from tests.refusal import refused
+
+GONE = 2**22 + 1  # above the largest process number of Linux
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_there_when_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "deep" / "file"
+    on_disk: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: on_disk.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+    )
+    with whole_file(path) as fresh:
+        fresh.write_text("half")
+        assert not path.exists()
+        assert fresh.parent == path.parent
+    assert (path.read_text(), names(path.parent)) == ("half", ["file"])
+    if Path("/proc/self/fd").exists():
+        assert on_disk == [str(fresh)]
+    write_whole(path, lambda file: file.write(b"other"))
+    assert (path.read_text(), names(path.parent)) == ("other", ["file"])
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), OSError(28, "No space left on device"), KeyboardInterrupt()]
+)
+def test_what_fails_leaves_the_file_as_it_was(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def fail(file: object) -> None:
+        raise error
+
+    with pytest.raises(UsageError if isinstance(error, OSError) else type(error)):
+        write_whole(path, fail)
+    assert (path.read_text(), names(tmp_path)) == ("old", ["file"])
+
+
+def test_places_where_no_file_may_be_written(tmp_path: Path) -> None:
+    model, half = tmp_path / "model", tmp_path / "half"
+    for folder, files in ((model, ("model.json", "model.safetensors")), (half, ("model.json",))):
+        folder.mkdir()
+        for name in files:
+            (folder / name).touch()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(model / "model.safetensors")
+    (tmp_path / "folder").mkdir()
+    for path in (Path("/"), model / "new", model / "model.json", tmp_path / "pipe", tmp_path / "link"):
+        with refused(UsageError, path=str(path)):
+            check_file_target(path)
+    for path in (half / "new", tmp_path / "new", tmp_path / "folder", half / "model.json"):
+        check_file_target(path)
+    with refused(UsageError, path=str(tmp_path / "link" / "file")):
+        write_whole(tmp_path / "link" / "file", lambda file: file.write(b""))
+
+
+# --- folders ----------------------------------------------------------------------------------------------
+
+
+def any_target(_: Path) -> None:
+    return None
+
+
+def test_a_folder_is_there_when_it_is_finished(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "target"
+    for content in ("one", "two"):
+        with replaced_folder(target, any_target) as fresh:
+            (fresh / content).touch()
+            assert (target / content).exists() is False
+        assert (names(target), names(target.parent)) == ([content], ["target"])
+
+
+def test_a_folder_that_may_not_be_replaced_is_left(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+
+    def refuse(path: Path) -> None:
+        raise UsageError("no", path=str(path))
+
+    with refused(UsageError, path=str(tmp_path / "target")), replaced_folder(tmp_path / "target", refuse):
+        raise AssertionError("the block must not run")
+    assert names(tmp_path) == ["target"]
+
+
+def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    target = tmp_path / "file" / "target"
+    with refused(UsageError, path=str(target)), replaced_folder(target, any_target):
+        pass
+    with refused(UsageError, path=str(tmp_path / "file" / "name")):
+        put_file(tmp_path / "file", "name", b"")
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_file_of_a_folder_is_put_there_in_one_step(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "other").touch()
+    for content in (b"one", b"two"):
+        put_file(folder, "name", content)
+        assert (folder / "name").read_bytes() == content
+    assert (names(folder), names(tmp_path)) == (["name", "other"], ["folder"])
+
+
+@pytest.mark.parametrize(("age", "is_left"), [(3599, True), (3600, False), (3601, False)])
+def test_what_names_no_process_is_abandoned_after_an_hour(
+    tmp_path: Path, age: int, is_left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000_000
+    monkeypatch.setattr(time, "time", lambda: now)
+    leftover = tmp_path / ".target.0badcafe.new"
+    leftover.mkdir()
+    os.utime(leftover, (now - age, now - age))
+    mend(tmp_path / "target")
+    assert leftover.exists() == is_left
+
+
+@pytest.mark.parametrize(
+    ("there", "left"),
+    [
+        ({".target.{gone}-0badcafe.new"}, set()),
+        ({".target.{gone}-0badcafe.old"}, {"target"}),
+        ({".target.{gone}-0badcafe.new", ".target.{gone}-0badcafe.old"}, {"target"}),
+        ({"target", ".target.{gone}-0badcafe.new", ".target.{gone}-0badbeef.old"}, {"target"}),
+        ({".target.{self}-0badcafe.new"}, {".target.{self}-0badcafe.new"}),
+        ({".target.{parent}-0badcafe.old"}, {".target.{parent}-0badcafe.old"}),
+        (
+            {".targets.{gone}-0badcafe.new", ".target.{gone}-0badcafe.new2", "target.{gone}-0badcafe.new"},
+            None,
+        ),
+        ({".target.{gone}-0badcaf.new", ".target.{gone}-0BADCAFE.old", ".target.{gone}-0badcafe.mid"}, None),
+    ],
+)
+def test_only_what_a_dead_process_left_is_mended(
+    tmp_path: Path, there: set[str], left: set[str] | None
+) -> None:
+    words = {"gone": GONE, "self": os.getpid(), "parent": os.getppid()}
+    for name in there:
+        (tmp_path / name.format(**words)).mkdir()
+    mend(tmp_path / "target")
+    expected = there if left is None else left
+    assert set(names(tmp_path)) == {name.format(**words) for name in expected}
+
+
+def test_a_folder_is_read_again_while_it_changes(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def fails() -> None:
+        calls.append(1)
+        raise UsageError("no")
+
+    with refused(UsageError):
+        read_whole(tmp_path, fails)
+    assert len(calls) == 1  # nothing changed, so it would fail again
+
+    def changes() -> int:
+        calls.append(1)
+        (tmp_path / f"file{len(calls)}").touch()
+        return len(calls)
+
+    calls.clear()
+    assert read_whole(tmp_path, changes) == 21  # twenty attempts, and what the last one finds
+    assert read_whole(tmp_path, lambda: 7) == 7
