@@ -344,7 +344,7 @@ def _tests_of(task: Task, known: dict[str, Any]) -> list[str]:
 
 
 def _affordable(tests: list[str], seconds: dict[str, float]) -> list[str]:
-    """The quickest of the tests, as many as take `LONG_ENOUGH` together; what the others alone would notice counts as a survivor."""
+    """The quickest of the tests, as many as take `LONG_ENOUGH` together; what only others notice survives."""
     total = list(itertools.accumulate(seconds[test] for test in tests))
     return [test for test, until in zip(tests, total, strict=True) if until <= LONG_ENOUGH] or tests[:1]
 

@@ -205,6 +205,10 @@ def test_contexts_that_cannot_be_asked_are_wrong_and_no_others(
     certificate = verify(of_few, Dataset.from_documents(lines, tokenizer="word"))
     assert sorted(sample.input for sample in certificate.wrong_samples) == inputs
     assert certificate.wrong == len(inputs)
+    n_asked = certificate.checked - len(
+        [sample for sample in certificate.wrong_samples if "token" in (sample.reason or "")]
+    )
+    assert certificate.rechecked_by_interpreter == n_asked
 
 
 @pytest.mark.parametrize(("share", "agrees"), [(1.5, True), (2.5, False)])

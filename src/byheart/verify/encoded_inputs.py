@@ -65,10 +65,10 @@ def _encode_tokens(
     memoriser: Memoriser, inputs: TokenSequences, tokenizer: Tokenizer | None
 ) -> EncodedInputs:
     network = memoriser.network
-    if not network.takes_ids or network.n_vocab is None:
+    if network.n_vocab is None:
         takes = f"{network.seq_len} vectors of dimension {network.dim}"
         return _refuse_all(memoriser, len(inputs), f"the sample is token ids; this model takes {takes}")
-    ids = _translate(memoriser, tokenizer, inputs.ids)
+    ids = _translate(memoriser, tokenizer, inputs.ids, network.n_vocab)
     refused: dict[int, str] = {}
     sample_of = np.repeat(np.arange(len(inputs)), inputs.lengths)
     names = () if tokenizer is None else tokenizer.vocabulary
@@ -87,7 +87,7 @@ def _encode_tokens(
 
 
 def _translate(
-    memoriser: Memoriser, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"]
+    memoriser: Memoriser, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"], n_vocab: int
 ) -> Int[np.ndarray, " n"]:
     """The id by which the model knows each token, or `UNKNOWN_TOKEN`. Ids may be large: no table is as long as the largest."""
     own = memoriser.tokenizer
@@ -106,8 +106,7 @@ def _translate(
         number = {token: index for index, token in enumerate(own.vocabulary)}
         found = [number.get(token, UNKNOWN_TOKEN) for token in theirs.vocabulary]
         return np.asarray(np.array(found, dtype=np.int64).reshape(-1)[ids])
-    n_known = (memoriser.network.n_vocab or 0) if own is None else len(own.vocabulary)
-    is_known = (ids >= 0) & (ids < n_known)
+    is_known = ids < (n_vocab if own is None else len(own.vocabulary))
     if memoriser.network.pad is not None:
         is_known &= ids != memoriser.network.pad
     return np.where(is_known, ids, UNKNOWN_TOKEN)
