@@ -77,7 +77,7 @@ bench: $(STAMP) ## run every benchmark; each prints its numbers and writes JSON 
 fuzz: $(STAMP) ## attack for SECONDS=60, from SEED=0: spoilt files and odd requests; findings are kept in out/fuzz
 	$(BIN)/python -m tests.attacks.fuzz --seconds $(SECONDS) --seed $(SEED)
 
-mutants: $(STAMP) ## make mistakes in verify, storage, bounds and records, one at a time; count those that the tests notice
+mutants: $(STAMP) ## make mistakes in five rooms and in the code of limits, one at a time; count those that the tests notice
 	$(BIN)/python -m tests.attacks.mutants --seed $(SEED)
 
 kills: $(STAMP) ## kill -9 compile, verify, export and measure a hundred times each, and look at what is left
