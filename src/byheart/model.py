@@ -175,8 +175,8 @@ class Model:
     def trace(self, text: str) -> Trace:
         """Follow a question through the network: the residual stream before the first layer and behind every layer.
 
-        Registers have the names of the program that was compiled: `trace.values("x")`, `trace.state(layer)`. Only for networks
-        of KS25's family, `retrieval` among them.
+        Registers have the names of the program that was compiled: `trace.values("x")`, `trace.state(layer)`. For networks
+        of KS25's family, `retrieval` among them, and for `llama`, where the answer is generated and followed too.
         """
         from byheart.inspect.trace import trace
 

@@ -130,3 +130,39 @@ def test_what_rare_labels_add_is_a_stage_of_its_own() -> None:
         assert {
             stage.kind for stage in stages_of(model.network, {**model.record, "notes": notes})
         }.isdisjoint({"label"})
+
+
+def test_a_llama_is_followed_through_its_answer() -> None:
+    """Every stream is, number for number, the hidden state that transformers computes in float32."""
+    pytest.importorskip("transformers", reason="the package transformers is not installed")
+    import torch
+
+    from byheart.network.llama.architecture import Llama
+    from byheart.network.llama.stock import transformers_model
+
+    model = bh.compile(dict(FACTS), method="llama")
+    assert isinstance(model.network, Llama)
+    for question, answer in FACTS:
+        found = model.trace(question)
+        assert found.answer == answer
+        assert question + answer in "".join(t.text for t in found.tokens if t.kind == "token")
+        ids = torch.tensor([[token.id for token in found.tokens]])
+        with torch.no_grad():
+            *before, _ = transformers_model(model.network)(ids, output_hidden_states=True).hidden_states
+        # the last hidden state is normed
+        assert len(before) == len(found.layers)
+        for stream, state in zip((found.entrance, *found.layers), before, strict=False):
+            assert (stream.stream == state[0].double().numpy()).all()
+        assert found.output[: len(ids[0]) - 1][-len(answer) :].tolist() == ids[0, -len(answer) :].tolist()
+    layers = [at for stage in found.stages for at in range(stage.first, stage.last + 1)]
+    assert layers == list(range(-1, len(found.layers)))
+    assert found.values("first token", 0)[0] == 1
+    assert found.channels["first token"] == found.channels["channel is 2"]
+    behind = found.state(found.stages[-2].last - 1)
+    assert sum(value for name, value in behind.items() if name.startswith("channel is ")) == 1
+    (tables,) = (stage for stage in found.stages if stage.kind == "table")
+    rows = [found.behind(at).active for at in range(tables.first, tables.last + 1)]
+    assert sum(map(len, rows)) >= 3  # one row of each of three tables
+    assert model.trace("capital of Egypt").answer is None
+    with refused(UnknownToken):
+        model.trace("☃")

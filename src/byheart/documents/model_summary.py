@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from byheart.errors import DoesNotHold, UsageError
+
 if TYPE_CHECKING:
     from byheart.inspect.stages import Stage
     from byheart.model import Model
@@ -36,8 +38,17 @@ def summarise(model: Model, folder: Path) -> dict[str, Any]:
 def known_stages(model: Model) -> tuple[Stage, ...]:
     """Which layers do what, and by which lemma; empty where the record does not tell."""
     from byheart.inspect.stages import stages_of
+    from byheart.network.llama.architecture import Llama
     from byheart.network.transformer.architecture import Transformer
 
+    if isinstance(model.network, Llama):
+        from byheart.inspect.checkpoint_trace import stages_of_llama
+        from byheart.network.llama.evaluator import Machine
+
+        try:
+            return stages_of_llama(model.network, Machine(model.network), model.record)
+        except (UsageError, DoesNotHold):  # the record does not tell, or it is another network
+            return ()
     if not isinstance(model.network, Transformer):
         return ()
     found = stages_of(model.network, model.record)

@@ -25,7 +25,7 @@ def locate_in_checkpoint(
     llama: Llama, notes: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
     """The words that hold each token of each answer, and the end behind it."""
-    layers = _layers(llama, notes)
+    layers = table_layers(llama, notes)
     prompts = [full_prompt(llama, row[row != llama.spec.pad].tolist()) for row in encoded]
     answers = generate(llama, prompts, llama.backend)
     is_known = np.array([len(answer) > 0 and answer[-1] not in llama.spec.ends for answer in answers])
@@ -66,7 +66,7 @@ def locate_in_checkpoint(
     return gather(tuple(names), n_asked, tuple(map(str, vocabulary)), places, found)
 
 
-def _layers(llama: Llama, notes: Mapping[str, Any]) -> range:
+def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
     """The layers of the tables."""
     if "pick layer" in notes:
         raise UsageError(

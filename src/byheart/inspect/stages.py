@@ -47,9 +47,10 @@ class Register:
 
     name: str
     meaning: str
+    others: tuple[str, ...] = ()  # names that the same channel has in other layers
 
 
-def _stage(name: str, first: int, last: int, **values: Any) -> Stage:
+def stage_called(name: str, first: int, last: int, **values: Any) -> Stage:
     """The stage called `name` in stages.json, with these values in its words."""
     kind, title, sentence = _WORDS["stages"][name]
     lemma = _WORDS["lemmas"].get(name)
@@ -59,7 +60,7 @@ def _stage(name: str, first: int, last: int, **values: Any) -> Stage:
 
 def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **values: Any) -> None:
     """Let the last stage go on to layer `at`, or begin a new one there."""
-    here, last = _stage(name, at, at, **values), stages[-1] if stages else None
+    here, last = stage_called(name, at, at, **values), stages[-1] if stages else None
     if (
         merge
         and last is not None
@@ -80,7 +81,7 @@ def stages_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Stage, .
         found = _retrieval(network, notes)
     elif method.startswith(KS25):
         found = _kajitsuka_sato(network, notes)
-    stages = [_stage("codes", -1, -1), *(found or _plain(network))]
+    stages = [stage_called("codes", -1, -1), *(found or _plain(network))]
     assert [s.first for s in stages[1:]] == [s.last + 1 for s in stages[:-1]]
     return tuple(stages)
 
@@ -221,7 +222,7 @@ def _lookup(n_groups: int, size: int, start: int, stop: int, what: str, stages: 
     per_entry = rest // size
     for entry in range(size):
         at = start + n_groups + 1 + entry * per_entry
-        stages.append(_stage("extract", at, at + per_entry - 1, entry=entry + 1, size=size))
+        stages.append(stage_called("extract", at, at + per_entry - 1, entry=entry + 1, size=size))
     return True
 
 
@@ -230,7 +231,7 @@ def _plain(network: Transformer) -> list[Stage]:
     for (kind, n_units), run in groupby(map(_kind, network.layers)):
         length, at = len(list(run)), stages[-1].last + 1 if stages else 0
         layers = "One layer" if length == 1 else f"{length} layers"
-        stages.append(_stage(f"plain {kind}", at, at + length - 1, layers=layers, n_units=n_units))
+        stages.append(stage_called(f"plain {kind}", at, at + length - 1, layers=layers, n_units=n_units))
     return stages
 
 

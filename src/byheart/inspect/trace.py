@@ -14,6 +14,7 @@ from byheart.data.sequences import TokenSequences
 from byheart.errors import UsageError
 from byheart.inspect.residual_stream import Snapshot, output_of, snapshots
 from byheart.inspect.stages import ENTRANCE, Register, Stage, registers_of, stages_of
+from byheart.network.llama.architecture import Llama
 from byheart.network.memoriser import UNKNOWN, Memoriser
 from byheart.network.transformer.answers import class_of
 from byheart.network.transformer.architecture import Transformer
@@ -37,7 +38,7 @@ class Trace:
     """Everything a network computes on one question.
 
     answer     what the model answers; None for "unknown"
-    output     the number that the network gives at each token: the number of the class and 1
+    output     the number that the network gives at each token: the number of the class and 1; of a Llama, the id of the next token
     registers  the channels of the residual stream, by name
     stages     which layers do what; layers are counted from 0, as in `module.layers`
     entrance   the residual stream before the first layer
@@ -57,8 +58,12 @@ class Trace:
 
     @cached_property
     def channels(self) -> Mapping[str, int]:
-        """The channel of each register: its column in the stream."""
-        return {register.name: channel for channel, register in enumerate(self.registers)}
+        """The channel of each register: its column in the stream. A channel may have other names in other layers."""
+        return {
+            name: channel
+            for channel, register in enumerate(self.registers)
+            for name in (register.name, *register.others)
+        }
 
     def behind(self, layer: int) -> Snapshot:
         """The stream behind a layer; before the first layer for -1."""
@@ -87,25 +92,24 @@ class Trace:
 def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
     """Ask `text` and keep everything. `UsageError` where the model cannot be asked it, or is of another family."""
     network, tokenizer = memoriser.network, memoriser.tokenizer
+    if isinstance(network, Llama):
+        from byheart.inspect.checkpoint_trace import trace_checkpoint
+
+        return trace_checkpoint(memoriser, record, text)
     if not isinstance(network, Transformer):
         raise UsageError(
-            f"only networks of KS25's family can be stepped through; this one is of the family {network.spec.family}."
+            "only models of KS25's family and of `llama` can be stepped through; "
+            f"this one is of the family {network.spec.family}."
         )
-    if tokenizer is None:
-        raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
-    ids = np.array(tokenizer.encode(text), dtype=np.int64)
-    asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
-    found = encode_inputs(memoriser, asked, tokenizer)
-    if not len(found.asked):
-        raise UsageError(f"{text!r}: {found.refused[0]}.")
+    encoded = encode_question(memoriser, text)
+    assert tokenizer is not None
     if len(network.layers) * network.model_width > MOST_VALUES:
         raise UsageError("this network is too large to be followed layer by layer.")
-    encoded = found.encoded[0]
     entrance, *layers = snapshots(network, encoded, last_only=memoriser.answers_last_token_only)
     output = output_of(network, (layers[-1] if layers else entrance).stream)
     return Trace(
         text,
-        _answer(memoriser, output, len(ids)),
+        _answer(memoriser, output, int((encoded != network.pad).sum())),
         output,
         tuple(_tokens(network, tokenizer.vocabulary, encoded)),
         registers_of(network, record),
@@ -113,6 +117,19 @@ def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
         entrance,
         tuple(layers),
     )
+
+
+def encode_question(memoriser: Memoriser, text: str) -> np.ndarray:
+    """The ids of a text as the network takes them."""
+    tokenizer = memoriser.tokenizer
+    if tokenizer is None:
+        raise UsageError("this model has no tokenizer, so it cannot be asked a text.")
+    ids = np.array(tokenizer.encode(text), dtype=np.int64)
+    asked = TokenSequences(ids, np.array([0, len(ids)]), len(tokenizer.vocabulary))
+    found = encode_inputs(memoriser, asked, tokenizer)
+    if not len(found.asked):
+        raise UsageError(f"{text!r}: {found.refused[0]}.")
+    return np.asarray(found.encoded[0])
 
 
 def _answer(memoriser: Memoriser, output: np.ndarray, n_tokens: int) -> str | list[str | None] | None:

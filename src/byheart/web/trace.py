@@ -25,7 +25,11 @@ LARGEST_EXACT = 1 << 53
 def draw_trace(model: Model, text: str) -> dict[str, Any]:
     """Ask `text`, and say what the page draws of its way."""
     network = model.network
-    if isinstance(network, Transformer) and (len(network.layers) + 1) * network.model_width > MOST_VALUES:
+    if not isinstance(network, Transformer):
+        raise UsageError(
+            f"only networks of KS25's family can be drawn; this one is of the family {network.spec.family}."
+        )
+    if (len(network.layers) + 1) * network.model_width > MOST_VALUES:
         raise UsageError("this network is too large to be drawn.")
     found = model.trace(text)
     taken = (found.entrance, *found.layers)

@@ -207,6 +207,26 @@ class Machine:
         """The greedy next token, from what the asked positions hold before a layer."""
         return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
 
+    def enter(self, ids: np.ndarray) -> Float[np.ndarray, "n_tokens hidden"]:
+        """What tokens hold before the first layer; pinned columns are zero."""
+        stream: np.ndarray = self.llama.weights[EMBEDDING][ids].astype(np.float64)
+        stream[:, self.pinned.columns] = 0
+        return stream
+
+    def mix(self, layer: int, stream: np.ndarray, starts: np.ndarray | None) -> np.ndarray:
+        """The stream after the attention of a layer; the text of each token begins at `starts`."""
+        heads = self.reads[layer]
+        if heads is None:
+            return stream
+        assert starts is not None
+        if self.flag is not None:
+            first = np.arange(len(stream)) == starts
+            self.conditions.require(
+                bool((stream[:, self.flag] == first).all()),
+                f"layer {layer}: the first token is not flagged",
+            )
+        return np.asarray(stream + self._gather(layer, heads, stream, starts))
+
     def gates(self, layer: int, stream: np.ndarray) -> Float[np.ndarray, "n_asked units"]:
         """The gate of each unit of a layer; where it is positive the unit is open."""
         weight = self.llama.weight(layer, "mlp.gate_proj")
@@ -222,8 +242,7 @@ class Machine:
     def _enter(
         self, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        stream = self.llama.weights[EMBEDDING][ids].astype(np.float64)
-        stream[:, self.pinned.columns] = 0
+        stream = self.enter(ids)
         return (stream[asked], None, None) if self.last_gather < 0 else (stream, starts, asked)
 
     def _run(
@@ -231,16 +250,7 @@ class Machine:
     ) -> np.ndarray:
         """Run layers one after the other. Once none gathers any more, only asked positions go on."""
         for layer in layers:
-            heads = self.reads[layer]
-            if heads is not None:
-                assert starts is not None
-                if self.flag is not None:
-                    first = np.arange(len(stream)) == starts
-                    self.conditions.require(
-                        bool((stream[:, self.flag] == first).all()),
-                        f"layer {layer}: the first token is not flagged",
-                    )
-                stream = stream + self._gather(layer, heads, stream, starts)
+            stream = self.mix(layer, stream, starts)
             if layer == self.last_gather:
                 assert asked is not None
                 stream = stream[asked]

@@ -1,0 +1,108 @@
+"""A question's way through a compiled Llama: the residual stream of the prompt and its answer, layer by layer, by register names.
+
+The numbers are those of exact arithmetic, which float32 gives too (see `network.llama.evaluator`). Columns are used again once
+nothing reads what they held, so a column may have two names, one for each part of the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from byheart.construct.llama.registers import FIELD_AT_LEAST, FIXED, REUSED, SIDE_SUMS, hot
+from byheart.errors import UsageError
+from byheart.inspect.checkpoint import table_layers
+from byheart.inspect.residual_stream import Snapshot
+from byheart.inspect.stages import Register, Stage, stage_called
+from byheart.inspect.trace import MOST_VALUES, Trace, TracedToken, encode_question
+from byheart.network.llama.architecture import Llama
+from byheart.network.llama.evaluator import Machine
+from byheart.network.llama.generation import full_prompt, generate
+from byheart.network.memoriser import Memoriser
+
+PINNED = "pinned"
+
+
+def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
+    """Ask `text`, let the answer be generated, and keep the stream of both."""
+    llama = memoriser.network
+    assert isinstance(llama, Llama)
+    encoded = encode_question(memoriser, text)
+    prompt = full_prompt(llama, encoded[encoded != llama.spec.pad].tolist())
+    (answer,) = generate(llama, [prompt], "exact")
+    ids = np.array(prompt + answer)
+    if llama.spec.n_layers * llama.spec.hidden * len(ids) > MOST_VALUES:
+        raise UsageError("this network is too large to be followed layer by layer.")
+    is_known = bool(answer) and answer[-1] not in llama.spec.ends
+    names = llama.text_tokenizer.vocabulary
+    special = {*llama.spec.ends, llama.spec.bos, llama.spec.sep}
+    machine = Machine(llama)
+    entrance, *layers = _snapshots(machine, ids)
+    return Trace(
+        text,
+        llama.text_tokenizer.decode_all([answer], skip_special=True)[0] if is_known else None,
+        machine.answer(ids, np.zeros_like(ids), np.ones(len(ids), dtype=bool)),
+        tuple(
+            TracedToken(str(names[token]), "extra" if token in special else "token", token)
+            for token in ids.tolist()
+        ),
+        registers_of_llama(machine, record),
+        stages_of_llama(llama, machine, record),
+        entrance,
+        tuple(layers),
+    )
+
+
+def _snapshots(machine: Machine, ids: np.ndarray) -> list[Snapshot]:
+    """The stream on entering and behind every layer, pinned columns included."""
+    llama, starts = machine.llama, np.zeros_like(ids)
+    pinned = machine.pinned.columns * machine.pinned.value
+    stream = machine.enter(ids)
+    found = [Snapshot("enter", stream + pinned)]
+    for layer in range(llama.spec.n_layers):
+        stream = machine.mix(layer, stream, starts)
+        opened = np.flatnonzero(machine.gates(layer, stream[-1:])[0] > 0)
+        stream = machine.feed(layer, stream)
+        kind = "feed-forward" if machine.reads[layer] is None else "attention"
+        found.append(Snapshot(kind, stream + pinned, tuple(opened.tolist()), llama.spec.inner))
+    return found
+
+
+def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Register, ...]:
+    """The columns of the stream by name; those that are used again have their other names beside the first."""
+    notes = record.get("notes")
+    starts = notes.get("channel starts") if isinstance(notes, Mapping) else None
+    hidden, n_pinned = machine.llama.spec.hidden, int(machine.pinned.columns.sum())
+    side = (*FIXED, *FIELD_AT_LEAST, *SIDE_SUMS)
+    n_channels = len(starts) if isinstance(starts, list) else 0
+    own = side[: hidden - n_pinned - n_channels]
+    names = [*(f"{PINNED} {at}" for at in range(n_pinned)), *own, *map(hot, range(n_channels))]
+    if len(names) != hidden or len(own) < len(FIXED):  # nothing is guessed
+        return tuple(Register(f"column {at}", f"column {at} of the stream") for at in range(hidden))
+    others: dict[str, list[str]] = {}
+    for name, other in REUSED.items():
+        others.setdefault(other, []).append(name)
+    return tuple(
+        Register(
+            name,
+            f"at other times {', '.join(others[name])}" if name in others else name,
+            tuple(others.get(name, ())),
+        )
+        for name in names
+    )
+
+
+def stages_of_llama(llama: Llama, machine: Machine, record: Mapping[str, Any]) -> tuple[Stage, ...]:
+    """Which layers do what: those before the tables gather and find the address, those behind decide."""
+    notes = record.get("notes")
+    tables = table_layers(llama, notes if isinstance(notes, Mapping) else {})
+    parts = [
+        ("llama codes", -1, -1),
+        ("llama gather", 0, machine.last_gather),
+        ("llama address", machine.last_gather + 1, tables.start - 1),
+        ("llama tables", tables.start, tables.stop - 1),
+        ("llama decide", tables.stop, llama.spec.n_layers - 1),
+    ]
+    return tuple(stage_called(name, begin, end) for name, begin, end in parts if begin <= end)
