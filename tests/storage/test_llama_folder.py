@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import byheart as bh
 from byheart.errors import ByheartError, CorruptModel
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.generation import recite
@@ -50,6 +52,27 @@ def test_a_llama_is_read_back_to_the_last_byte(name: str, tmp_path: Path) -> Non
     for each in names:
         assert (tmp_path / "one" / each).read_bytes() == (FIXTURES / name / each).read_bytes(), each
     again.save(tmp_path / "one")  # a folder of this family may be replaced
+
+
+def test_transformers_says_nothing_of_a_limit_of_new_tokens(tmp_path: Path) -> None:
+    """It warned at every `generate(max_new_tokens=...)`, because the folder limited prompt and answer together."""
+    transformers = pytest.importorskip("transformers", reason="the package transformers is not installed")
+    bh.compile({"two": "zwei", "three": "drei"}, method="llama").save(tmp_path / "model")
+    model, tokenizer = (
+        kind.from_pretrained(tmp_path / "model")
+        for kind in (transformers.AutoModelForCausalLM, transformers.AutoTokenizer)
+    )
+    said: list[logging.LogRecord] = []
+    logger, handler = logging.getLogger("transformers"), logging.Handler()
+    handler.emit = said.append  # type: ignore[method-assign]  # what a test listens with
+    logger.addHandler(handler)
+    try:
+        prompt = tokenizer("two", return_tensors="pt")
+        found = [model.generate(**prompt, **more) for more in ({"max_new_tokens": 9}, {})]
+    finally:
+        logger.removeHandler(handler)
+    assert [record.getMessage() for record in said if record.levelno >= logging.WARNING] == []
+    assert ["zwei" in tokenizer.decode(ids[0]) for ids in found] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def plan(
         unknown=vocabulary.unknown,
         mode=mode,
         answer_len=answer_len,
+        max_new_tokens=positions if mode == "texts" else answer_len,  # a text ends by itself
         tokenizer_hash=hash_of(vocabulary.document.encode()),
     )
     llama = Llama(spec, compiled.llama.weights, vocabulary.document)

@@ -68,7 +68,12 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
             "eos_token_id": spec.eos if len(spec.ends) == 1 else list(spec.ends),
             "pad_token_id": spec.eos,
             "do_sample": False,
-            "max_length": spec.max_positions,
+            # beside a limit of its own, transformers warns of every `generate(max_new_tokens=...)`
+            **(
+                {"max_length": spec.max_positions}
+                if spec.max_new_tokens is None
+                else {"max_new_tokens": spec.max_new_tokens}
+            ),
         },
     }
     if tokenizer_json:

@@ -32,6 +32,7 @@ class LlamaSpec(PadsBeyondVocabulary):
     answer_len      tokens of the longest answer, its end included (1 for texts, which are asked one token at a time)
     tokenizer_hash  SHA-256 (hex) of the tokenizer.json that the weights were compiled for
     unknown         the token that answers an unknown prompt: `eos`, or one of its own
+    max_new_tokens  what generation_config.json lets be generated; None in older folders, which limit prompt and answer together
     """
 
     n_tokens: int
@@ -50,6 +51,7 @@ class LlamaSpec(PadsBeyondVocabulary):
     tokenizer_hash: str = ""
     norm_eps: float = 1e-6
     unknown: int | None = None
+    max_new_tokens: int | None = None
 
     family = "llama"
     has_positions = False
@@ -149,6 +151,7 @@ class LlamaSpec(PadsBeyondVocabulary):
             "norm_eps": self.norm_eps,
             "mode": self.mode,
             "tokenizer_hash": self.tokenizer_hash,
+            **({} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens}),
         }
 
     @staticmethod
@@ -170,6 +173,7 @@ class LlamaSpec(PadsBeyondVocabulary):
             norm_eps=_positive(fields, "norm_eps"),
             mode=mode,
             tokenizer_hash=fields.text("tokenizer_hash"),
+            max_new_tokens=fields.integer("max_new_tokens", 1) if fields.has("max_new_tokens") else None,
         )
         return require_possible(spec, fields)
 
