@@ -124,7 +124,7 @@ def take_three(browser: Any, address: str) -> None:
 
 def take_all(browser: Any, address: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for width in (1280, 390):
+    for width in (1280, 400):
         for theme in ("light", "dark"):
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=theme)
             for name in VIEWS:

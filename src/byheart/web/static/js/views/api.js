@@ -26,12 +26,15 @@ function describe({ path, method, operation }, schemas) {
   const body = operation.requestBody?.content?.["application/json"]?.schema;
   const kinds = (body?.oneOf ?? (body?.$ref ? [body] : [])).map((each) => schemas[each.$ref.split("/").at(-1)]);
   return h("details", { class: "operation" },
-    h("summary", {}, h("code", { class: `method ${COLOUR[method]}` }, method.toUpperCase()), h("code", {}, path), h("span", {}, operation.description?.split("\n")[0] ?? operation.summary)),
+    h("summary", {}, h("code", { class: `method ${COLOUR[method]}` }, method.toUpperCase()), h("code", {}, path), h("span", {}, worded(operation.description?.split("\n")[0] ?? operation.summary))),
     given.length > 0 && table(["parameter", "in", "needed", "takes", ""], given, { caption: `Parameters of ${path}` }),
-    kinds.map((schema) => h("div", {}, h("h3", {}, schema.title), h("p", {}, schema.description),
+    kinds.map((schema) => h("div", {}, h("h3", {}, schema.title), h("p", {}, worded(schema.description)),
       table(["field", "needed", "takes", ""], Object.entries(schema.properties ?? {}).map(([name, property]) =>
         [name, schema.required?.includes(name) ? "yes" : "", limits(property), property.description ?? ""]), { caption: `Fields of ${schema.title}` }))));
 }
+
+// Text in which what stands between backticks is code.
+const worded = (text) => (text ?? "").split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 
 function limits(schema) {
   if (!schema) return "";

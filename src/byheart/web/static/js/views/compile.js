@@ -184,19 +184,20 @@ function choices(found, start) {
 
 // Dots on a logarithmic line, one construction each, with the floors as lines.
 function sizes(rows, floors, chosen) {
-  const width = 860, line = 30, left = 215, right = 70, top = 42, height = top + rows.length * line + 16;
+  const narrow = innerWidth < 560; // on a phone the picture is drawn smaller, with fewer ticks, instead of scrolling
+  const width = narrow ? 470 : 860, line = 30, left = narrow ? 186 : 215, right = narrow ? 62 : 70, top = 42, height = top + rows.length * line + 16;
   const values = [...rows.map((row) => row.size.parameters_dense), ...floors.map((bound) => bound.value)];
   const low = Math.floor(Math.log10(Math.min(...values))), high = Math.ceil(Math.log10(Math.max(...values)));
   const x = (value) => left + (width - left - right) * (Math.log10(value) - low) / Math.max(1, high - low);
-  const powers = Array.from({ length: high - low + 1 }, (_, at) => 10 ** (low + at));
+  const powers = Array.from({ length: high - low + 1 }, (_, at) => 10 ** (low + at)).filter((_, at) => !narrow || at % 2 === 0);
   const bits = (bound) => Number(bound.quantity.match(/\d+/)[0]);
   const least = [...floors].sort((a, b) => bits(b) - bits(a))[0];
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "drawn sizes", "aria-label": `Parameters: ${rows.map((row) => `${row.method} ${short(row.size.parameters_dense)}`).join(", ")}.` },
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: narrow ? "drawn sizes narrow" : "drawn sizes", "aria-label": `Parameters: ${rows.map((row) => `${row.method} ${short(row.size.parameters_dense)}`).join(", ")}.` },
     powers.map((power) => [s("line", { class: "grid", x1: x(power), x2: x(power), y1: top - 8, y2: height - 8 }), s("text", { class: "tick", x: x(power), y: top - 14, "text-anchor": "middle" }, short(power))]),
     least && [
       s("rect", { class: "below", x: left, y: top - 8, width: Math.max(0, x(least.value) - left), height: height - top }),
       s("line", { class: "floor", x1: x(least.value), x2: x(least.value), y1: top - 8, y2: height - 8 }),
-      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, `such tables do not fit in fewer than ${count(least.value)} weights of ${bits(least)} bits`),
+      s("text", { class: "floor-name", x: x(least.value) + 5, y: 12 }, narrow ? `at least ${count(least.value)} weights of ${bits(least)} bits` : `such tables do not fit in fewer than ${count(least.value)} weights of ${bits(least)} bits`),
       s("line", { class: "leader", x1: x(least.value), x2: x(least.value), y1: 4, y2: top - 26 }),
     ],
     rows.map((row, at) => {

@@ -8,7 +8,8 @@ import { figure } from "../pictures.js";
 import { loadPlot, living, look } from "../charts.js";
 import { colour } from "../pictures.js";
 
-const KINDS = { estimate: ["estimated for byheart", "series-1"], theorem: ["promised by a theorem", "series-4"], trained: ["reached by training", "series-2"], floor: ["some such facts need at least", "series-6"] };
+// What each kind of line is called, its colour and its dashes: kinds differ without colour too.
+const KINDS = { estimate: ["estimated for byheart", "series-1", ""], theorem: ["promised by a theorem", "series-4", "7,4"], trained: ["reached by training", "series-2", "9,3,2,3"], floor: ["some such facts need at least", "series-6", "1.5,3.5"] };
 const EXAMPLES = {
   "GPT-2": { model_type: "gpt2", n_embd: 768, n_layer: 12, n_head: 12, vocab_size: 50257, n_positions: 1024 },
   "Llama 3.2 1B": { model_type: "llama", hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 16, num_attention_heads: 32, num_key_value_heads: 8, head_dim: 64, vocab_size: 128256, max_position_embeddings: 131072, tie_word_embeddings: true, hidden_act: "silu" },
@@ -23,7 +24,7 @@ export default async function fits(room, { signal }) {
   room.append(h("header", { class: "hero small" }, h("h1", {}, "How much fits"),
     h("p", { class: "lead" }, "How large must a model be to know that many facts? What we can build, what theorems promise, what training was measured to reach, and the floor that no model goes below.")),
   h("div", { class: "card" }, h("div", { class: "three" }, power.control, bits.control, length.control)),
-  h("section", { class: "card", "aria-label": "Sizes" }, figure("how-much-fits", "Parameters against facts", drawing), status, rows));
+  h("section", { class: "card", "aria-label": "Sizes" }, figure("how-much-fits", "Parameters against facts; thick: the smallest of each kind", drawing), legend(), status, rows));
 
   let architecture = null, plan = null;
   room.append(architectures((found) => { architecture = found; again?.(); }, signal));
@@ -73,33 +74,76 @@ function slider(label, min, max, step, value, words) {
 }
 
 function chart(Plot, plan, architecture, width) {
-  const narrow = width < 560;
-  const points = plan.curves.flatMap((curve) => curve.points.map(([n, parameters]) => ({ name: curve.name, kind: curve.kind, facts: n, parameters })));
-  const ends = plan.curves.map((curve) => ({ name: curve.name, kind: curve.kind, facts: curve.points.at(-1)[0], parameters: curve.points.at(-1)[1] }));
-  const names = Object.keys(KINDS);
+  const narrow = width < 560, best = bestOfKinds(plan.rows);
+  const curves = plan.curves.map((curve) => ({ ...curve, isBest: best.has(curve.name) }));
+  const points = curves.flatMap((curve) => curve.points.map(([n, parameters]) => ({ name: curve.name, kind: curve.kind, facts: n, parameters })));
+  const ends = curves.map((curve) => ({ ...curve, facts: curve.points.at(-1)[0], parameters: curve.points.at(-1)[1] }));
+  const last = Math.max(...ends.map((end) => end.facts));
+  const height = Math.max(340, Math.min(520, width * 0.52)), powers = points.map((point) => Math.log10(point.parameters));
+  const perPixel = (Math.max(...powers) - Math.min(...powers)) / (height - 60); // of the y axis, in powers of ten
+  const labels = spread(ends.filter((end) => end.facts === last && (!narrow || end.isBest)), 14 * perPixel);
+  const early = ends.filter((end) => end.facts < last && !narrow);
+  const names = Object.keys(KINDS), halo = { stroke: colour("surface"), strokeWidth: 4, paintOrder: "stroke" };
+  const lines = names.flatMap((kind) => [false, true].map((isBest) => Plot.line(curves.filter((c) => c.kind === kind && c.isBest === isBest).flatMap((c) => points.filter((p) => p.name === c.name)), {
+    x: "facts", y: "parameters", z: "name", stroke: "kind", strokeWidth: isBest ? 3 : 1.2, strokeOpacity: isBest ? 1 : 0.55, strokeDasharray: KINDS[kind][2] || undefined,
+  })));
+  const text = (isBest) => ({ x: "facts", y: "at", text: (d) => shortName(d.name), textAnchor: "start", dx: 26, fill: "kind", fontSize: narrow ? 10 : 11, fontWeight: isBest ? 700 : 400, fillOpacity: isBest ? 1 : 0.85 });
   return Plot.plot({
-    width, height: Math.max(340, Math.min(520, width * 0.52)), marginLeft: 56, marginRight: narrow ? 16 : 190, marginBottom: 40, style: look(),
+    width, height, marginLeft: 56, marginRight: narrow ? 122 : 200, marginBottom: 40, style: look(),
     ariaLabel: "Parameters against facts, both on logarithmic scales",
-    x: { type: "log", label: "facts", grid: true, tickFormat: short, ticks: narrow ? 4 : 8 }, y: { type: "log", label: "parameters", grid: true, tickFormat: short, ticks: 6 },
+    x: { type: "log", label: "facts", grid: true, tickFormat: short, ticks: narrow ? 3 : 8 }, y: { type: "log", label: "parameters", grid: true, tickFormat: short, ticks: 6 },
     color: { domain: names, range: names.map((kind) => colour(KINDS[kind][1])) },
     marks: [
       Plot.ruleX([plan.facts], { stroke: colour("muted"), strokeDasharray: "3,3" }),
       architecture && Plot.ruleY([architecture.parameters], { stroke: colour("ink"), strokeDasharray: "6,3" }),
       architecture && Plot.text([architecture], { x: plan.curves[0].points[0][0], y: "parameters", text: (d) => d.title, textAnchor: "start", dy: -8, fill: colour("ink"), fontWeight: 600 }),
-      Plot.line(points, { x: "facts", y: "parameters", z: "name", stroke: "kind", strokeWidth: (d) => (d.name === "retrieval" ? 3 : 1.6), strokeDasharray: undefined }),
-      !narrow && Plot.text(spread(ends), { x: "facts", y: "at", text: (d) => d.name.replace(/information floor at (\d+) bits per parameter/, "floor at $1 bits each"), textAnchor: "start", dx: 8, fill: "kind", fontSize: 10.5 }),
-      Plot.dot(plan.rows.map((row) => ({ ...row, facts: plan.facts })), { x: "facts", y: "parameters", fill: "kind", r: 3.4 }),
+      ...lines,
+      // from the end of a line to its name, where names had to be pushed apart
+      Plot.link(labels, { x1: "facts", y1: "parameters", x2: "facts", y2: "at", stroke: "kind", render: leader }),
+      Plot.text(labels.filter((d) => !d.isBest), text(false)),
+      Plot.text(labels.filter((d) => d.isBest), text(true)),
+      Plot.text(early, { x: "facts", y: "parameters", text: "name", textAnchor: "start", dx: 7, dy: 10, fill: "kind", fontSize: 11, ...halo }),
+      Plot.dot(plan.rows.map((row) => ({ ...row, facts: plan.facts, isBest: best.has(row.name) })), { x: "facts", y: "parameters", fill: "kind", r: (d) => (d.isBest ? 4.4 : 2.6) }),
       Plot.tip(points, Plot.pointer({ x: "facts", y: "parameters", title: (d) => `${d.name}\n${KINDS[d.kind][0]}\n${short(d.facts)} facts\n${short(d.parameters)} parameters`, fill: colour("surface"), stroke: colour("line") })),
     ].filter(Boolean),
   });
 }
 
-// Names at the right end, pushed apart where they would cover one another.
-function spread(ends) {
-  const sorted = [...ends].sort((a, b) => b.parameters - a.parameters), high = Math.log10(sorted[0].parameters), low = Math.log10(sorted.at(-1).parameters);
-  const gap = (high - low) / Math.max(14, sorted.length + 1) * 0.9;
+// The smallest of each kind for the chosen number of facts; of floors that of weights as long as those built.
+function bestOfKinds(rows) {
+  const least = (kind) => rows.filter((row) => row.kind === kind).sort((a, b) => a.parameters - b.parameters)[0];
+  const length = (row) => Math.round(row.bits / row.parameters), built = least("estimate");
+  const floor = built && rows.find((row) => row.kind === "floor" && row.bits !== null && length(row) === length(built));
+  return new Set([built, least("theorem"), least("trained"), floor].filter(Boolean).map((row) => row.name));
+}
+
+const shortName = (name) => name.replace(/information floor at (\d+) bits per parameter/, "floor, $1 bits each");
+
+// A short line from the end of a curve to its name on the right.
+function leader(index, scales, { x1: x, y1: from, y2: to, stroke }, dimensions, context) {
+  const group = context.document.createElementNS("http://www.w3.org/2000/svg", "g");
+  for (const at of index) {
+    const line = context.document.createElementNS("http://www.w3.org/2000/svg", "path");
+    line.setAttribute("d", `M${x[at] + 2},${from[at]}L${x[at] + 16},${to[at]}L${x[at] + 22},${to[at]}`);
+    line.setAttribute("fill", "none");
+    line.setAttribute("stroke", stroke[at]);
+    line.setAttribute("stroke-opacity", "0.6");
+    group.append(line);
+  }
+  return group;
+}
+
+// Names at the right end, pushed down where they would be less than `gap` powers of ten from one another.
+function spread(ends, gap) {
+  const sorted = [...ends].sort((a, b) => b.parameters - a.parameters);
   let at = Infinity;
   return sorted.map((end) => { at = Math.min(Math.log10(end.parameters), at - gap); return { ...end, at: 10 ** at }; });
+}
+
+// What dashes and colours mean.
+function legend() {
+  const style = (dashes) => ({ "": "", "1.5,3.5": "dotted" })[dashes] ?? "dashed";
+  return h("ul", { class: "legend" }, Object.values(KINDS).map(([words, series, dashes]) => h("li", {}, h("i", { class: style(dashes), style: `--mark:var(--${series})`, "aria-hidden": "true" }), words)));
 }
 
 function list(plan) {
