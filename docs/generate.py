@@ -29,6 +29,7 @@ def write_all(folder: Path) -> None:
     """Write every generated part and picture into `folder`."""
     import gaps
     import llama_parts
+    import notebooks
     import pictures
     import reproduced
     import retrieval_parts
@@ -38,6 +39,7 @@ def write_all(folder: Path) -> None:
     reproduced.write(folder)
     retrieval_parts.write(folder)
     llama_parts.write(folder)
+    notebooks.write(folder)
     draw_plan(folder / "plan.svg")
     for name, make in {
         "theorems.md": theorem_index,

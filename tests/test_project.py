@@ -63,6 +63,15 @@ def test_a_missing_or_wrong_pin_is_noticed(project: dict[str, object]) -> None:
     assert unpinned(project, pinned) == ["torch>=2.6"]
 
 
+def test_the_readme_names_every_extra(project: dict[str, object]) -> None:
+    extras = set(project["optional-dependencies"]) - {"test", "docs", "dev"}  # type: ignore[call-overload]  # read from TOML
+    table = (
+        (ROOT / "README.md").read_text(encoding="utf-8").partition("| extra | for |")[2].partition("\n\n")[0]
+    )
+    named = {name for row in table.splitlines()[2:] for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    assert named == extras
+
+
 def run_notebook(path: Path) -> list[str]:
     """Run the code cells of a notebook one after the other, and return their sources."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
