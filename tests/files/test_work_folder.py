@@ -25,6 +25,7 @@ from byheart.files.work_folder import (
     read_json,
     read_part,
     write_arrays,
+    write_json,
     write_parts,
 )
 from byheart.model import Model
@@ -132,6 +133,23 @@ def test_a_part_of_another_type_is_damage(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"'<i8'", b"'>i8'"))
     with refused(DamagedWork, "path", "folder"):
         read_part([path], 1)
+
+
+@pytest.mark.parametrize("name", [COUNTED, "pieces/000001.json"])
+def test_documents_with_right_checksums_that_do_not_fit_are_damage(
+    finished: Path, work: Path, name: str
+) -> None:
+    document = read_json(work / name)
+    write_json(work / name, dict.fromkeys(document))
+    with refused(DamagedWork, "path", folder=str(work)):
+        go_on(finished, work)
+
+
+def test_a_mistake_in_a_fresh_folder_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), claimed_folder(tmp_path / "work", {}):
+        raise KeyError("ours")
+    with refused(DamagedWork, folder=str(tmp_path / "work")), claimed_folder(tmp_path / "work", {}):
+        raise KeyError("ours, or that of whoever wrote the folder")
 
 
 def npz_of_zeros(path: Path, n_bytes: int, *, claims: int | None = None) -> None:

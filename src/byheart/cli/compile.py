@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Ray cluster that solves the shards; `local` starts one here, which listens on all interfaces.",
+    help="Ray cluster that solves the shards; `local` starts one here, which other machines cannot reach.",
 )
 @click.option(
     "--sample",

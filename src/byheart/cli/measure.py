@@ -51,7 +51,7 @@ class Interrupted(ByheartError):
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Train on the Ray cluster there; `local` starts one here, which listens on all interfaces.",
+    help="Train on the Ray cluster there; `local` starts one here, which other machines cannot reach.",
 )
 @click.option("--dry-run", is_flag=True, help="Show runs, memory and time, and train nothing.")
 @output_options

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from byheart.errors import MalformedFile, UsageError
+from byheart.errors import ByheartError, MalformedFile, UsageError
 from byheart.files.npz_archive import read_npz
 from byheart.files.whole_file import write_whole
 from byheart.process.memory_limit import OverMemoryLimit, require_memory
@@ -157,7 +157,8 @@ def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
     """Hold `folder` for this process while the block runs, and say in it which job its files belong to.
 
     Refused are a folder that another process holds, named by its number, and one that belongs to another job or to nobody. The lock
-    is the kernel's, so it goes with the process, however that ends.
+    is the kernel's, so it goes with the process, however that ends. What goes wrong in the block is put down to what was in the
+    folder before, if anything was: files may have right checksums and wrong content.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a folder.\n  Choose another one.", path=str(folder))
@@ -171,8 +172,17 @@ def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
             path=str(folder),
         )
     with _locked(folder):
+        is_old = (folder / JOB).exists()
         _claim(folder, job)
-        yield
+        try:
+            yield
+        except (ByheartError, MemoryError, OSError):
+            raise
+        except Exception as error:
+            if not is_old:
+                raise
+            problem = f"its files do not fit together ({type(error).__name__}: {error})"
+            raise damaged(folder / JOB, problem) from error
 
 
 @contextmanager

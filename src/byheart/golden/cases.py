@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,11 +10,14 @@ from typing import Any
 from byheart.errors import UsageError
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import BOS, Shape
-from byheart.records.fields import Fields, parse_json
+from byheart.records.fields import Fields, parse_json, read_json
+from byheart.records.reader import read_values
+from byheart.records.refusals import corrupt
 
 CASES = "cases.jsonl"
 FAMILY = "family.json"
 NUMBER_TYPES: tuple[NumberType, ...] = ("float32", "float16", "bfloat16")
+LARGEST_SIZE = 2**20  # of anything that a checkpoint has
 N_NEW = 5
 """Tokens of an answer."""
 
@@ -92,7 +94,7 @@ def _read_case(line: bytes, where: str) -> Case:
         fields.text("text"),
         fields.text("answer_text"),
         fields.number("gap"),
-        {name: float(value) for name, value in margins.values.items()},
+        {name: margins.number(name) for name in margins.values},
         fields.texts("sensitive_to"),
         fields.integers("logits", -(2**24), 2**24),
     )
@@ -106,5 +108,21 @@ def shapes(folder: str | Path) -> dict[str, Shape]:
             f"{folder} holds no {FAMILY}.\n  Make a family of checkpoints with: byheart golden make -o {folder}",
             path=str(path),
         )
-    document = json.loads(path.read_text())
-    return {name: Shape(**fields) for name, fields in document["checkpoints"].items()}
+    found = Fields(read_json(path), path).child("checkpoints")
+    return {name: _read_shape(found.child(name), name, path) for name in found.values}
+
+
+def _read_shape(fields: Fields, name: str, path: Path) -> Shape:
+    shape = read_values(fields.values, Shape, f"{path}: {name}", refuse=corrupt)
+    sizes = (
+        shape.n_layers,
+        shape.hidden,
+        shape.inner,
+        shape.n_heads,
+        shape.n_kv_heads,
+        shape.head_dim,
+        shape.vocab,
+    )
+    if Path(name).name != name or not all(1 <= size <= LARGEST_SIZE for size in sizes):
+        raise corrupt(path, f"{name!r} does not name a checkpoint of sizes from 1 to {LARGEST_SIZE:,}")
+    return shape

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,9 @@ from byheart.golden.faults import Fault, faults_of
 from byheart.golden.reference import WAYS
 from byheart.golden.shape import Shape
 from byheart.process.progress import Progress
+from byheart.records.fields import read_json
+from byheart.records.reader import read_value
+from byheart.records.refusals import corrupt
 
 SIGNATURES = "signatures.json"
 N_PADDED = 12
@@ -82,5 +84,10 @@ def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list
 def read_signatures(folder: Path) -> dict[str, dict[str, Signature]]:
     """Checkpoint -> fault -> way -> case -> wrong answer."""
     path = folder / SIGNATURES
-    found: dict[str, dict[str, Signature]] = json.loads(path.read_text()) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    kind = dict[str, dict[str, Signature]]
+    found: dict[str, dict[str, Signature]] = read_value(
+        read_json(path), kind, str(path), "faults", refuse=corrupt
+    )
     return found

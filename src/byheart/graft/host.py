@@ -17,6 +17,7 @@ import torch
 
 from byheart.errors import UsageError
 from byheart.graft.layout import Shape
+from byheart.network.llama.foreign_checkpoint import opened_by_transformers
 from byheart.records.fields import Fields, read_json
 from byheart.records.refusals import corrupt
 
@@ -295,7 +296,8 @@ def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     values = {key: value for key, value in config.items() if key != "model_type"}
-    embedding = LlamaRotaryEmbedding(AutoConfig.for_model(config["model_type"], **values))
+    with opened_by_transformers(Path(CONFIG)):
+        embedding = LlamaRotaryEmbedding(AutoConfig.for_model(config["model_type"], **values))
     return embedding.inv_freq.double().numpy(), float(embedding.attention_scaling)
 
 

@@ -12,6 +12,7 @@ import torch
 from byheart.errors import import_extra
 from byheart.graft.contexts import Fact
 from byheart.graft.host import Host, tensor_shapes
+from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
 from byheart.process.progress import Progress
 
 BATCH, BLOCK = 32, 256
@@ -32,22 +33,18 @@ class TextComparison:
 def load_network(folder: Path, device: str) -> Any:
     """The checkpoint as anybody would load it."""
     transformers = import_extra("transformers", "huggingface", "asking a checkpoint")
-    return (
-        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True)
-        .to(device)
-        .eval()
-    )
+    with opened_by_transformers(folder):
+        network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto", **NO_PICKLES)
+    return network.to(device).eval()
 
 
 def host_network(host: Host, dtype: torch.dtype, device: str) -> Any:
     """The host as a network of transformers, in the precision of its graft."""
     transformers = import_extra("transformers", "huggingface", "asking a host")
     if host.path.is_dir():
-        return (
-            transformers.AutoModelForCausalLM.from_pretrained(host.path, dtype=dtype, local_files_only=True)
-            .to(device)
-            .eval()
-        )
+        with opened_by_transformers(host.path):
+            opened = transformers.AutoModelForCausalLM.from_pretrained(host.path, dtype=dtype, **NO_PICKLES)
+        return opened.to(device).eval()
     values = {key: value for key, value in host.config.items() if key not in ("model_type", "dtype")}
     config = transformers.AutoConfig.for_model(host.config["model_type"], **values)
     network = transformers.AutoModelForCausalLM.from_config(

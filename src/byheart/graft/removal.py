@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from byheart.errors import CorruptModel, UsageError
+from byheart.errors import ByheartError, CorruptModel, UsageError
 from byheart.files.atomic_folder import replaced_folder
 from byheart.graft.folder import KEPT, NORMS, read_record
 from byheart.graft.host import DTYPES, FolderHost, digest_of
@@ -24,14 +24,23 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
     record = read_record(folder)
     digests = Fields(record, folder / "graft.json").child("host").values
     grafted = FolderHost(folder)
-    n_added = grafted.shape.n_layers - int(record["layers"][0])
+    layers = Fields(record, folder / "graft.json").integers("layers", 0, 2**16)
+    n_added = grafted.shape.n_layers - (layers or (0,))[0]
     with replaced_folder(target, check_empty) as fresh:
         for name, digest in digests.items():
             if Path(name).name != name:
                 raise corrupt(folder / "graft.json", f"it names a file outside the folder: {name}")
             header = folder / KEPT / f"{name}{HEADER}"
             if header.is_file():
-                _rebuild(grafted, n_added, folder, header, fresh / name)
+                try:
+                    _rebuild(grafted, n_added, folder, header, fresh / name)
+                except (ByheartError, MemoryError):
+                    raise
+                except Exception as error:  # safetensors and torch raise what they happen to raise
+                    problem = (
+                        f"what was kept of the host does not fit the graft ({error or type(error).__name__})"
+                    )
+                    raise corrupt(header, problem) from error
             elif (folder / KEPT / name).is_file():
                 shutil.copyfile(folder / KEPT / name, fresh / name)
             else:

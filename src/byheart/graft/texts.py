@@ -10,6 +10,7 @@ from typing import Any
 
 from byheart.errors import AssumptionViolated, UsageError, import_extra
 from byheart.graft.contexts import Fact
+from byheart.network.llama.foreign_checkpoint import FILES_ALONE, opened_by_transformers
 
 FIELD = "{input}"
 CONTENT = "qZ7contentZq7"  # stands for a message while a chat template is read
@@ -58,17 +59,10 @@ class Asking:
 def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a host, without running code of the checkpoint."""
     transformers = import_extra("transformers", "huggingface", "grafting")
-    try:
+    with opened_by_transformers(path):
         if path.is_dir():
-            return transformers.AutoTokenizer.from_pretrained(
-                path, trust_remote_code=False, local_files_only=True
-            )
-        return transformers.AutoTokenizer.from_pretrained(
-            path.parent, gguf_file=path.name, local_files_only=True
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(f"the tokenizer of {path} cannot be read: {first}", path=str(path)) from None
+            return transformers.AutoTokenizer.from_pretrained(path, **FILES_ALONE)
+        return transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, **FILES_ALONE)
 
 
 def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:

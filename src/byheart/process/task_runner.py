@@ -163,6 +163,9 @@ def _help(parent: int, target: Callable[..., None], arguments: tuple[Any, ...]) 
 @contextmanager
 def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
     """The package ray, joined to the cluster at `address` ("local" starts one here) while the block runs."""
+    if address == "local":
+        # Ray then listens on the loopback address alone, as it does on other systems; it reads this when it is imported
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     ray = import_extra("ray", "ray", purpose)
     owns = not ray.is_initialized()
     if owns:

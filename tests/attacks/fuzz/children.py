@@ -23,6 +23,9 @@ from tests.attacks.fuzz.architectures import Architectures
 from tests.attacks.fuzz.command_lines import CommandLines
 from tests.attacks.fuzz.data_files import DataFiles
 from tests.attacks.fuzz.figure_records import FigureRecords
+from tests.attacks.fuzz.forgeries import Forgeries
+from tests.attacks.fuzz.golden_folders import GoldenFolders
+from tests.attacks.fuzz.graft_folders import GraftFolders
 from tests.attacks.fuzz.model_folders import ModelFolders
 from tests.attacks.fuzz.page_requests import PageRequests
 from tests.attacks.fuzz.settings import Settings
@@ -54,6 +57,9 @@ TARGETS: tuple[Target, ...] = (
     Architectures(),
     FigureRecords(),
     Settings(),
+    Forgeries(),
+    GraftFolders(),
+    GoldenFolders(),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 import byheart as bh
 from byheart.data.dataset import Dataset
+from byheart.model import Model
 from byheart.pipeline import load
 from byheart.storage.data_source import read_like
 from byheart.web.processes import Refused
@@ -20,6 +22,17 @@ from tests.attacks.fuzz.mutation import NUMBERS, TEXTS, mutate_bytes, mutate_doc
 from tests.attacks.fuzz.page_requests import Questions
 from tests.attacks.fuzz.target import Target, Wrong, run_command
 from tests.storage.test_fixtures import FIXTURES, SAVED
+
+
+@cache
+def certified_fixtures() -> dict[str, tuple[Model, Path, Dataset]]:
+    """The saved models of every family, each with a certificate that has every digest of today, its data file and its data."""
+    found = {}
+    for name, saved in SAVED.items():
+        model, path = load(FIXTURES / name), FIXTURES / "data" / saved["data"]
+        data = read_like(model, path, **saved.get("reading", {}))
+        found[name] = (replace(model, certificate=bh.verify(model, data)), path, data)
+    return found
 
 
 class ModelFolders(Target):
@@ -32,21 +45,14 @@ class ModelFolders(Target):
 
     def prepare(self, folder: Path) -> None:
         self.seeds: list[tuple[Path, dict[str, bytes], Any, list[Any], Dataset]] = []
-        for name, saved in SAVED.items():
-            model = load(FIXTURES / name)
-            data = read_like(model, FIXTURES / "data" / saved["data"], **saved.get("reading", {}))
-            certified = replace(model, certificate=bh.verify(model, data))  # with every digest of today
+        for name, (certified, source, data) in certified_fixtures().items():
             path = folder / name
             certified.save(path)
             again = load(path)
-            asked: Any = saved["answers"]
-            asked = (
-                list(asked)
-                if isinstance(asked, dict)
-                else np.load(FIXTURES / "data" / saved["data"])["inputs"]
-            )
+            asked: Any = SAVED[name]["answers"]
+            asked = list(asked) if isinstance(asked, dict) else np.load(source)["inputs"]
             files = {entry.name: entry.read_bytes() for entry in path.iterdir()}
-            self.seeds.append((FIXTURES / "data" / saved["data"], files, asked, again.predict(asked), data))
+            self.seeds.append((source, files, asked, again.predict(asked), data))
             run_command("inspect", "--json", str(path))
 
     def attack(self, random: Random, folder: Path) -> str:

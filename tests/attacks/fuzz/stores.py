@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,20 @@ from byheart.measure.store import Store
 from tests.attacks.fuzz.mutation import TEXTS, VALUES, mutate_bytes, mutate_document
 from tests.attacks.fuzz.target import Target, run_command
 from tests.measure.test_store import record
+
+SCHEMAS = (
+    "CREATE TRIGGER {name} AFTER INSERT ON runs BEGIN DELETE FROM runs WHERE key = NEW.key; END",
+    "CREATE TRIGGER {name} AFTER INSERT ON runs BEGIN INSERT INTO runs SELECT * FROM runs; END",
+    "CREATE TRIGGER {name} BEFORE INSERT ON runs BEGIN SELECT RAISE(IGNORE); END",
+    "CREATE TRIGGER {name} AFTER UPDATE ON runs BEGIN UPDATE runs SET status = 'done'; END",
+    "CREATE VIEW {name} AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n",
+    "CREATE INDEX {name} ON runs (hex(zeroblob(100000)))",
+    "CREATE INDEX {name} ON runs (json_extract(config, '$.x'))",
+    "ALTER TABLE runs ADD COLUMN more TEXT DEFAULT 'x'",
+    "ALTER TABLE runs RENAME COLUMN status TO state",
+    "ALTER TABLE runs RENAME TO others",
+    "CREATE TABLE {name} (key TEXT)",
+)
 
 
 class Stores(Target):
@@ -33,10 +48,11 @@ class Stores(Target):
 
     def attack(self, random: Random, folder: Path) -> str:
         path = folder / "runs.sqlite"
-        if random.random() < 0.5:
-            path.write_bytes(mutate_bytes(self.seed, random))
-        else:
-            path.write_bytes(self.seed)
+        kind = random.random()
+        path.write_bytes(mutate_bytes(self.seed, random) if kind < 0.4 else self.seed)
+        if kind >= 0.7:
+            self._odd_schema(path, random)
+        elif kind >= 0.4:
             self._odd_record(path, random)
         action = random.randrange(5)
         if action == 0:
@@ -54,6 +70,21 @@ class Stores(Target):
             )
             run_command("runs", "list", "--store", str(path), *where, *random.choice(([], ["--json"])))
         return "taken"
+
+    def _odd_schema(self, path: Path, random: Random) -> None:
+        """A sound file whose triggers, views, indexes and columns are another's, under the names of ours."""
+        connection = sqlite3.connect(path)
+        found = connection.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+        ).fetchall()
+        kind, name, _ = random.choice(found)
+        if kind in ("index", "trigger", "view") and random.random() < 0.7:
+            connection.execute(f"DROP {kind} {name}")
+        new = random.choice(SCHEMAS).format(name=name if random.random() < 0.7 else "another")
+        with suppress(sqlite3.Error):
+            connection.execute(new)
+        connection.commit()
+        connection.close()
 
     def _odd_record(self, path: Path, random: Random) -> None:
         row = list(self.row)

@@ -15,6 +15,7 @@ from byheart.golden.cases import Case
 from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EOS, Shape
+from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
 
 CHUNK, REUSED, LOOKED_UP = 5, 7, 3
 
@@ -43,9 +44,10 @@ class TransformersEngine:
     def open(self, shape: Shape, folder: Path) -> Session:
         transformers = import_extra("transformers", "huggingface", "the engine transformers")
         dtype = getattr(torch, self.number_type)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation=self.attention, local_files_only=True
-        )
+        with opened_by_transformers(folder):
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, attn_implementation=self.attention, **NO_PICKLES
+            )
         model = model.to(self.device).eval()
         model.generation_config.eos_token_id = None
         self.change(model)
