@@ -20,7 +20,12 @@ from tests.measure.small_sweep import small_sweep
 from tests.measure.test_store import record
 from tests.storage.test_fixtures import FIXTURES
 
-LEFT_OUT = ("serve", "cluster", "workers")  # they do not end, or start processes
+LEFT_OUT = (
+    "serve",
+    "cluster",
+    "workers",
+    "make",
+)  # they do not end, start processes, or take minutes (`golden make`)
 NUMBERS = (
     *("0", "1", "-1", "2", "3", "1e3", "65536", "2147483648", "9223372036854775808", "1e30", "1e31"),
     *("1e999", "-1e999", "nan", "0.5", "1e-9", "1_000", "٣", "0x10", " 1 ", "9" * 5000),
