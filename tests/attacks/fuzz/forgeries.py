@@ -285,10 +285,9 @@ def forge_files(path: Path, random: Random) -> None:
     (path / name).write_text(json.dumps({**document, key: value}))
 
 
-SHORT, CAPITALS = FIXTURES / "data" / "short.csv", FIXTURES.parents[2] / "examples" / "capitals.csv"
+SHORT = FIXTURES / "data" / "short.csv"
 CODED: dict[str, tuple[Path, dict[str, Any]]] = {
     "int8": (SHORT, {"method": "retrieval", "precision": "int8"}),
-    "bfloat16": (CAPITALS, {"method": "retrieval", "precision": "bfloat16"}),
     "reject": (SHORT, {"method": "retrieval", "precision": "float64", "reject_bits": 16}),
 }
 """Stored in fewer bits, and with unknown inputs turned away; coded labels are among the fixtures."""
