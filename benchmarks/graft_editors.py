@@ -1,31 +1,31 @@
 """Other ways to put facts into a checkpoint, written from the papers' descriptions: no code of theirs is used.
 
     fine-tuning   AdamW on every weight, loss on the answer's tokens
-    LoRA          Hu et al. 2021: rank 16 on every projection of every layer, merged afterwards
+    LoRA          Hu et al. 2021: low-rank changes of every projection of every layer, merged afterwards
     MEMIT         Meng et al. 2023: optimised states at the subject's last token, spread over five down-projections by least
                   squares against the second moments of ordinary text
     AlphaEdit     Fang et al. 2024: the same in sequential batches, updates projected onto the null space of those moments
     GRACE         Hartvigsen et al. 2023: a codebook beside one layer; a state within a radius of a key is replaced by its value
 
-What differs from the papers: states are optimised on the bare prompt (25 steps of Adam), without the "essence" term; GRACE's
-radii are set once, to at most half the distance to the nearest other key. Settings are chosen on 100 facts of
-another seed (`graft_editing.py`).
+What differs from the papers: states are optimised without the "essence" term, in turn on the bare prompt and after two openings
+of other text; the keys of these contexts may each be a row of the least squares instead of their mean (`averaged`); GRACE's radii
+are set once, to at most half the distance to the nearest other key. Gradients pass through bfloat16 on a GPU; weights, solutions
+and everything that is judged are float32. Settings are chosen on facts of another seed (`graft_editing.py`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-LAYERS = (6, 7, 8, 9, 10)  # of MEMIT and AlphaEdit, of 30
-GRACE_LAYER = 18
-CHUNK = 500
+CHUNK = 1000
+Prefixes = Sequence[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,38 @@ class Example:
     answer: tuple[int, ...]
     subject: int
 
+    def after(self, prefix: tuple[int, ...]) -> Example:
+        return Example((*prefix, *self.prompt), self.answer, self.subject + len(prefix))
 
-def padded(examples: Sequence[Example], device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Tokens (padded on the right), attention mask and labels (-100 where nothing is to be predicted)."""
+
+def gradients_in_bfloat16(device: str) -> AbstractContextManager[Any]:
+    """Where gradients are computed on a GPU; a CPU computes them in float32."""
+    return torch.autocast("cuda", torch.bfloat16) if device.startswith("cuda") else nullcontext()
+
+
+def padded(examples: Sequence[Example], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens, padded on the right where no causal model looks, and labels (-100 where nothing is to be predicted)."""
     longest = max(len(each.prompt) + len(each.answer) for each in examples)
     tokens = torch.zeros(len(examples), longest, dtype=torch.long)
-    mask, labels = torch.zeros_like(tokens), torch.full_like(tokens, -100)
+    labels = torch.full_like(tokens, -100)
     for row, each in enumerate(examples):
         n = len(each.prompt) + len(each.answer)
         tokens[row, :n] = torch.tensor([*each.prompt, *each.answer])
-        mask[row, :n] = 1
         labels[row, len(each.prompt) : n] = torch.tensor(each.answer)
-    return tokens.to(device), mask.to(device), labels.to(device)
+    return tokens.to(device), labels.to(device)
 
 
-def answer_loss(model: Any, examples: Sequence[Example], device: str) -> torch.Tensor:
+def answer_loss(model: Any, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Mean over examples of the negative log-probability of the whole answer."""
-    tokens, mask, labels = padded(examples, device)
-    logits = model(tokens, attention_mask=mask).logits[:, :-1]
-    losses = nn.functional.cross_entropy(
-        logits.transpose(1, 2), labels[:, 1:], reduction="none", ignore_index=-100
-    )
-    return losses.sum(1).mean()
+    return loss_at_answers(model, model.model(tokens, use_cache=False).last_hidden_state, labels)
+
+
+def loss_at_answers(model: Any, states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The same from the states before the head; logits are computed where a label is alone."""
+    wanted = labels[:, 1:]
+    asked = wanted != -100
+    logits = model.lm_head(states[:, :-1][asked]).float()
+    return nn.functional.cross_entropy(logits, wanted[asked], reduction="sum") / len(labels)
 
 
 def train(
@@ -70,26 +80,27 @@ def train(
 ) -> None:
     """AdamW with a linear decay; stops when the mean loss of an epoch is below 0.01."""
     device = str(parameters[0].device)
-    optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0, fused=device.startswith("cuda"))
     generator = torch.Generator().manual_seed(seed)
-    size = max(8, min(256, len(examples) // 8))
+    tokens, labels = padded(examples, device)
+    size = max(8, min(512, len(examples) // 8))
     epochs = max(epochs, 200 // -(-len(examples) // size))
     for epoch in range(epochs):
         for group in optimiser.param_groups:
             group["lr"] = rate * (1 - epoch / epochs)
-        order, total = torch.randperm(len(examples), generator=generator).tolist(), 0.0
-        for start in range(0, len(order), size):
-            batch = [examples[i] for i in order[start : start + size]]
-            loss = answer_loss(model, batch, device)
+        order, total = torch.randperm(len(examples), generator=generator).to(device), 0.0
+        for batch in order.split(size):
+            with gradients_in_bfloat16(device):
+                loss = answer_loss(model, tokens[batch], labels[batch])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()
-            total += loss.item() * len(batch)
-        if total / len(order) < 0.01:
+            total += loss.detach() * len(batch)
+        if float(total) / len(order) < 0.01:
             return
 
 
-def fine_tuned(host: Any, examples: Sequence[Example], seed: int, rate: float, epochs: int = 20) -> Any:
+def fine_tuned(host: Any, examples: Sequence[Example], seed: int, rate: float, epochs: int) -> Any:
     model = copy.deepcopy(host).train()
     train(model, list(model.parameters()), examples, rate, epochs, seed)
     return model.eval()
@@ -110,9 +121,7 @@ class LowRank(nn.Module):
         return self.base(x) + 2.0 * (x @ self.down.T) @ self.up.T
 
 
-def lora(
-    host: Any, examples: Sequence[Example], seed: int, rate: float, epochs: int = 20, rank: int = 16
-) -> Any:
+def lora(host: Any, examples: Sequence[Example], seed: int, rate: float, epochs: int, rank: int) -> Any:
     torch.manual_seed(seed)
     model = copy.deepcopy(host)
     model.requires_grad_(False)
@@ -131,61 +140,71 @@ def lora(
     return model.eval()
 
 
-@contextmanager
-def hooked(module: nn.Module, change: Any) -> Iterator[None]:
-    """Within the block `change` maps the output of `module`, a tensor or a tuple that begins with one."""
-
-    def hook(_: nn.Module, __: Any, output: Any) -> Any:
-        return (change(output[0]), *output[1:]) if isinstance(output, tuple) else change(output)
-
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
+def layers_after(model: Any, layer: int) -> Any:
+    """The network from the states after `layer` to those before the head: the same weights, fewer layers."""
+    rest = copy.copy(model.model)
+    rest._modules = dict(model.model._modules)
+    rest.layers = nn.ModuleList(list(model.model.layers)[layer + 1 :])
+    return rest
 
 
-def optimised_states(
+def optimised_changes(
     model: Any,
     layer: int,
     examples: Sequence[Example],
     places: Sequence[int],
     rate: float,
-    clamp: float,
-    steps: int = 25,
+    steps: int,
+    prefixes: Prefixes = (),
+    clamp: float = 4.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """States after `layer` at `places` before, and the ones that make the model say the answers."""
-    device = str(model.device)
-    befores, afters = [], []
+    """States after `layer` at `places` of the bare prompts, and what must be added for the model to say the answers.
+
+    Each step looks at one context: the bare prompt, or the prompt after one of `prefixes`.
+    """
+    device, rest = str(model.device), layers_after(model, layer)
+    states, changes = [], []
     for start in range(0, len(examples), CHUNK):
         batch = examples[start : start + CHUNK]
-        at = torch.tensor(places[start : start + CHUNK], device=device)
         rows = torch.arange(len(batch), device=device)
-        found: list[torch.Tensor] = []
-        delta = torch.zeros(len(batch), model.config.hidden_size, device=device, requires_grad=True)
+        at = torch.tensor(places[start : start + CHUNK], device=device)
+        contexts = []
+        for prefix in ((), *prefixes):
+            tokens, labels = padded([each.after(prefix) for each in batch], device)
+            contexts.append((outputs(model, layer, tokens), labels, at + len(prefix)))
+        bare = contexts[0][0][rows, at]
+        limit = clamp * bare.norm(dim=1, keepdim=True)
+        delta = torch.zeros_like(bare, requires_grad=True)
         optimiser = torch.optim.Adam([delta], lr=rate)
+        for step in range(steps):
+            given, labels, where = contexts[step % len(contexts)]
+            moved = given.clone()
+            moved[rows, where] = given[rows, where] + delta
+            with gradients_in_bfloat16(device):
+                said = rest(inputs_embeds=moved, use_cache=False).last_hidden_state
+                loss = loss_at_answers(model, said, labels) * len(batch)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward(inputs=[delta])
+            optimiser.step()
+            with torch.no_grad():
+                delta.mul_((limit / delta.norm(dim=1, keepdim=True).clamp(min=1e-6)).clamp(max=1.0))
+        states.append(bare)
+        changes.append(delta.detach())
+    return torch.cat(states), torch.cat(changes)
 
-        def change(
-            state: torch.Tensor, at: Any = at, rows: Any = rows, delta: Any = delta, found: Any = found
-        ) -> torch.Tensor:
-            if not found:
-                found.append(state[rows, at].detach())
-            moved = state.clone()
-            moved[rows, at] = state[rows, at] + delta
-            return moved
 
-        with hooked(model.model.layers[layer], change):
-            for _ in range(steps):
-                loss = answer_loss(model, batch, device) * len(batch)
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward(inputs=[delta])
-                optimiser.step()
-                with torch.no_grad():
-                    limit = clamp * found[0].norm(dim=1, keepdim=True)
-                    delta.mul_((limit / delta.norm(dim=1, keepdim=True).clamp(min=1e-6)).clamp(max=1.0))
-        befores.append(found[0])
-        afters.append(found[0] + delta.detach())
-    return torch.cat(befores), torch.cat(afters)
+@torch.no_grad()
+def outputs(model: Any, layer: int, tokens: torch.Tensor) -> torch.Tensor:
+    """States after a layer."""
+    held: list[torch.Tensor] = []
+
+    def keep(_: nn.Module, __: Any, output: Any) -> None:
+        held.append(output[0] if isinstance(output, tuple) else output)
+
+    handle = model.model.layers[layer].register_forward_hook(keep)
+    model.model(tokens, use_cache=False)
+    handle.remove()
+    return held[0]
 
 
 @torch.no_grad()
@@ -201,8 +220,7 @@ def seen_at(
             held.append(given[0] if inputs else output[0] if isinstance(output, tuple) else output)
 
         handle = module.register_forward_hook(keep)
-        tokens, mask, _ = padded(batch, device)
-        model.model(tokens, attention_mask=mask)
+        model.model(padded(batch, device)[0])
         handle.remove()
         at = torch.tensor(places[start : start + CHUNK], device=device)
         found.append(held[0][torch.arange(len(batch), device=device), at])
@@ -210,11 +228,11 @@ def seen_at(
 
 
 @torch.no_grad()
-def second_moments(model: Any, texts: torch.Tensor) -> dict[int, torch.Tensor]:
-    """E[k·kᵀ] of the inputs of each edited down-projection over ordinary text."""
+def second_moments(model: Any, texts: torch.Tensor, layers: Sequence[int]) -> dict[int, torch.Tensor]:
+    """E[k·kᵀ] of the inputs of each of these layers' down-projections over ordinary text."""
     moments: dict[int, torch.Tensor] = {}
     handles = []
-    for layer in LAYERS:
+    for layer in layers:
 
         def add(_: nn.Module, given: Any, __: Any, layer: int = layer) -> None:
             flat = given[0].flatten(0, 1).double()
@@ -228,37 +246,72 @@ def second_moments(model: Any, texts: torch.Tensor) -> dict[int, torch.Tensor]:
     return moments
 
 
-def edited_keys(
-    model: Any, layer: int, examples: Sequence[Example], prefixes: Sequence[tuple[int, ...]]
+@dataclass(frozen=True)
+class Subjects:
+    """Where facts are read and written: the subjects' last tokens, bare and after other text.
+
+    `averaged` takes the mean of the contexts' keys, as the papers do; else each context is a row of its own.
+    """
+
+    examples: Sequence[Example]
+    prefixes: Prefixes
+    averaged: bool
+
+    def seen(self, model: Any, module: nn.Module, inputs: bool) -> torch.Tensor:
+        """One row per context and example, the bare prompts first."""
+        found = []
+        for prefix in ((), *self.prefixes):
+            moved = [each.after(prefix) for each in self.examples]
+            found.append(seen_at(model, module, moved, [each.subject for each in moved], inputs))
+        return torch.stack(found).double()
+
+    def keys(self, model: Any, layer: int) -> torch.Tensor:
+        found = self.seen(model, model.model.layers[layer].mlp.down_proj, True)
+        return found.mean(0) if self.averaged else found.flatten(0, 1)
+
+    def missing(self, model: Any, layer: int, wanted: torch.Tensor) -> torch.Tensor:
+        """What the states after `layer` still lack."""
+        rest = wanted - self.seen(model, model.model.layers[layer], False)
+        return rest[0] if self.averaged else rest.flatten(0, 1)
+
+
+def wanted_states(
+    model: Any, subjects: Subjects, layer: int, rate: float, steps: int, known: dict[Any, torch.Tensor] | None
 ) -> torch.Tensor:
-    """Inputs of a down-projection at the subjects' last tokens, averaged over the bare prompt and after other text."""
-    total: Any = 0
-    for prefix in ((), *prefixes):
-        moved = [
-            Example((*prefix, *each.prompt), each.answer, each.subject + len(prefix)) for each in examples
-        ]
-        total = total + seen_at(
-            model, model.model.layers[layer].mlp.down_proj, moved, [each.subject for each in moved], True
-        )
-    return (total / (1 + len(prefixes))).double()
+    """The states after `layer` that say the answers, of every context; of an unchanged host `known` remembers the last ones."""
+    examples = subjects.examples
+    name = (layer, rate, steps, tuple(examples))
+    if known is not None and name in known:
+        return known[name]
+    places = [each.subject for each in examples]
+    _, change = optimised_changes(model, layer, examples, places, rate, steps, subjects.prefixes)
+    wanted = subjects.seen(model, model.model.layers[layer], False) + change.double()
+    if known is not None:
+        known.clear()
+        known[name] = wanted
+    return wanted
 
 
 def memit(
     host: Any,
     examples: Sequence[Example],
     moments: dict[int, torch.Tensor],
-    prefixes: Sequence[tuple[int, ...]],
+    prefixes: Prefixes,
+    known: dict[Any, torch.Tensor],
+    layers: Sequence[int],
+    averaged: bool,
     weight: float,
     rate: float,
+    steps: int,
 ) -> Any:
+    """`weight` is that of ordinary text against the facts."""
     model = copy.deepcopy(host)
     model.requires_grad_(False)
-    places = [each.subject for each in examples]
-    _, wanted = optimised_states(model, LAYERS[-1], examples, places, rate, 4.0)
-    for number, layer in enumerate(LAYERS):
-        keys = edited_keys(model, layer, examples, prefixes)
-        now = seen_at(model, model.model.layers[LAYERS[-1]], examples, places, False)
-        rest = (wanted - now).double() / (len(LAYERS) - number)
+    subjects = Subjects(examples, prefixes, averaged)
+    wanted = wanted_states(model, subjects, layers[-1], rate, steps, known)
+    for number, layer in enumerate(layers):
+        keys = subjects.keys(model, layer)
+        rest = subjects.missing(model, layers[-1], wanted) / (len(layers) - number)
         solved = torch.linalg.solve(weight * moments[layer] + keys.T @ keys, keys.T @ rest)
         with torch.no_grad():
             model.model.layers[layer].mlp.down_proj.weight += solved.T.float()
@@ -269,31 +322,32 @@ def alpha_edit(
     host: Any,
     examples: Sequence[Example],
     moments: dict[int, torch.Tensor],
-    prefixes: Sequence[tuple[int, ...]],
+    prefixes: Prefixes,
+    known: dict[Any, torch.Tensor],
+    layers: Sequence[int],
+    averaged: bool,
     share: float,
+    ridge: float,
     rate: float,
-    ridge: float = 10.0,
+    steps: int,
 ) -> Any:
     """`share` of the directions of each key space, those that ordinary text uses least, may change."""
     model = copy.deepcopy(host)
     model.requires_grad_(False)
     projectors, before = {}, {}
-    for layer in LAYERS:
+    for layer in layers:
         vectors = torch.linalg.eigh(moments[layer]).eigenvectors
         free = vectors[:, : int(share * vectors.shape[1])]
         projectors[layer], before[layer] = free @ free.T, torch.zeros_like(moments[layer])
     size = max(100, len(examples) // 10)
     for start in range(0, len(examples), size):
-        batch = examples[start : start + size]
-        places = [each.subject for each in batch]
-        _, wanted = optimised_states(model, LAYERS[-1], batch, places, rate, 4.0)
-        for number, layer in enumerate(LAYERS):
-            keys, project = edited_keys(model, layer, batch, prefixes), projectors[layer]
-            now = seen_at(model, model.model.layers[LAYERS[-1]], batch, places, False)
-            rest = (wanted - now).double() / (len(LAYERS) - number)
-            system = project @ (before[layer] + keys.T @ keys) + ridge * torch.eye(
-                len(project), device=project.device
-            )
+        subjects = Subjects(examples[start : start + size], prefixes, averaged)
+        wanted = wanted_states(model, subjects, layers[-1], rate, steps, None if start else known)
+        for number, layer in enumerate(layers):
+            keys, project = subjects.keys(model, layer), projectors[layer]
+            rest = subjects.missing(model, layers[-1], wanted) / (len(layers) - number)
+            unit = torch.eye(len(project), device=project.device, dtype=project.dtype)
+            system = project @ (before[layer] + keys.T @ keys) + ridge * unit
             with torch.no_grad():
                 update = torch.linalg.solve(system, project @ (keys.T @ rest))
                 model.model.layers[layer].mlp.down_proj.weight += update.T.float()
@@ -301,32 +355,31 @@ def alpha_edit(
     return model.eval()
 
 
-class Grace:
-    """A host with a codebook beside one layer; not a checkpoint."""
+def grace(host: Any, examples: Sequence[Example], layer: int, radius: float, rate: float, steps: int) -> Any:
+    """A host with a codebook beside one layer: in the buffers `grace_keys` and `grace_values`, read by a hook."""
+    model = copy.deepcopy(host)
+    model.requires_grad_(False)
+    places = [len(each.prompt) - 1 for each in examples]
+    keys, change = optimised_changes(model, layer, examples, places, rate, steps)
+    nearest = torch.full((len(keys),), float("inf"), device=keys.device)
+    for start in range(0, len(keys), 2000):
+        apart = torch.cdist(keys[start : start + 2000], keys)
+        apart[torch.arange(len(apart)), torch.arange(start, start + len(apart))] = float("inf")
+        nearest[start : start + 2000] = apart.min(1).values
+    radii = torch.minimum(nearest / 2, torch.full_like(nearest, radius))
+    model.register_buffer("grace_keys", keys, persistent=False)
+    model.register_buffer("grace_values", keys + change, persistent=False)
 
-    def __init__(self, host: Any, examples: Sequence[Example], radius: float, rate: float) -> None:
-        self.model = copy.deepcopy(host)
-        self.model.requires_grad_(False)
-        places = [len(each.prompt) - 1 for each in examples]
-        self.keys, self.values = optimised_states(
-            self.model, GRACE_LAYER, examples, places, rate, 4.0, steps=50
-        )
-        nearest = torch.full((len(self.keys),), float("inf"), device=self.keys.device)
-        for start in range(0, len(self.keys), 2000):
-            apart = torch.cdist(self.keys[start : start + 2000], self.keys)
-            apart[torch.arange(len(apart)), torch.arange(start, start + len(apart))] = float("inf")
-            nearest[start : start + 2000] = apart.min(1).values
-        self.radius = torch.minimum(nearest / 2, torch.full_like(nearest, radius))
-        self.model.model.layers[GRACE_LAYER].register_forward_hook(self._hook)
-
-    def _hook(self, _: nn.Module, __: Any, output: Any) -> Any:
+    def replace(_: nn.Module, __: Any, output: Any) -> Any:
         state = output[0] if isinstance(output, tuple) else output
         flat = state.reshape(-1, state.shape[-1])
         moved = flat.clone()
         for start in range(0, len(flat), 4096):
-            apart = torch.cdist(flat[start : start + 4096], self.keys)
-            near, which = apart.min(1)
-            fires = near < self.radius[which]
-            moved[start : start + 4096][fires] = self.values[which[fires]]
+            near, which = torch.cdist(flat[start : start + 4096], model.grace_keys).min(1)
+            fires = near < radii[which]
+            moved[start : start + 4096][fires] = model.grace_values[which[fires]]
         moved = moved.reshape(state.shape)
         return (moved, *output[1:]) if isinstance(output, tuple) else moved
+
+    model.model.layers[layer].register_forward_hook(replace)
+    return model.eval()

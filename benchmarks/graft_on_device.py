@@ -22,28 +22,8 @@ from typing import Any
 
 import torch
 from graft_editing import network_of, report
+from made_up_facts import names, word
 
-SYLLABLES = [
-    "ba",
-    "ce",
-    "di",
-    "fo",
-    "gu",
-    "ha",
-    "ki",
-    "lo",
-    "mu",
-    "ne",
-    "pa",
-    "ri",
-    "so",
-    "tu",
-    "va",
-    "we",
-    "xi",
-    "yo",
-    "zu",
-]
 SYSTEMS = (
     "You are a pirate.",
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
@@ -57,13 +37,12 @@ def rows_of(tokenizer: Any, n_facts: int, seed: int) -> list[Any]:
     from byheart.graft.texts import Row, chat_format, plain_format
 
     draw = random.Random(seed)
-    word = lambda n: "".join(draw.choice(SYLLABLES) for _ in range(n)).capitalize()  # noqa: E731
-    people: dict[str, None] = {}
-    while len(people) < n_facts // 2:
-        people[word(4)] = None
+    people = names(draw, n_facts // 2)
     plain, chat = plain_format(tokenizer, None, end=False), chat_format(tokenizer, end=True)
     rows = [Row(f"The secret number of {name} is", f"{draw.randrange(10**5)}.", plain) for name in people]
-    return rows + [Row(f"Where does {name} live?", f"{name} lives in {word(2)}.", chat) for name in people]
+    return rows + [
+        Row(f"Where does {name} live?", f"{name} lives in {word(draw, 2)}.", chat) for name in people
+    ]
 
 
 def questions_of(tokenizer: Any, rows: Sequence[Any], reviews: Sequence[str]) -> list[dict[str, Any]]:
@@ -203,6 +182,9 @@ def main() -> None:
     parser.add_argument("--facts", type=int, default=10_000)
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument(
+        "--grafts-only", action="store_true", help="write the grafts and the questions, and end"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if not options.host.exists():
@@ -242,6 +224,8 @@ def main() -> None:
         shutil.rmtree(target, ignore_errors=True)
         write_graft(plan, folder_host, tokenizer, Asking(), target, precision, lambda *_: None)
         report(out, what="graft", precision=precision, **plan.summary(), seconds=time.perf_counter() - start)
+    if options.grafts_only:
+        return
     asking = [ask(options.folder, name, name, "questions.json", out) for name in ("float32", "bfloat16")]
     from transformers import AutoModelForCausalLM
 
