@@ -25,9 +25,18 @@ class ExportedFile(JsonRecord):
 
 def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFile:
     """Write a saved model for llama.cpp or an ONNX runtime, or check that TransformerLens opens its folder."""
-    network = load(folder).network
     if kind != "transformer-lens" and output is None:
         raise UsageError(f"--to {kind} writes a file: name it with -o PATH.")
+    if (folder / "graft.json").is_file():
+        if kind != "gguf":
+            raise UsageError(
+                f"--to {kind} does not take a graft; --to gguf does, and transformers opens the folder."
+            )
+        from byheart.graft.gguf_export import export_gguf
+
+        export_gguf(folder, cast(Path, output))
+        return ExportedFile(kind, str(output), cast(Path, output).stat().st_size)
+    network = load(folder).network
     if kind != "onnx" and not isinstance(network, Llama):
         raise UsageError(
             f"--to {kind} takes models that `llama` compiled; this one is a {network.spec.family}.\n"

@@ -1,9 +1,8 @@
 """A stock Llama as a GGUF file for llama.cpp: float32 weights, and the tokenizer so that a bare prompt is enough.
 
-llama.cpp rotates neighbouring entries of a head where transformers rotates halves, so queries and keys are permuted. Its
-SentencePiece tokenizer, given tokens of one character (or of one byte) and nothing to merge, cuts texts as byheart does. It
-can add a beginning and one token at the end of a prompt; the separator is declared as that token, and the end of an answer as
-"end of turn".
+llama.cpp's SentencePiece tokenizer, given tokens of one character (or of one byte) and nothing to merge, cuts texts as byheart
+does. It can add a beginning and one token at the end of a prompt; the separator is declared as that token, and the end of an
+answer as "end of turn".
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from byheart.errors import UsageError, import_extra
-from byheart.files.whole_file import check_file_target, whole_file
+from byheart.errors import UsageError
+from byheart.export.gguf_file import GgufSizes, write_gguf
+from byheart.files.whole_file import check_file_target
 from byheart.network.llama.architecture import Llama
-from byheart.network.llama.spec import EMBEDDING, FINAL_NORM
 from byheart.network.llama.vocabulary import CHARACTERS
 
 SPACE = "\u2581"  # how SentencePiece writes a space
@@ -27,51 +24,34 @@ WHY_NOT = {
     " or writes a space before each (unigram)",
     "rules": "of a tokenizer.json it knows neither the separator's template nor rules of cutting but a few, by name",
 }
-PARTS = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
 
 
 def save_gguf(llama: Llama, path: Path) -> None:
     """Write `llama` as a GGUF file, whole or not at all."""
     check_file_target(path)
-    gguf = import_extra("gguf", "gguf", "the GGUF export")
     tokens, kinds = llama_cpp_tokens(llama)
-    with whole_file(path) as fresh:
-        writer = gguf.GGUFWriter(fresh, "llama")
-        _write_sizes(writer, llama, gguf.LlamaFileType.ALL_F32)
-        _write_tokenizer(writer, llama, tokens, kinds)
-        _write_tensors(writer, llama)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-
-
-def _write_sizes(writer: Any, llama: Llama, file_type: Any) -> None:
     spec = llama.spec
-    writer.add_name("byheart")
-    writer.add_context_length(spec.max_positions)
-    writer.add_embedding_length(spec.hidden)
-    writer.add_block_count(spec.n_layers)
-    writer.add_feed_forward_length(spec.inner)
-    writer.add_head_count(spec.n_heads)
-    writer.add_head_count_kv(1)
-    writer.add_key_length(spec.head_dim)
-    writer.add_value_length(spec.head_dim)
-    writer.add_rope_dimension_count(spec.head_dim)
-    writer.add_rope_freq_base(spec.rope_theta)
-    writer.add_layer_norm_rms_eps(spec.norm_eps)
-    writer.add_vocab_size(spec.n_tokens)
-    writer.add_file_type(file_type)
+    sizes = GgufSizes(
+        "byheart",
+        "llama",
+        spec.max_positions,
+        spec.hidden,
+        spec.inner,
+        spec.n_layers,
+        spec.n_heads,
+        1,
+        spec.head_dim,
+        spec.n_tokens,
+        spec.rope_theta,
+        spec.norm_eps,
+    )
+    write_gguf(
+        path,
+        sizes,
+        lambda writer: _write_tokenizer(writer, llama, tokens, kinds),
+        dict(spec.shapes()),
+        llama.weights.__getitem__,
+    )
 
 
 def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
@@ -134,23 +114,3 @@ def _write_tokenizer(writer: Any, llama: Llama, tokens: list[str], kinds: list[i
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(asks)
     writer.add_add_space_prefix(False)
-
-
-def _write_tensors(writer: Any, llama: Llama) -> None:
-    spec = llama.spec
-    writer.add_tensor("token_embd.weight", llama.weights[EMBEDDING])
-    writer.add_tensor("output_norm.weight", llama.weights[FINAL_NORM])
-    for layer in range(spec.n_layers):
-        for part, name in PARTS.items():
-            weight = llama.weight(layer, part)
-            if name == "attn_q":
-                weight = _neighbours(weight, spec.n_heads)
-            elif name == "attn_k":
-                weight = _neighbours(weight, 1)
-            writer.add_tensor(f"blk.{layer}.{name}.weight", weight)
-
-
-def _neighbours(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Rows of each head reordered from halves to neighbouring pairs."""
-    split = weight.reshape(n_heads, 2, -1, weight.shape[1])
-    return np.ascontiguousarray(split.swapaxes(1, 2).reshape(weight.shape))

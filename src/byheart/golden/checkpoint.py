@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from byheart.export.gguf import PARTS as LLAMA_PARTS
+from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
 from byheart.golden.cases import token_text
-from byheart.golden.shape import BOS, EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
+from byheart.golden.shape import BOS, EOS, HEAD, Shape
 
 WEIGHTS = "model.safetensors"
 GGUF = "model.gguf"
@@ -82,80 +82,44 @@ def _tokenizer(shape: Shape) -> dict[str, Any]:
     }
 
 
-PARTS = {**LLAMA_PARTS, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
-"""Names of GGUF for the parts of a layer; the norms of queries and keys are Qwen3's."""
-
-
-def write_gguf(shape: Shape, weights: dict[str, Tensor], path: Path) -> None:
+def save_gguf(shape: Shape, weights: dict[str, Tensor], path: Path) -> None:
     """The checkpoint for llama.cpp, with float32 weights. llama.cpp's `llama` is Mistral too, but has no sliding window."""
-    from byheart.errors import import_extra
+    scaling = shape.rope_scaling
+    sizes = GgufSizes(
+        f"byheart golden {shape.name}",
+        "llama" if shape.architecture == "mistral" else shape.architecture,
+        shape.max_positions,
+        shape.hidden,
+        shape.inner,
+        shape.n_layers,
+        shape.n_heads,
+        shape.n_kv_heads,
+        shape.head_dim,
+        shape.vocab,
+        shape.rope_theta,
+        shape.norm_eps,
+        scaling["factor"] if scaling.get("rope_type") == "linear" else None,
+    )
+    tensors = {name: tensor.float().numpy() for name, tensor in weights.items()}
+    if shape.is_tied:
+        tensors.pop(f"{HEAD}.weight", None)
+    if scaling.get("rope_type") == "llama3":
+        frequencies = shape.frequencies().numpy()
+        tensors[ROTARY_FACTORS] = rotary_factors(shape.rope_theta, shape.head_dim, frequencies)
 
-    gguf = import_extra("gguf", "gguf", "a GGUF file")
-    kind = "llama" if shape.architecture == "mistral" else shape.architecture
-    writer = gguf.GGUFWriter(path, kind)
-    writer.add_name(f"byheart golden {shape.name}")
-    writer.add_context_length(shape.max_positions)
-    writer.add_embedding_length(shape.hidden)
-    writer.add_block_count(shape.n_layers)
-    writer.add_feed_forward_length(shape.inner)
-    writer.add_head_count(shape.n_heads)
-    writer.add_head_count_kv(shape.n_kv_heads)
-    writer.add_key_length(shape.head_dim)
-    writer.add_value_length(shape.head_dim)
-    writer.add_rope_dimension_count(shape.head_dim)
-    writer.add_rope_freq_base(shape.rope_theta)
-    writer.add_layer_norm_rms_eps(shape.norm_eps)
-    writer.add_vocab_size(shape.vocab)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    if shape.rope_scaling.get("rope_type") == "linear":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(shape.rope_scaling["factor"])
-    writer.add_tokenizer_model("llama")
-    writer.add_tokenizer_pre("default")
-    writer.add_token_list([token_text(shape.vocab, token) for token in range(shape.vocab)])
-    writer.add_token_scores([0.0] * shape.vocab)
-    writer.add_token_types([3, 3, *[1] * (shape.vocab - 2)])
-    writer.add_bos_token_id(BOS)
-    writer.add_eos_token_id(EOS)
-    writer.add_unk_token_id(EOS)
-    writer.add_pad_token_id(EOS)
-    writer.add_add_bos_token(True)
-    writer.add_add_eos_token(False)
-    writer.add_add_space_prefix(False)
-    for name, tensor in _gguf_tensors(shape, weights).items():
-        writer.add_tensor(name, tensor.float().contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    def write_tokenizer(writer: Any) -> None:
+        writer.add_tokenizer_model("llama")
+        writer.add_tokenizer_pre("default")
+        writer.add_token_list([token_text(shape.vocab, token) for token in range(shape.vocab)])
+        writer.add_token_scores([0.0] * shape.vocab)
+        writer.add_token_types([3, 3, *[1] * (shape.vocab - 2)])
+        writer.add_bos_token_id(BOS)
+        writer.add_eos_token_id(EOS)
+        writer.add_unk_token_id(EOS)
+        writer.add_pad_token_id(EOS)
+        writer.add_add_bos_token(True)
+        writer.add_add_eos_token(False)
+        writer.add_add_space_prefix(False)
 
-
-def _gguf_tensors(shape: Shape, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    tensors = {
-        "token_embd.weight": weights[f"{EMBEDDING}.weight"],
-        "output_norm.weight": weights[f"{FINAL_NORM}.weight"],
-    }
-    if not shape.is_tied:
-        tensors["output.weight"] = weights[f"{HEAD}.weight"]
-    if shape.rope_scaling.get("rope_type") == "llama3":
-        plain = shape.rope_theta ** (-2.0 * _count(shape.head_dim // 2) / shape.head_dim)
-        tensors["rope_freqs.weight"] = plain / shape.frequencies()
-    for layer in range(shape.n_layers):
-        for part, name in PARTS.items():
-            for suffix in ("weight", "bias"):
-                tensor = weights.get(f"model.layers.{layer}.{part}.{suffix}")
-                if tensor is None:
-                    continue
-                # llama.cpp turns neighbouring entries of a Llama's heads, where transformers turns halves
-                if name in ("attn_q", "attn_k") and shape.architecture in ("llama", "mistral"):
-                    n_heads = shape.n_heads if name == "attn_q" else shape.n_kv_heads
-                    rest = tensor.shape[1:]
-                    tensor = tensor.reshape(n_heads, 2, -1, *rest).transpose(1, 2).reshape(-1, *rest)
-                tensors[f"blk.{layer}.{name}.{suffix}"] = tensor
-    return tensors
-
-
-def _count(n: int) -> Tensor:
-    import torch
-
-    return torch.arange(n, dtype=torch.float64)
+    shapes = {name: values.shape for name, values in tensors.items()}
+    write_gguf(path, sizes, write_tokenizer, shapes, tensors.__getitem__)

@@ -9,7 +9,7 @@ from pathlib import Path
 from byheart.errors import UsageError, did_you_mean, require_extra
 from byheart.files.atomic_folder import replaced_folder
 from byheart.golden.cases import CASES, FAMILY, Case
-from byheart.golden.checkpoint import GGUF, write_checkpoint, write_gguf
+from byheart.golden.checkpoint import GGUF, save_gguf, write_checkpoint
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
 from byheart.golden.rounding import NumberType
 from byheart.golden.selection import LENGTHS, find_cases, find_long_cases
@@ -112,7 +112,7 @@ def make(
         for shape in chosen:
             weights = draw_exact_weights(shape) if shape.is_exact else draw_weights(shape)
             write_checkpoint(shape, weights, fresh / shape.name)
-            write_gguf(shape, weights, fresh / shape.name / GGUF)
+            save_gguf(shape, weights, fresh / shape.name / GGUF)
             if shape.n_needles:
                 found += find_long_cases(shape, weights, progress)
                 continue

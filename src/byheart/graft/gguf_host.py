@@ -10,30 +10,12 @@ import numpy as np
 import torch
 
 from byheart.errors import UsageError, import_extra
+from byheart.export.gguf_file import LAYER_PARTS, WHOLE_PARTS
 from byheart.graft.host import REMEDY, check_shapes, shape_of
 from byheart.records.refusals import corrupt
 
-LAYER_PARTS = {
-    "attn_norm.weight": "input_layernorm.weight",
-    "ffn_norm.weight": "post_attention_layernorm.weight",
-    "attn_q.weight": "self_attn.q_proj.weight",
-    "attn_k.weight": "self_attn.k_proj.weight",
-    "attn_v.weight": "self_attn.v_proj.weight",
-    "attn_output.weight": "self_attn.o_proj.weight",
-    "attn_q.bias": "self_attn.q_proj.bias",
-    "attn_k.bias": "self_attn.k_proj.bias",
-    "attn_v.bias": "self_attn.v_proj.bias",
-    "attn_q_norm.weight": "self_attn.q_norm.weight",
-    "attn_k_norm.weight": "self_attn.k_norm.weight",
-    "ffn_gate.weight": "mlp.gate_proj.weight",
-    "ffn_up.weight": "mlp.up_proj.weight",
-    "ffn_down.weight": "mlp.down_proj.weight",
-}
-WHOLE_PARTS = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
+LAYER_NAMES = {theirs: ours for ours, theirs in LAYER_PARTS.items()}
+WHOLE_NAMES = {theirs: ours for ours, theirs in WHOLE_PARTS.items()}
 SWAPPED = ("attn_q.weight", "attn_k.weight")
 """Of the architecture llama, rows whose rotated pairs are neighbours in llama.cpp and half a head apart in transformers."""
 
@@ -79,11 +61,12 @@ class GgufHost:
 
 def hugging_face_name(name: str) -> str:
     """The name that transformers has for a tensor of llama.cpp; the same where there is none."""
-    if name in WHOLE_PARTS:
-        return WHOLE_PARTS[name]
-    if name.startswith("blk."):
-        _, number, part = name.split(".", 2)
-        return f"model.layers.{number}.{LAYER_PARTS.get(part, part)}"
+    stem, _, kind = name.rpartition(".")
+    if stem in WHOLE_NAMES:
+        return f"{WHOLE_NAMES[stem]}.{kind}"
+    if stem.startswith("blk."):
+        _, number, part = stem.split(".", 2)
+        return f"model.layers.{number}.{LAYER_NAMES.get(part, part)}.{kind}"
     return name
 
 

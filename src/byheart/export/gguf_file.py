@@ -1,0 +1,125 @@
+"""The one writer and the one list of names of GGUF files: a stock checkpoint as llama.cpp reads it, in float32, tensor by tensor.
+
+Tensors have their names of transformers on our side. llama.cpp turns neighbouring entries of a head of its architecture `llama`
+(which is Mistral's too) where transformers turns halves, so those queries and keys are permuted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from byheart.errors import import_extra
+from byheart.files.whole_file import check_file_target, whole_file
+from byheart.process.progress import Progress, silent
+
+LAYER_PARTS = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+WHOLE_PARTS = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+ROTARY_FACTORS = "rope_freqs.weight"
+
+
+@dataclass(frozen=True)
+class GgufSizes:
+    """What llama.cpp must know of a checkpoint besides its weights and tokenizer."""
+
+    name: str
+    architecture: str
+    max_positions: int
+    width: int
+    inner: int
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    n_tokens: int
+    rope_theta: float
+    norm_eps: float
+    rope_divisor: float | None = None  # of linear scaling
+
+    def write(self, gguf: Any, writer: Any) -> None:
+        writer.add_name(self.name)
+        writer.add_context_length(self.max_positions)
+        writer.add_embedding_length(self.width)
+        writer.add_block_count(self.n_layers)
+        writer.add_feed_forward_length(self.inner)
+        writer.add_head_count(self.n_heads)
+        writer.add_head_count_kv(self.n_kv_heads)
+        writer.add_key_length(self.head_dim)
+        writer.add_value_length(self.head_dim)
+        writer.add_rope_dimension_count(self.head_dim)
+        writer.add_rope_freq_base(self.rope_theta)
+        writer.add_layer_norm_rms_eps(self.norm_eps)
+        writer.add_vocab_size(self.n_tokens)
+        writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+        if self.rope_divisor is not None:
+            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(self.rope_divisor)
+
+
+def write_gguf(
+    path: Path,
+    sizes: GgufSizes,
+    write_tokenizer: Callable[[Any], None],
+    shapes: Mapping[str, tuple[int, ...]],
+    weight: Callable[[str], np.ndarray],
+    progress: Progress = silent,
+) -> None:
+    """Write a GGUF file, whole or not at all; of the weights named in `shapes` one is in memory at a time."""
+    check_file_target(path)
+    gguf = import_extra("gguf", "gguf", "a GGUF file")
+    with whole_file(path) as fresh:
+        writer = gguf.GGUFWriter(fresh, sizes.architecture)
+        sizes.write(gguf, writer)
+        write_tokenizer(writer)
+        for name, shape in shapes.items():
+            writer.add_tensor_info(gguf_name(name), shape, np.dtype(np.float32), 4 * int(np.prod(shape)))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        for number, name in enumerate(shapes):
+            progress(number, len(shapes), "write")
+            values = to_llama_cpp(name, np.asarray(weight(name), np.float32), sizes)
+            writer.write_tensor_data(np.ascontiguousarray(values))
+        writer.close()
+
+
+def gguf_name(name: str) -> str:
+    """The name that llama.cpp has for a tensor of transformers."""
+    if name == ROTARY_FACTORS:
+        return name
+    stem, kind = name.rsplit(".", 1)
+    if stem in WHOLE_PARTS:
+        return f"{WHOLE_PARTS[stem]}.{kind}"
+    number, part = stem.removeprefix("model.layers.").split(".", 1)
+    return f"blk.{number}.{LAYER_PARTS[part]}.{kind}"
+
+
+def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
+    """A weight with its rows in llama.cpp's order: of each head from halves to neighbouring pairs."""
+    stem = name.rsplit(".", 1)[0]
+    if sizes.architecture != "llama" or not stem.endswith(("q_proj", "k_proj")):
+        return values
+    n_heads = sizes.n_heads if stem.endswith("q_proj") else sizes.n_kv_heads
+    return values.reshape(n_heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+
+
+def rotary_factors(theta: float, head_dim: int, frequencies: np.ndarray) -> np.ndarray:
+    """What llama.cpp divides each plain rotary frequency by, so that these come out."""
+    plain = theta ** (-2.0 * np.arange(head_dim // 2, dtype=np.float64) / head_dim)
+    return np.asarray(plain / frequencies, np.float32)

@@ -1,0 +1,75 @@
+"""A grafted checkpoint as a GGUF file for llama.cpp, with float32 weights: a cast to float16 or fewer bits is another network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from byheart.errors import UsageError
+from byheart.export.gguf_file import ROTARY_FACTORS, GgufSizes, rotary_factors, write_gguf
+from byheart.files.whole_file import check_file_target
+from byheart.graft.folder import KEPT, RECORD, read_record
+from byheart.graft.gguf_tokenizer import write_tokenizer_of_folder, write_tokenizer_of_gguf
+from byheart.graft.host import FolderHost, rotary, tensor_shapes
+from byheart.graft.texts import load_tokenizer
+from byheart.process.progress import Progress, silent
+from byheart.records.fields import Fields
+
+ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+
+
+def export_gguf(folder: Path, path: Path, progress: Progress = silent) -> None:
+    """Write the graft in `folder` as a GGUF file, whole or not at all."""
+    names = Fields(read_record(folder), folder / RECORD).child("host").values
+    kept = next((folder / KEPT / name for name in names if name.endswith(".gguf")), None)
+    save_gguf(FolderHost(folder), path, f"{folder.resolve().name}, a graft by byheart", kept, progress)
+
+
+def save_gguf(
+    checkpoint: FolderHost, path: Path, title: str, source: Path | None = None, progress: Progress = silent
+) -> None:
+    """Write a checkpoint as a GGUF file; its tokenizer is that of the GGUF file `source`, or of its own folder."""
+    check_file_target(path)
+    shape, config = checkpoint.shape, checkpoint.config
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "yarn":
+        raise UsageError("llama.cpp scales rotary frequencies by yarn otherwise than transformers does.")
+    if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:
+        raise UsageError(
+            f"llama.cpp reads a Qwen2 only where its heads make up its width; here {shape.n_heads} heads of {shape.head_dim} "
+            f"stand beside a width of {shape.width}."
+        )
+    theta = float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+    sizes = GgufSizes(
+        title,
+        ARCHITECTURES[config["model_type"]],
+        int(config["max_position_embeddings"]),
+        shape.width,
+        shape.inner,
+        shape.n_layers,
+        shape.n_heads,
+        shape.n_kv_heads,
+        shape.head_dim,
+        shape.n_tokens,
+        theta,
+        float(config["rms_norm_eps"]),
+        float(rope["factor"]) if kind == "linear" else None,
+    )
+    shapes = tensor_shapes(shape)
+    factors: dict[str, np.ndarray] = {}
+    if kind == "llama3":
+        factors[ROTARY_FACTORS] = rotary_factors(theta, shape.head_dim, rotary(config)[0])
+        shapes[ROTARY_FACTORS] = factors[ROTARY_FACTORS].shape
+
+    def write_tokenizer(writer: object) -> None:
+        if source is not None:
+            write_tokenizer_of_gguf(writer, source)
+        else:
+            write_tokenizer_of_folder(writer, checkpoint.path, load_tokenizer(checkpoint.path), config)
+
+    def weight(name: str) -> np.ndarray:
+        return factors[name] if name in factors else checkpoint.tensor(name).numpy()
+
+    write_gguf(path, sizes, write_tokenizer, shapes, weight, progress)
