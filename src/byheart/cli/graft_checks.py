@@ -90,8 +90,8 @@ def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path,
 def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
     """The units of some facts, or what a graft is made of."""
     from byheart.graft.folder import read_record
-    from byheart.graft.texts import Asking, encode, load_tokenizer, prompts_of
-    from byheart.graft.workflow import asking_of, detect
+    from byheart.graft.locations import steps_of
+    from byheart.graft.texts import load_tokenizer
 
     record = read_record(folder)
     if not facts:
@@ -105,37 +105,21 @@ def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
                 [(str(name), str(value)) for name, value in record.items() if not isinstance(value, dict)]
             )
         return
-    tokenizer, asking = load_tokenizer(folder), asking_of(folder)
-    kinds = (False, True) if asking.chat_column else (asking.chat,)
-    formats = [
-        Asking(asking.chat, None, asking.template, asking.end).format_of(tokenizer, chat) for chat in kinds
-    ]
-    prompts = (prompt for fact in facts for keys in formats for prompt in prompts_of(fact, keys))
-    starts = {tuple(encode(tokenizer, prompt)) for prompt in prompts}
+    tokenizer = load_tokenizer(folder)
     with watch() as progress:
-        memory = detect(folder, progress)
-    answers = {} if memory is None else memory.answers()
-    # the units of a fact: its key, and the key with what the graft itself goes on to say
-    chains = set()
-    for start in starts:
-        said = start
-        while said in answers:
-            chains.add(said)
-            said = (*said, answers[said])
-    units = [unit for unit in (memory.units if memory is not None else ()) if unit.tokens in chains]
-    if not units:
-        raise UsageError(f"{folder} stores nothing after {facts[0]!r}.", facts=list(facts))
+        steps = steps_of(folder, facts, progress)
     rows = [
         {
-            "layer": unit.layer,
-            "unit": unit.unit,
-            "after": tokenizer.decode(list(unit.tokens)),
-            "next": tokenizer.decode([answers[unit.tokens]]),
+            "layer": step.units[-1].layer,
+            "unit": step.units[-1].unit,
+            "after": tokenizer.decode(list(step.tokens)),
+            "next": tokenizer.decode([step.token]),
             "weights": [
-                f"model.layers.{unit.layer}.mlp.{part}_proj.weight" for part in ("gate", "up", "down")
+                f"model.layers.{step.units[-1].layer}.mlp.{part}_proj.weight"
+                for part in ("gate", "up", "down")
             ],
         }
-        for unit in sorted(units, key=lambda unit: len(unit.tokens))
+        for step in sorted(steps, key=lambda step: len(step.tokens))
     ]
     if as_json:
         echo_json({"path": str(folder), "facts": list(facts), "units": rows})
