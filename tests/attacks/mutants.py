@@ -81,7 +81,6 @@ TESTS = (
 _NO_SUCH_TEST = 4  # pytest's exit status
 FIRST_FILES, FIRST_TESTS = 4, 40  # that a mutant meets before all the others
 LONG_ENOUGH = 40  # seconds of tests for one mutant, as they were when calls were traced, which is slow
-MOST_SECONDS = 90  # for the tests of one mutant; one that never ends is noticed too
 PACKAGES = (
     "pytest",
     "hypothesis",
@@ -157,14 +156,14 @@ def _write(file: Path, text: str) -> None:
     os.utime(file, (moment, moment))
 
 
-def _run_tests(tests: list[str], *plugins: Any, seconds: float = MOST_SECONDS, stop: bool = True) -> int:
-    """Run pytest in a forked process. Its exit status; -1 where a signal ended it."""
+def _run_tests(tests: list[str], *plugins: Any, seconds: float = 120, stop: bool = True) -> int:
+    """Run pytest in a forked process, for that many seconds of its time at most. Its exit status; -1 where a signal ended it."""
     child = os.fork()
     if child == 0:
         status = 99
         try:
             signal.setitimer(signal.ITIMER_PROF, seconds)
-            signal.setitimer(signal.ITIMER_REAL, 4 * seconds)
+            signal.setitimer(signal.ITIMER_REAL, 10 * seconds)  # the cores may be busy
             sys.path.insert(0, str(_source))
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
@@ -203,7 +202,7 @@ class _FirstFailure:
 _sound: set[str] = set()  # tests that were seen to pass without any mutant
 
 
-def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
+def _try(given: tuple[Task, dict[str, float]]) -> dict[str, Any]:
     """Whether the tests notice a mutant. A test that fails without it too ends the whole run."""
     task, tests = given
     file = _source / "byheart" / task.file
@@ -213,15 +212,15 @@ def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
     began = time.monotonic()
     _write(file, mutate(original, task.mutant.number))
     try:
-        first = _likeliest(tests, task.room)
-        status = _meet(first, failed)
-        if status == 0 and len(first) < len(tests):
-            status = _meet([test for test in tests if test not in set(first)], failed)
+        first = _likeliest(list(tests), task.room)
+        status = _meet({test: tests[test] for test in first}, failed)
+        if status == 0:
+            status = _meet({test: tests[test] for test in tests if test not in set(first)}, failed)
     finally:
         _write(file, original)
     assert status in (-1, 0, 1, 2), f"pytest could not run the tests of {task.name}: status {status}"
     if status != 0:
-        by = failed.read_text() if failed.exists() else tests[0]
+        by = failed.read_text() if failed.exists() else next(iter(tests))
         if by not in _sound and _run_tests([by]) not in (0, _NO_SUCH_TEST):
             raise SystemExit(f"{by} fails without any mutant")
         _sound.add(by)
@@ -235,14 +234,15 @@ def _try(given: tuple[Task, list[str]]) -> dict[str, Any]:
     }
 
 
-def _meet(tests: list[str], failed: Path) -> int:
-    """Run these tests, if there are any."""
+def _meet(tests: dict[str, float], failed: Path) -> int:
+    """Run these tests, if there are any. Those that take several times as long as without a mutant would never end."""
     if not tests:
         return 0
-    status = _run_tests(tests, _FirstFailure(failed))
+    seconds = 15 + 3 * sum(tests.values())
+    status = _run_tests(list(tests), _FirstFailure(failed), seconds=seconds)
     if status == _NO_SUCH_TEST:  # a mutated constant is part of the name of a test
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
-        status = _run_tests(files, _FirstFailure(failed))
+        status = _run_tests(files, _FirstFailure(failed), seconds=10 * seconds)
     return status
 
 
@@ -343,10 +343,11 @@ def _tests_of(task: Task, known: dict[str, Any]) -> list[str]:
     return [test for test in known["order"] if test in whole]
 
 
-def _affordable(tests: list[str], seconds: dict[str, float]) -> list[str]:
+def _affordable(tests: list[str], seconds: dict[str, float]) -> dict[str, float]:
     """The quickest of the tests, as many as take `LONG_ENOUGH` together; what only others notice survives."""
     total = list(itertools.accumulate(seconds[test] for test in tests))
-    return [test for test, until in zip(tests, total, strict=True) if until <= LONG_ENOUGH] or tests[:1]
+    n_kept = max(1, sum(until <= LONG_ENOUGH for until in total))
+    return {test: seconds[test] for test in tests[:n_kept]}
 
 
 # --- the whole run -----------------------------------------------------------------------------------------

@@ -22,6 +22,11 @@ def samples(*rows: list[list[float]]) -> Dataset:
     return Dataset.from_arrays(np.array(rows, dtype=float), np.arange(len(rows)), on_conflict="keep")
 
 
+def says_nothing(reason: str) -> bool:
+    """Whether there is no reason against a bound."""
+    return len(reason) == 0
+
+
 def points(*rows: tuple[float, ...]) -> Dataset:
     return samples(*([list(row)] for row in rows))
 
@@ -42,7 +47,7 @@ def points(*rows: tuple[float, ...]) -> Dataset:
     ],
 )
 def test_points_on_a_hyperplane_are_found(data: Dataset, is_general: bool) -> None:
-    assert (check_assumptions(data).general_position == "") == is_general
+    assert says_nothing(check_assumptions(data).general_position) == is_general
 
 
 @pytest.mark.parametrize(
@@ -60,20 +65,20 @@ def test_points_on_a_hyperplane_are_found(data: Dataset, is_general: bool) -> No
     ],
 )
 def test_dependent_tokens_are_found(data: Dataset, is_independent: bool) -> None:
-    assert (check_assumptions(data).independent_tokens == "") == is_independent
+    assert says_nothing(check_assumptions(data).independent_tokens) == is_independent
 
 
 @pytest.mark.parametrize(("n_samples", "is_checked"), [(2000, True), (2001, False)])
 def test_two_thousand_choices_are_looked_at(n_samples: int, is_checked: bool) -> None:
     data = points(*((float(number + 1),) for number in range(n_samples)))
-    assert (check_assumptions(data).independent_tokens == "") == is_checked
+    assert says_nothing(check_assumptions(data).independent_tokens) == is_checked
 
 
 @pytest.mark.parametrize(("n", "is_checked"), [(12, True), (13, False)])
 def test_twelve_dimensions_are_looked_at(n: int, is_checked: bool) -> None:
-    assert (check_assumptions(samples(np.eye(n).tolist())).independent_tokens == "") == is_checked
+    assert says_nothing(check_assumptions(samples(np.eye(n).tolist())).independent_tokens) == is_checked
     flat = points(tuple(np.arange(n - 1) * 1.0))
-    assert (check_assumptions(flat).general_position == "") == is_checked
+    assert says_nothing(check_assumptions(flat).general_position) == is_checked
 
 
 def test_distributions_need_one_length_and_full_support() -> None:

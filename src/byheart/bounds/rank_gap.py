@@ -61,7 +61,8 @@ def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
     """
     size = len(matrix)
     away = _distance_from_zero(_determinant([list(row) for row in matrix]))
-    frobenius = sum((max(entry.low**2, entry.high**2) for row in matrix for entry in row), Fraction(0))
+    # logarithms of shares are not positive: the lower end is the one further from zero
+    frobenius = sum((entry.low**2 for row in matrix for entry in row), Fraction(0))
     if not away:
         return Fraction(0)
     ceiling = sqrt((frobenius / (size - 1)) ** (size - 1)).high
