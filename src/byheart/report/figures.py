@@ -107,31 +107,70 @@ def _describe(shape: DataShape) -> str:
     return f"{shape.task}, n = {shape.seq_len}, {kind}, C = {shape.n_classes:,}"
 
 
-STYLES = {
-    "estimate": {"linestyle": "-", "linewidth": 2.0},
-    "theorem": {"linestyle": "--", "linewidth": 1.2},
-    "trained": {"linestyle": "-.", "linewidth": 1.6},
-    "floor": {"linestyle": ":", "linewidth": 1.6},
+STYLES: dict[str, dict[str, Any]] = {  # kinds differ without colour too
+    "estimate": {"linestyle": "-", "color": "#0072b2"},
+    "theorem": {"linestyle": "--", "color": "#aa4499"},
+    "trained": {"linestyle": "-.", "color": "#d55e00"},
+    "floor": {"linestyle": ":", "color": "#555555"},
 }
 MEANING = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "floor": "floor"}
+_LABEL_STEP = 0.033  # of the height of the axes, between two names
 
 
 def draw_plan(curves: Sequence[Curve], title: str, path: Path) -> None:
-    """Draw the lines of `bounds.curves` on two logarithmic axes and save them; the suffix chooses the format."""
+    """Draw the lines of `bounds.curves` on two logarithmic axes and save them; the suffix chooses the format.
+
+    Each line has its name at its end, and the smallest of what was built, promised and trained, half way along, is thick.
+    """
     figure = new_figure(path, (9.6, 5.4))
-    axes = figure.add_axes((0.07, 0.1, 0.58, 0.83))  # the legend stands on the right
+    axes = figure.add_axes((0.07, 0.1, 0.6, 0.83))  # names stand on the right
+    ends = {curve.name: curve.points[-1] for curve in curves}
+    last = max((facts for facts, _ in ends.values()), default=0)
+    whole = [curve for curve in curves if ends[curve.name][0] == last]
+    least = {kind: min((c for c in whole if c.kind == kind), key=_middle, default=None) for kind in STYLES}
+    least["floor"] = None  # every floor holds
     for curve in curves:
         facts, parameters = zip(*curve.points, strict=True)
-        axes.loglog(
-            [float(value) for value in facts],
-            [float(value) for value in parameters],
-            label=f"{MEANING[curve.kind]}: {curve.name}",
-            **STYLES[curve.kind],
-        )
+        is_least = curve is least[curve.kind]
+        style = {"linewidth": 2.6 if is_least else 1.1, "alpha": 1.0 if is_least else 0.7}
+        axes.loglog([float(n) for n in facts], [float(n) for n in parameters], **STYLES[curve.kind], **style)
     axes.set(xlabel="facts", ylabel="parameters", title=title)
     axes.grid(visible=True, which="major", alpha=0.25)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+    axes.margins(x=0.02)
+    low, high = (math.log10(limit) for limit in axes.get_ylim())
+    for curve in curves:
+        if curve not in whole:  # its name is where it ends
+            at = [float(value) for value in ends[curve.name]]
+            text, colour = f" {MEANING[curve.kind]}: {curve.name}", STYLES[curve.kind]["color"]
+            axes.plot(*at, "o", ms=3, color=colour)
+            white = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}
+            axes.text(*at, text, fontsize=8, color=colour, va="bottom", ha="left", bbox=white)
+    place = math.inf
+    for curve in sorted(whole, key=lambda curve: float(ends[curve.name][1]), reverse=True):
+        share = (math.log10(float(ends[curve.name][1])) - low) / (high - low)
+        place = min(share, place - _LABEL_STEP)
+        axes.annotate(
+            f"{MEANING[curve.kind]}: {curve.name}",
+            [float(value) for value in ends[curve.name]],
+            xytext=(1.05, place),
+            textcoords="axes fraction",
+            va="center",
+            fontsize=8,
+            fontweight="bold" if curve is least[curve.kind] else "normal",
+            color=STYLES[curve.kind]["color"],
+            arrowprops={
+                "arrowstyle": "-",
+                "color": STYLES[curve.kind]["color"],
+                "lw": 0.6,
+                "alpha": 0.6,
+                "relpos": (0, 0.5),
+            },
+        )
     save_figure(figure, Path(path))
+
+
+def _middle(curve: Curve) -> float:
+    return float(curve.points[len(curve.points) // 2][1])
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,9 @@ function chart(Plot, plan, architecture, width) {
   const lines = names.flatMap((kind) => [false, true].map((isBest) => Plot.line(curves.filter((c) => c.kind === kind && c.isBest === isBest).flatMap((c) => points.filter((p) => p.name === c.name)), {
     x: "facts", y: "parameters", z: "name", stroke: "kind", strokeWidth: isBest ? 3 : 1.2, strokeOpacity: isBest ? 1 : 0.55, strokeDasharray: KINDS[kind][2] || undefined,
   })));
-  const text = (isBest) => ({ x: "facts", y: "at", text: (d) => shortName(d.name), textAnchor: "start", dx: 26, fill: "kind", fontSize: narrow ? 10 : 11, fontWeight: isBest ? 700 : 400, fillOpacity: isBest ? 1 : 0.85 });
+  const text = (isBest) => ({ x: "facts", y: "at", text: (d) => shortName(d.name), textAnchor: "start", dx: 26, fill: "kind", fontSize: narrow ? 9.5 : 11, fontWeight: isBest ? 700 : 400, fillOpacity: isBest ? 1 : 0.85 });
   return Plot.plot({
-    width, height, marginLeft: 56, marginRight: narrow ? 122 : 200, marginBottom: 40, style: look(),
+    width, height, marginLeft: 56, marginRight: narrow ? 142 : 200, marginBottom: 40, style: look(),
     ariaLabel: "Parameters against facts, both on logarithmic scales",
     x: { type: "log", label: "facts", grid: true, tickFormat: short, ticks: narrow ? 3 : 8 }, y: { type: "log", label: "parameters", grid: true, tickFormat: short, ticks: 6 },
     color: { domain: names, range: names.map((kind) => colour(KINDS[kind][1])) },
@@ -117,7 +117,7 @@ function bestOfKinds(rows) {
   return new Set([built, least("theorem"), least("trained"), floor].filter(Boolean).map((row) => row.name));
 }
 
-const shortName = (name) => name.replace(/information floor at (\d+) bits per parameter/, "floor, $1 bits each");
+const shortName = (name) => name.replace(/information floor at (\d+) bits per parameter/, "floor, $1 bits each").replace(/ \(reject bits (\d+)\)/, ", reject bits $1");
 
 // A short line from the end of a curve to its name on the right.
 function leader(index, scales, { x1: x, y1: from, y2: to, stroke }, dimensions, context) {
