@@ -177,6 +177,20 @@ def test_facts_of_the_theorem_share_the_words_of_their_group(method: str) -> Non
         assert model.broken_without([group]) == {fact, *group.sharing}
 
 
+def test_each_token_of_a_theorem_s_sequences_has_its_group() -> None:
+    """Where every token has a label, the group of each is named, with the position of the token."""
+    data = random_tokens(20, 4, 12, seed=0, task="seq-to-seq", min_len=2)
+    model = ablation(data, "kajitsuka-sato-2025")
+    for fact in model.some(2):
+        own = model.found.of(fact)
+        stop = int(data.inputs.lengths[: int(fact) + 1].sum())
+        labels = data.labels[stop - int(data.inputs.lengths[int(fact)]) : stop].tolist()
+        assert [each.position for each in own] == sorted([*range(len(labels))] * 2)
+        assert [each.answer for each in own[::2]] == [data.label_names[label] for label in labels]
+        group = own[0]
+        assert model.broken_without([group]) == {fact, *group.sharing}
+
+
 # --- as users ask -----------------------------------------------------------------------------------------------
 
 CAPITALS = {"capital of France": "Paris", "capital of Chad": "N'Djamena", "capital of Peru": "Lima"}

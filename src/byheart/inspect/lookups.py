@@ -30,14 +30,22 @@ def locate_in_lookups(
     """The layer with the words of each fact's group, and the layers that extract its entry."""
     network = memoriser.network
     assert isinstance(network, Transformer)
-    if not memoriser.answers_last_token_only:
-        raise UsageError("a fact of a seq-to-seq model has a label for each token; ask for a trace instead.")
     groups, entries = _last_lookup(stages_of(network, record))
-    answers = memoriser.answer(encoded)
-    require_known(names[:n_asked], answers[:n_asked] != UNKNOWN)
-    known = np.flatnonzero(answers != UNKNOWN)
+    last_only, found_answers = memoriser.answers_last_token_only, memoriser.answer(encoded)
+    # of each labelled token its input, and where it is among the labelled tokens of that input; padding comes before
+    is_token = np.ones(found_answers.shape, dtype=bool)
+    if not last_only and network.pad is not None:
+        is_token = encoded != network.pad
+    samples, columns = np.nonzero(is_token.reshape(len(encoded), -1))
+    first = columns[np.searchsorted(samples, samples)]
+    answers = found_answers[is_token]
+    is_known = np.ones(len(encoded), dtype=bool)
+    is_known[samples[answers == UNKNOWN]] = False
+    require_known(names[:n_asked], is_known[:n_asked])
+    known = is_known[samples]
     channel = {register.name: at for at, register in enumerate(registers_of(network, record))}
-    points = _values_before(network, groups.first, channel[X], encoded[known])
+    values = _values_before(network, groups.first, channel[X], encoded, last_only)
+    points = [values[at] for at in np.flatnonzero(is_token)[known].tolist()]
     lows = [bump_interval(network, layer)[0] for layer in range(groups.first, groups.last + 1)]
     group = np.searchsorted(np.array(lows, dtype=object), np.array(points, dtype=object), side="right") - 1
     n_keys = (record.get("notes") or {}).get("context_key_bits")
@@ -55,13 +63,13 @@ def locate_in_lookups(
     reading = [Place(each.first, each.last, f"layers.{each.first}.w2", each.lemma) for each in entries]
     found = [
         {
-            "fact": known,
+            "fact": samples[known],
             "answer": answers[known],
-            "position": np.zeros(len(known), dtype=np.int64),
+            "position": (columns - first)[known],
             "place": place,
-            "cells": np.full((len(known), 2), -1),
-            "values": np.zeros(len(known)),
-            "fields": np.zeros((len(known), 0, 2), dtype=np.int64),
+            "cells": np.full((len(points), 2), -1),
+            "values": np.zeros(len(points)),
+            "fields": np.zeros((len(points), 0, 2), dtype=np.int64),
         }
         for place in (group, len(holding) + entry)
     ]
@@ -76,12 +84,14 @@ def _last_lookup(stages: Sequence[Stage]) -> tuple[Stage, list[Stage]]:
     return stages[found[-1]], [stage for stage in stages[found[-1] :] if stage.kind == "extract"]
 
 
-def _values_before(network: Transformer, layer: int, channel: int, encoded: np.ndarray) -> list[Fraction]:
-    """What the last token of each input holds in a channel before a layer, exactly."""
+def _values_before(
+    network: Transformer, layer: int, channel: int, encoded: np.ndarray, last_only: bool
+) -> list[Fraction]:
+    """What every token, or the last one, of each input holds in a channel before a layer, exactly."""
     row = SparseMatrix.of((1, network.model_width), {(0, channel): 1})
     w_out: Weights = row if network.precision == "exact" else row.toarray().astype(network.precision)
     before = replace(network, layers=network.layers[:layer], w_out=w_out)
-    return evaluate(before, encoded, last_only=True).all()
+    return evaluate(before, encoded, last_only=last_only).all()
 
 
 def bump_interval(network: Transformer, layer: int) -> tuple[Fraction, Fraction]:
