@@ -197,3 +197,16 @@ def test_every_room_is_in_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     rooms = import_module("rooms")
     assert rooms.present() - set(rooms.ROOMS) == set()
     assert {name for start, end, _ in rooms.FLOW for name in (start, end)} <= set(rooms.ROOMS)
+
+
+def test_the_site_shows_what_notebooks_print(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    notebooks = import_module("notebooks")
+    assert {path.stem for path in (ROOT / "examples").glob("*.ipynb")} == set(notebooks.ORDER)
+    cells = [("markdown", "# A title"), ("code", "a = 1\nprint(a)\na + 1"), ("code", "b = a")]
+    document = {"cells": [{"cell_type": kind, "source": [source]} for kind, source in cells]}
+    (tmp_path / "one.ipynb").write_text(json.dumps(document), encoding="utf-8")
+    heading, file, first, printed, second = notebooks.page_of(tmp_path / "one.ipynb")
+    assert (heading, file) == ("## A title", "`examples/one.ipynb`")
+    assert (first, printed) == ("```python\na = 1\nprint(a)\na + 1\n```", "```text\n1\n2\n```")
+    assert second == "```python\nb = a\n```"
