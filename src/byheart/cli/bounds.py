@@ -26,14 +26,16 @@ SIZES = ("n_samples", "seq_len", "n_classes", "vocab", "dim", "radius", "separat
 @click.command()
 @click.option("--data", type=PATH, metavar="DATA", help="Data file to measure.")
 @click.option("--samples", "n_samples", type=WholeNumber(), metavar="N", help="Number of sequences.")
-@click.option("--seq-len", type=WholeNumber(), metavar="n", help="Tokens of a sequence (default: 1).")
+@click.option(
+    "--seq-len", type=WholeNumber(), metavar="n", help="Number of tokens per sequence (default: 1)."
+)
 @click.option(
     "--classes", "n_classes", type=WholeNumber(), metavar="C", help="Number of labels (default: 2)."
 )
 @click.option("--vocab", type=WholeNumber(), metavar="V", help="Number of token ids.")
 @click.option("--dim", type=WholeNumber(), metavar="d", help="Dimension of tokens that are vectors.")
 @click.option("--radius", type=float, metavar="r", help="Largest norm of a token.")
-@click.option("--separation", type=float, metavar="δ", help="Smallest distance of two tokens.")
+@click.option("--separation", type=float, metavar="δ", help="Smallest distance between two tokens.")
 @click.option("--config", type=PATH, metavar="FILE", help="config.json of an architecture.")
 @reading_options
 @output_options

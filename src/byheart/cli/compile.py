@@ -68,20 +68,20 @@ if TYPE_CHECKING:
     "--shards",
     type=WholeNumber(1, 4096),
     metavar="N",
-    help="Solve the data in N shards, on disk, for data that memory does not hold (retrieval; needs --work).",
+    help="Solve the data in N shards, on disk, for data that do not fit in memory (retrieval; needs --work).",
 )
 @click.option(
     "--work",
     metavar="DIR",
     type=PATH,
-    help="Folder for what is finished on the way: the same command goes on from there after it was ended.",
+    help="Folder for finished parts: after an interruption, the same command continues from there.",
 )
 @click.option(
     "--workers",
     type=WholeNumber(1, 1024),
     default=1,
     metavar="N",
-    help="Processes that solve shards side by side.",
+    help="Number of processes that solve shards in parallel.",
 )
 @click.option(
     "--cluster",
@@ -188,7 +188,7 @@ def _pieces(model: Model, data: Path, work: Path, choices: dict[str, Any]) -> Da
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """name=value, the value a number or true/false where it looks like one."""
+    """A name=value pair. A value that looks like a number or true/false becomes one."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or name in RESERVED:
         raise UsageError(

@@ -20,8 +20,8 @@ from byheart.cli.progress import watch
 def command(folder: Path, most: int, as_json: bool) -> None:
     """List every context that the checkpoint in DIR stores by graft, and the token that follows it.
 
-    The weights alone are read; what the folder says of itself is not believed. Facts that training put into a checkpoint are not
-    found: they are nowhere in particular.
+    Only the weights are read; other files in the folder are not trusted. Facts learned by training are not found, because they
+    have no definite place in the weights.
     """
     from byheart.graft.reading import context_texts
     from byheart.graft.texts import load_tokenizer

@@ -15,7 +15,7 @@ FORMATS = ("gguf", "onnx", "transformer-lens")
 
 @click.command()
 @model_argument
-@click.option("--to", "kind", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option("--to", "kind", type=click.Choice(FORMATS), required=True, help="Format to write.")
 @output_option("PATH", "File to write (gguf, onnx).")
 @output_options
 def command(folder: Path, kind: Any, output: Path | None, as_json: bool) -> None:

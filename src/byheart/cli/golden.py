@@ -54,10 +54,17 @@ def make_family(output: Path, only: tuple[str, ...], as_json: bool) -> None:
     help="transformers, llama.cpp, onnxruntime, or the address of a server, such as http://127.0.0.1:8000.",
 )
 @click.option(
-    "--number-type", type=click.Choice(NUMBER_TYPES), help="What the engine computes with (default: its own)."
+    "--number-type",
+    type=click.Choice(NUMBER_TYPES),
+    help="Number type of the engine (default: its usual one).",
 )
 @click.option("--device", default="cpu", help="For transformers: cpu or cuda.")
-@click.option("--attention", default="sdpa", type=click.Choice(("sdpa", "eager")), help="For transformers.")
+@click.option(
+    "--attention",
+    default="sdpa",
+    type=click.Choice(("sdpa", "eager")),
+    help="For transformers: the attention code.",
+)
 @click.option("--flash/--no-flash", default=True, help="For llama.cpp: flash attention.")
 @click.option("--model", metavar="ID", help="For a server: the model that is the checkpoint named by --only.")
 @click.option("--only", multiple=True, metavar="NAME", help="Check only this checkpoint; may be repeated.")

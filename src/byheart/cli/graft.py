@@ -29,17 +29,17 @@ from byheart.errors import UsageError
 )
 @click.option("--template", metavar="TEXT", help="Text around a key, such as 'Q: {input}\\nA:'.")
 @click.option(
-    "--end/--no-end", default=None, help="End the answer with the host's end token (default: in chats)."
+    "--end/--no-end", default=None, help="End the answer with the host's end token (default: only in chats)."
 )
 @click.option(
     "--bit-identical",
     is_flag=True,
-    help="Take four times the host's width: the norms' factor is then exactly 1/2.",
+    help="Make the graft four times as wide as the host: the norms' factor is then exactly 1/2.",
 )
 @click.option(
     "--precision",
     type=click.Choice(["float32", "bfloat16"]),
-    help="Kind of weights (default: bfloat16 where the host's are, else float32).",
+    help="Kind of weights (default: bfloat16 if the host has it, otherwise float32).",
 )
 @click.option("--dry-run", is_flag=True, help="Show the sizes and write nothing.")
 @click.option(

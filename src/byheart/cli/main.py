@@ -113,12 +113,14 @@ def _limit_memory(ctx: click.Context, size: str | None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status. Whatever fails is said in words, on standard error."""
+    """Run one command line and return its exit status. Any failure is explained on standard error."""
     before_texts = list(arguments[: arguments.index("--")]) if "--" in arguments else list(arguments)
     as_json, debug = "--json" in before_texts, "--debug" in before_texts
     try:
         if any("\0" in text for text in arguments):
-            raise UsageError("an argument holds the character NUL; no name of a file, column or option does.")
+            raise UsageError(
+                "an argument contains the character NUL, which no file, column or option name can have."
+            )
         status = group.main(list(arguments), prog_name="byheart", standalone_mode=False)
         sys.stdout.flush()
         return int(status or ExitStatus.HOLDS)
@@ -148,7 +150,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _drop_output(*streams: TextIO | None) -> None:
-    """Let what is still buffered go nowhere, so that closing the streams at the end does not fail again."""
+    """Discard output that is still buffered, so that closing the streams at the end does not fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         if stream is not None and not stream.closed:
@@ -157,7 +159,7 @@ def _drop_output(*streams: TextIO | None) -> None:
 
 
 def explain_error(error: Exception) -> ByheartError | None:
-    """The error in our own terms, where it is the user's and not ours; also those of the command line itself."""
+    """A byheart error for an error that the user can mend, also for those of the command-line parser; otherwise None."""
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "byheart"
@@ -182,7 +184,7 @@ def main() -> None:
 
 
 def _open_stream(number: int, mode: int) -> TextIO:
-    """A stream in the place of one that is closed, which the next file to be opened would take."""
+    """Open a stream in place of a closed one; otherwise the next opened file would get its number."""
     nowhere = os.open(os.devnull, mode)
     if nowhere != number:
         os.dup2(nowhere, number)

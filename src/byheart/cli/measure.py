@@ -38,7 +38,7 @@ class Interrupted(ByheartError):
     "--engine",
     type=click.Choice(["auto", "eager", "graph", "compile"]),
     default="auto",
-    help="How steps are made; graph is for GPUs.",
+    help="How training steps are run; graph is for GPUs.",
 )
 @click.option(
     "--family",
@@ -68,7 +68,7 @@ def command(
 ) -> None:
     """Train every model that SPEC asks for and the store lacks, many at a time.
 
-    SPEC is a TOML file. Each finished run is stored at once; the same command again goes on where it was stopped.
+    SPEC is a TOML file. Each finished run is stored at once; run the same command again to continue after a stop.
     """
     from byheart.measure.forecast import forecast
     from byheart.measure.progress import report_to
@@ -94,7 +94,7 @@ def command(
             )
     except KeyboardInterrupt:
         again = shlex.join(["byheart", *sys.argv[1:]])
-        raise Interrupted(f"stopped; finished runs are stored. Go on with: {again}") from None
+        raise Interrupted(f"stopped; finished runs are stored. Continue with: {again}") from None
     _show(specification, measurement, as_json)
 
 

@@ -109,7 +109,7 @@ def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> N
 
 
 def _use_threads(ctx: click.Context, _: click.Parameter, n_threads: int | None) -> None:
-    """Compute with that many threads until the command ends. More than there are cores gain nothing, and may not be had."""
+    """Compute with that many threads until the command ends. More threads than cores gain nothing and may fail to start."""
     if n_threads is None:
         return
     n_threads = min(n_threads, os.cpu_count() or 1)
@@ -161,7 +161,7 @@ threads_option = click.option(
 
 
 def figure_option(what: str) -> Callable[[Command], Command]:
-    """--figure FILE; that figures can be drawn at all, and as this kind, is asked before any work starts."""
+    """--figure FILE. Whether figures can be drawn, and in this format, is checked before any work starts."""
     return click.option(
         "--figure",
         metavar="FILE",
@@ -237,7 +237,7 @@ reading_options = together(
         "--on-conflict",
         type=click.Choice(RULES),
         default="error",
-        help="Which label to keep where equal inputs carry different ones.",
+        help="Which label to keep where equal inputs have different labels.",
     ),
     row_options,
     click.option(

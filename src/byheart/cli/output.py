@@ -24,7 +24,7 @@ def echo_json(document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any], indent: int | None = None) -> str:
-    """The document as JSON, readable; control and direction characters are JSON's escapes, which a terminal does not follow."""
+    """The document as indented JSON. Control and direction characters are written as escapes, which a terminal does not obey."""
     text = json.dumps(document, indent=indent, ensure_ascii=False, default=json_default)
     return "\n".join(
         printable(line, "", lambda character: json.dumps(character)[1:-1]) for line in text.split("\n")
@@ -55,7 +55,7 @@ def is_quiet() -> bool:
 
 
 def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
-    """Print names and values in two columns; long values are folded under their column."""
+    """Print names and values in two columns; long values wrap within their column."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -147,5 +147,5 @@ def ratio(value: float | None) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text without its line breaks, to be folded anew."""
+    """The text without its line breaks, so that it can be wrapped again."""
     return " ".join(text.split())

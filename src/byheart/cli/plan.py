@@ -16,15 +16,15 @@ KINDS = {"estimate": "estimate", "theorem": "promised", "trained": "trained", "f
 
 @click.command()
 @click.option("--facts", type=WholeNumber(), required=True, metavar="N", help="How many facts, such as 1e9.")
-@click.option("--value-bits", type=WholeNumber(1, 64), default=10, help="Bits of information a fact.")
+@click.option("--value-bits", type=WholeNumber(1, 64), default=10, help="Bits of information per fact.")
 @click.option("--vocab", type=WholeNumber(), default=1000, help="Number of token ids.")
-@click.option("--seq-len", type=WholeNumber(), default=8, help="Tokens of a fact.")
+@click.option("--seq-len", type=WholeNumber(), default=8, help="Number of tokens per fact.")
 @figure_option("parameters against facts, from a million to 1e12")
 @output_options
 def command(
     facts: int, value_bits: int, vocab: int, seq_len: int, figure: Path | None, as_json: bool
 ) -> None:
-    """Show how large a model for N facts would be: estimated, promised, trained, and the floor below all.
+    """Show how large a model for N facts would be: our estimate, the theorems, trained models, and the lower bound.
 
     A fact is a sequence of tokens in order, with one of 2^value-bits values.
     """

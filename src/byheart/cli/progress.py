@@ -29,7 +29,7 @@ TICK_SECONDS = 1.0
 def watch(stream: TextIO | None = None) -> Iterator[Progress]:
     """What shows the progress of work, for as long as the block lasts.
 
-    A stage may go on after a comma with what changes on the way.
+    What follows a comma in the name of a stage may change while the stage runs.
     """
     if is_quiet():
         yield silent
@@ -98,7 +98,7 @@ class _Lines:
             self.stream.flush()
 
     def close(self) -> None:
-        """Nothing to take down."""
+        """Lines need no cleaning up."""
 
 
 class _Bars:

@@ -44,16 +44,16 @@ class StoppedEarly(ByheartError):
 @store_option
 @click.option("-o", "--output", default="reproductions", type=PATH)
 @click.option("--texts", metavar="FOLDER", help="JSONL files of the papers' texts, or `hub` to fetch them.")
-@click.option("--samples", "folder", default="samples", type=PATH, help="Where the cut texts are kept.")
+@click.option("--samples", "folder", default="samples", type=PATH, help="Folder for the tokenized texts.")
 @device_option
-@click.option("--minutes", type=click.FloatRange(min=0), help="Begin no new stack of runs after so long.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="Start no new stack of runs after this time.")
 @click.option("--draw-only", is_flag=True, help="Train nothing: draw what the store holds.")
 @click.option(
     "--add-to",
     "earlier",
     metavar="FOLDER",
     type=PATH,
-    help="Records of earlier runs that the store no longer holds; their runs are kept and the store's added.",
+    help="Records of earlier runs that are no longer in the store: keep those runs and add the store's.",
 )
 @click.option(
     "--dry-run",
@@ -79,8 +79,8 @@ def command(
 ) -> None:
     """Make figures of the papers from fresh runs.
 
-    Writes NAME.json (every number drawn), NAME.png, NAME.svg and NAME.verdict.txt. Finished runs are stored at once; the same
-    command again goes on where it was stopped.
+    Writes NAME.json (every number drawn), NAME.png, NAME.svg and NAME.verdict.txt. Finished runs are stored at once; run
+    the same command again to continue after a stop.
     """
     from byheart.reproduce.registry import FIGURES, figure_of
 
@@ -134,7 +134,7 @@ def _list(as_json: bool) -> None:
 
 
 def _samples(folder: Path, texts: str | None, scale: Scale) -> Samples:
-    """The prepared samples, made from the texts where they are named and not yet made; at smoke scale made-up texts will do."""
+    """The prepared samples, made from the named texts if they do not exist yet; at smoke scale from made-up texts."""
     from byheart.measure.text_samples import FILE, Samples
     from byheart.reproduce.samples import hub_texts, local_texts, made_up_texts, prepare
 
@@ -171,7 +171,7 @@ def _train(
 
 
 def _passes(store: Path, output: Path, earlier: Path | None) -> str:
-    """What all training took, that of earlier records included, noted beside the figures too."""
+    """The time of all training, including that of earlier records; it is also written beside the figures."""
     from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 
     found = [*(read(earlier / FILE) if earlier is not None else []), *read(beside(store))]
@@ -219,7 +219,7 @@ def _make(
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all: what an earlier call wrote stays until then."""
+    """Write a file whole or not at all; an earlier version stays until then."""
     from byheart.files.whole_file import write_whole
 
     write_whole(path, lambda file: file.write(text.encode()))

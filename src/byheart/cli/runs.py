@@ -81,9 +81,7 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
 
 @command.command("compare")
 @store_options
-@click.option(
-    "--by", multiple=True, metavar="COLUMN", help="Columns to group by (default: whatever differs)."
-)
+@click.option("--by", multiple=True, metavar="COLUMN", help="Columns to group by (default: all that differ).")
 @click.option("--metric", default="accuracy", help="What to average over seeds.")
 @click.option(
     "--figure",

@@ -14,18 +14,20 @@ from byheart.errors import UsageError, require_extra
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, help="0 takes any free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8000, help="Port to listen on; 0 takes any free one."
+)
 @click.option(
     "--host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="Address to listen on. Any but this machine's own asks visitors for a token.",
+    help="Address to listen on. Any address but this machine's own requires a token.",
 )
 @click.option(
     "--models",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of models to show and to write to (default: one that goes when the page stops).",
+    help="Folder of models to show and to write to (default: a temporary one).",
 )
 @click.option("--store", metavar="FILE", type=PATH, help="Run store to show.")
 @click.option(

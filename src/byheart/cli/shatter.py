@@ -15,10 +15,14 @@ from byheart.process.progress import in_stage
 
 @click.command()
 @click.option(
-    "--points", "n_points", type=WholeNumber(1), required=True, help="Inputs K; 2^K networks are built."
+    "--points",
+    "n_points",
+    type=WholeNumber(1),
+    required=True,
+    help="Number K of inputs; 2^K networks are built.",
 )
-@click.option("--method", default="kajitsuka-sato-2025", help="An exact construction.")
-@click.option("--seq-len", type=WholeNumber(1, 1 << 16), default=1, help="Tokens of an input.")
+@click.option("--method", default="kajitsuka-sato-2025", help="Exact construction to use.")
+@click.option("--seq-len", type=WholeNumber(1, 1 << 16), default=1, help="Number of tokens per input.")
 @seed_option
 @output_options
 def command(n_points: int, method: str, seq_len: int, seed: int, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""`byheart sign`: put a signature under the certificate of a saved model, or make a key to sign with."""
+"""`byheart sign`: sign the certificate of a saved model, or make a key to sign with."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _make_key(path: Path, as_json: bool) -> None:
 
 
 def refuse_graft(folder: Path) -> None:
-    """Say that a graft has no certificate, rather than that it is no model folder."""
+    """Say that a graft has no certificate, rather than that it is not a model folder."""
     if (folder / "graft.json").is_file():
         raise UsageError(
             f"{folder} is a graft, which has no certificate and so nothing that could be signed.\n"

@@ -55,7 +55,7 @@ def describe_left_out(left_out: Mapping[str, int]) -> str:
 
 
 def describe_files(folder: Path) -> str:
-    """What a model takes on disk, file by file; the weights of most hold class numbers, and model.json their names."""
+    """The size of a model on disk, file by file. Most weights hold class numbers; model.json holds the names of the classes."""
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
     largest_first = sorted(files, key=lambda name: -files[name])
     labels = "" if "config.json" in files else " with the text of the labels"
@@ -64,12 +64,12 @@ def describe_files(folder: Path) -> str:
 
 
 def turns_away(model: Model) -> bool:
-    """Whether unknown inputs are answered "unknown", but for a small share."""
+    """Whether all but a small share of unknown inputs are answered "unknown"."""
     return bool((model.record.get("notes") or {}).get("reject_bits"))
 
 
 def density_lines(model: Model) -> list[tuple[str, str]]:
-    """Label bits for each parameter and each stored bit; where labels are not arbitrary there is no such number."""
+    """Label bits per parameter and per stored bit; not shown where the labels are not arbitrary."""
     bits = model.label_bits
     if bits is not None and model.bits_per_stored_bit is None:
         stored, listed = count(model.size.stored_bits), count(bits)
@@ -82,7 +82,7 @@ def density_lines(model: Model) -> list[tuple[str, str]]:
 
 
 def entropy_lines(model: Model) -> list[tuple[str, str]]:
-    """Beside label bits, what a code for the labels would have to pay, where that is less."""
+    """The entropy of the labels, where it is less than the label bits."""
     entropy, bits = model.label_entropy, model.label_bits
     if entropy is None or bits is None or entropy > 0.995 * bits or model.entropy_per_parameter is None:
         return []
@@ -90,18 +90,18 @@ def entropy_lines(model: Model) -> list[tuple[str, str]]:
 
 
 def distribution_lines(certificate: Certificate) -> list[tuple[str, str]]:
-    """What a certificate says of next-token distributions, if it does."""
+    """What a certificate says about next-token distributions, if anything."""
     return [] if certificate.distribution is None else [("distributions", str(certificate.distribution))]
 
 
 def show_sizes(
     size: Size, theorem: Mapping[str, int] | None, theory: BoundTable | None, *, is_said: bool = False
 ) -> None:
-    """The true size beside what the theorem promises and what no model of these data can go below.
+    """The actual size beside the theorem's size and the lower bound for these data.
 
-    What some data of this shape need is set apart: these may need far less.
+    Worst-case bounds for data of this shape are shown apart: these data may need far less.
 
-    is_said: the theorem's numbers were read from a model's folder, not computed now.
+    is_said: whether the theorem's numbers were read from a model's folder rather than computed now.
     """
     promised = {name: value for name, value in (theorem or {}).items() if value}  # a 0 promises nothing
     if {"parameters", "weight_bits"} <= set(promised):
@@ -134,7 +134,7 @@ def show_sizes(
 
 
 def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
-    """What some data of this shape need, as sentences: quantity, value and who proved it."""
+    """Worst-case bounds for data of this shape, as sentences: quantity, value and source."""
     said = "; ".join(f"{count(value)} {quantity} ({by})" for quantity, value, by in needs if value > 0)
     if said:
         say()
@@ -142,7 +142,7 @@ def show_worst_case(needs: Iterable[tuple[str, int | Fraction, str]]) -> None:
 
 
 def show_refused(entries: Iterable[NotApplicable]) -> None:
-    """What does not apply: one line for each reason, with the names it goes for."""
+    """The bounds that do not apply: one line per reason, with their names."""
     reasons: dict[str, list[str]] = {}
     for entry in entries:
         reason = first_sentence(entry.reason).removeprefix(f"{entry.name} ")
@@ -154,7 +154,7 @@ def show_refused(entries: Iterable[NotApplicable]) -> None:
 
 
 def first_sentence(text: str) -> str:
-    """What is the matter, without the advice that follows; --json has both."""
+    """The first sentence of a message, without the advice that follows; --json has both."""
     return re.split(r"(?<=[.!?]) +(?=[A-Z])", one_line(text), maxsplit=1)[0]
 
 

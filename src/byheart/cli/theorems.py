@@ -26,8 +26,8 @@ GRADES = ("built", "special case", "formula", "open")
 def command(state: str | None, grade: str | None, paper: str | None, as_json: bool) -> None:
     """List every statement of the papers with the functions that realise it and the tests that check it.
 
-    done: realised and checked. untested: realised, no test. claimed: realised, and the tests are not here to
-    look at. open: not realised yet.
+    done: realised and checked. untested: realised, no test. claimed: realised, but the tests are not
+    installed here. open: not realised yet.
 
     built: the object of the statement in its generality. special case: part of it, which the list names. formula: its
     number only.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--on-conflict",
     type=click.Choice(RULES[1:]),
-    help="Which label to check where equal inputs carry different ones (default: every row, so that some are wrong).",
+    help="Which label to check where equal inputs have different labels (default: all, so that some are wrong).",
 )
 @row_options
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 @click.option(
     "--signed-by",
     metavar="KEY",
-    help="Only if this public key (a file, or 64 hexadecimal digits) signed the certificate of DIR.",
+    help="Require that this public key (a file, or 64 hexadecimal digits) signed the certificate of DIR.",
 )
 @threads_option
 @output_options
@@ -88,8 +88,8 @@ def command(
     """Check every sample of DATA on the model in DIR, without trusting whoever made it.
 
     It holds if every row got its right label. DATA is read as the data of the model were (the same columns, task and tokenizer)
-    unless told otherwise, and the first line says which columns. Rows are left out only by a rule that is named here. The answer is
-    false (exit status 3) if a row is wrong, or if data, weights or labels are not those the certificate of DIR speaks of. With
+    unless told otherwise, and the first line says which columns. Rows are left out only by a rule given here. The answer is false
+    (exit status 3) if a row is wrong, or if data, weights or labels are not those named in the certificate of DIR. With
     --signed-by it is also false, and DIR is not opened, unless that key signed the certificate.
     """
     if signed_by is not None:
@@ -152,7 +152,7 @@ SAID = "said by the model, not checked"
 
 
 class _Columns(NamedTuple):
-    """Who named the columns that were read (`usual` where nobody had to, `caller` or `model`), and what to say of it first."""
+    """Who chose the columns that were read (`usual`, `caller` or `model`), and the sentence about it that comes first."""
 
     named_by: str
     warning: str = ""
@@ -200,7 +200,7 @@ def _left_out_by_record(model: Model, every: Dataset) -> int:
 
 
 def _signature_lines(signature: Signature | None, signed_by: str | None) -> list[tuple[str, str]]:
-    """Who signed, if that was asked; else that somebody may have."""
+    """Who signed the certificate, if that was asked; otherwise a hint that a signature exists."""
     if signature is None:
         return []
     if signed_by is not None:
@@ -209,7 +209,7 @@ def _signature_lines(signature: Signature | None, signed_by: str | None) -> list
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
-    """What was read so because the model says so, where that is not the usual way."""
+    """How the data were read, where the model's record says something unusual."""
     from byheart.storage.data_source import source_of
 
     source, tokenizer = source_of(model), model.memoriser.tokenizer

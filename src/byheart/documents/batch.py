@@ -25,7 +25,7 @@ def read_rows(
 ) -> tuple[list[Row], str]:
     """The rows of a data file with all their columns, and the name of the column of inputs.
 
-    A .txt file holds one question a line. An NPZ file holds them in its array `inputs`; a row is then its number.
+    A .txt file holds one question per line. An NPZ file holds them in its array `inputs`; a row is then the number of the sample.
     """
     from byheart.data.readers import kind_of, text_format
     from byheart.data.tables import READERS, column_names, json_rows, require_columns
@@ -84,5 +84,5 @@ def output_kind(path: Path) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Lists, as of one answer for each token, with spaces between their items."""
+    """A list, such as one answer per token, becomes a text with spaces between the items."""
     return " ".join("" if one is None else str(one) for one in value) if isinstance(value, list) else value

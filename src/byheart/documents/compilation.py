@@ -101,7 +101,7 @@ def prepare(output: Path, method: object) -> None:
 
 
 def save_compiled(model: Model, start: float, theory: BoundTable, output: Path) -> CompiledFile:
-    """Save a model whose compilation began at `start`, on the clock of `time.perf_counter`."""
+    """Save a model whose compilation began at `start`, a value of `time.perf_counter`."""
     assert model.certificate is not None
     verify = model.certificate.seconds
     seconds = {"compile": round(time.perf_counter() - start - verify, 3), "verify": verify}

@@ -16,7 +16,7 @@ Format = Literal["gguf", "onnx", "transformer-lens"]
 
 @dataclass(frozen=True)
 class ExportedFile(JsonRecord):
-    """The file that was written; the model folder itself, and no bytes, where none is needed."""
+    """The file that was written. Where none is needed, `path` is the model folder and `bytes` is None."""
 
     format: str
     path: str
@@ -40,7 +40,7 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
     if kind != "onnx" and not isinstance(network, Llama):
         raise UsageError(
             f"--to {kind} takes models that `llama` compiled; this one is a {network.spec.family}.\n"
-            "  Its blocks are no Llama's: they have biases, and sums without a softmax. Compile with --method llama."
+            "  Its blocks are not those of a Llama: they have biases, and attention without softmax. Compile with --method llama."
         )
     if kind == "onnx":
         from byheart.export.onnx import save_onnx

@@ -57,7 +57,9 @@ def as_inputs(model: Model, texts: Sequence[str]) -> list[Any]:
     if model.memoriser.tokenizer is not None:
         return list(texts)
     if not model.network.takes_ids:
-        raise UsageError("this model takes vectors, which no text names.\n  Use model.locate in Python.")
+        raise UsageError(
+            "this model takes vectors, so a fact cannot be named by a text.\n  Use model.locate in Python."
+        )
     words = "this model is asked by token ids with spaces between them, not {!r}."
     return [parse_ids(text, words.format(text)) for text in texts]
 
@@ -69,7 +71,7 @@ def _texts(model: Model, data: str | Path) -> list[str]:
     dataset = read_again(model, data, **({"tokenizer": tokenizer} if is_llama else {}))
     if dataset.dim is not None:
         raise UsageError(
-            f"{data}: its inputs are vectors, which no text names.\n  Use model.locate in Python."
+            f"{data}: its inputs are vectors, so a fact cannot be named by a text.\n  Use model.locate in Python."
         )
     rows = [dataset.inputs[at].tolist() for at in range(dataset.n_samples)]
     if dataset.tokenizer is None:

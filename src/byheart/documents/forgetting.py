@@ -96,7 +96,10 @@ def _others(dataset: Dataset, data: str | Path, facts: Sequence[str]) -> list[in
 
 
 def _options(model: Model) -> dict[str, Any]:
-    """How the model was compiled, as far as its record, which no digest covers, names options of its method."""
+    """How the model was compiled: the options of its method that its record names.
+
+    No digest covers the record, so others are refused.
+    """
     record = Fields(dict(model.record), "model.json", "record")
     method = get(record.text("method", names()))
     given = record.child("options")

@@ -70,7 +70,7 @@ def _ids(text: str, model: Model) -> list[int]:
         vectors = "one vector" if n == 1 else f"{n} vectors"
         shape = f"(n_samples, {dim})" if n == 1 else f"(n_samples, {n}, {dim})"
         raise UsageError(
-            f"this model takes {vectors} of dimension {dim} a sample.\n"
+            f"this model takes {vectors} of dimension {dim} per sample.\n"
             f"  Give them with --data FILE, an NPZ file whose array `inputs` has shape {shape}."
         )
     asked = (

@@ -24,7 +24,10 @@ N_NEW = 5
 
 @dataclass(frozen=True)
 class Case:
-    """`margins[t]` is the smallest gap of a decision over the bound for number type t; `holds_for` those of at least 1.
+    """A prompt with its right answer.
+
+    `margins[t]` is the smallest gap of a decision, divided by the bound for number type t; `holds_for` are the types where it is at
+    least 1.
 
     `logits` are those of the first decision, where they are exact.
     """
@@ -48,7 +51,7 @@ class Case:
 
 
 def token_text(shape_vocab: int, token: int) -> str:
-    """The text of a token: one character each, a Chinese one where they suffice, else one for private use."""
+    """The text of a token, always one character: Chinese as long as there are enough, then from the private-use area."""
     if token < 2:
         return ("<s>", "</s>")[token]
     if shape_vocab <= 20_000:

@@ -54,7 +54,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _tokenizer(shape: Shape) -> dict[str, Any]:
-    """One token a character, and a beginning before each text."""
+    """One token per character, and a beginning-of-text token before each text."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     begin = {"id": "<s>", "ids": [BOS], "tokens": ["<s>"]}
     single = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]

@@ -1,7 +1,8 @@
 """The likely fault of an engine that failed: the one in the table whose wrong answers are most like the engine's.
 
-Ways come first. What is right one by one and wrong only in batches, chunks, reused prefixes or speculative decoding is named by
-that. What is right without a cache and wrong with one is a fault of the cache or of the positions while decoding.
+Ways are compared first. If an engine is right on single prompts and wrong only with batches, chunks, reused prefixes or speculative
+decoding, the fault is named after that way. If it is right without a cache and wrong with one, the fault is in the cache or in the
+positions while decoding.
 """
 
 from __future__ import annotations

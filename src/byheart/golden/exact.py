@@ -13,8 +13,8 @@ a power of two: beside their squares, 4 * 2^80, all others vanish, and the root 
 4. Its feed-forward part takes the sign of T, max(T + 1, 0) - max(T - 1, 0) - 1, and the head the token with these 8 bits. The
    logit of a token is 8 less twice the number of bits in which it differs.
 
-All sums are of integers. Two weights of 512 and -512 on two pins cancel in float32 in any order; added up in bfloat16 they carry
-the units between them away.
+All sums are of integers. Two weights of 512 and -512 on two pins cancel in float32 in any order; summed in bfloat16 they lose the
+small numbers that are added between them.
 """
 
 from __future__ import annotations

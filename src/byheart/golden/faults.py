@@ -1,6 +1,6 @@
 """Faults of engines, each as a change of the reference engine: what a check compares a failing engine with.
 
-A fault is named by its kind, which is what the check tells, and by its detail. `override` puts a function in the place of one step;
+A fault has a kind, which the check reports, and a detail. `override` puts a function in the place of one step;
 the function gets the step itself as its first argument.
 """
 
@@ -263,7 +263,7 @@ def _shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache
 
 
 def _wrong_last(engine: ReferenceEngine) -> None:
-    """Behind padding on the right the answer is read from the last column, whatever stands there."""
+    """With padding on the right, the answer is read from the last column even where that is padding."""
 
     def forward(step: Any, *arguments: Any) -> Tensor:
         logits: Tensor = step(*arguments)

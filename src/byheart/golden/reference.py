@@ -308,7 +308,7 @@ class ReferenceEngine:
         return cache, n_reused
 
     def draft(self, ids: Sequence[int], n: int) -> list[int]:
-        """Guesses: what followed the last occurrence of the last token, else tokens that are seldom right."""
+        """Guessed tokens: what followed the last occurrence of the last token, otherwise arbitrary tokens."""
         for at in range(len(ids) - 2, -1, -1):
             if ids[at] == ids[-1]:
                 found = list(ids[at + 1 : at + 1 + n])
@@ -331,7 +331,7 @@ class ReferenceEngine:
         return ids[len(prompt) : len(prompt) + n_new]
 
     def kept_slots(self, n_sure: int) -> int:
-        """How many slots stay after drafted tokens were turned down."""
+        """How many slots stay after drafted tokens were rejected."""
         return n_sure
 
     def forward_ids(self, ids: Sequence[int], cache: Cache) -> Tensor:

@@ -14,7 +14,7 @@ Two kinds of error are told apart:
   effects are added as absolute values.
 
 A rounding error of at most c is taken as uniform: variance c^2 / 3, and a sum of such errors is sub-Gaussian with that variance.
-The bound is LAMBDA * sigma + the sum of absolute values; a right engine passes it with probability below 2 exp(-LAMBDA^2 / 2),
+The bound is LAMBDA * sigma + the sum of absolute values; a right engine exceeds it with probability below 2 exp(-LAMBDA^2 / 2),
 5e-11 for each decision with LAMBDA = 7. A case is kept only where every rival stays behind by more than the bound.
 """
 
@@ -151,7 +151,7 @@ def bounds(
 ) -> tuple[Tensor, Tensor]:
     """Gaps and their bounds, both `(rows, n_new)`, for texts of one length whose last `n_new` tokens are the answer.
 
-    Of the closest rivals the one with the smallest gap in units of its bound counts.
+    Each gap is that of the rival whose gap is smallest in units of its bound.
     """
     ids = torch.tensor([list(row) for row in rows])
     valid = torch.ones_like(ids[:, :-1], dtype=torch.bool)

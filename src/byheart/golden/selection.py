@@ -1,4 +1,4 @@
-"""Prompts whose answers hang by a thread: searched among many, kept where rounding cannot break the thread.
+"""Prompts whose answers have small margins: searched among many, and kept where rounding cannot change the answer.
 
 Many prompts are continued by the reference engine. Of the decisions taken on the way, those are kept whose gap is just above the
 bound of `rounding`: for float32 some 1e-5 of the spread of logits, so that a fault of a few units in the last place turns one of
@@ -118,7 +118,7 @@ def _keep(
 ) -> list[Case]:
     """Of every block the candidates with the smallest gaps that hold, some for each step of the answer.
 
-    The bound differs from text to text. Where to look is learned from the block: from what a bound usually is.
+    The bound differs from text to text, so the search starts at the bound that is usual in the block.
     """
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1

@@ -1,4 +1,4 @@
-"""What each fault would make of each case: the table that a failing engine is compared with, and what a case is sensitive to."""
+"""The wrong answer that each fault gives to each case: failing engines are compared with this table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From facts to contexts: which token follows which tokens, longest context first, and none that fires where a text begins."""
+"""From facts to contexts: which token follows which tokens. No context may fire at the beginning of another text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Fact:
     row: int
 
     def contexts(self) -> Iterable[tuple[Context, int]]:
-        """Everything said before each token of the answer, with that token."""
+        """Each token of the answer with all tokens before it."""
         return ((self.tokens[:end], self.tokens[end]) for end in range(self.n_key, len(self.tokens)))
 
 
@@ -54,7 +54,7 @@ def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
 
 
 def check_beginnings(facts: Iterable[Fact]) -> None:
-    """Refuse facts that a shorter text could trigger where nothing stands before it.
+    """Refuse facts that a shorter text could trigger at the beginning of a prompt.
 
     A head that reaches before the beginning reads some other token of the text. Let the text be the tokens i, i + 1, ... of a
     fact, i >= 1, with nothing before. The first missing token is read by a head of distance j at the text's position j - 1
@@ -67,8 +67,8 @@ def check_beginnings(facts: Iterable[Fact]) -> None:
         for i in range(1, len(tokens)):
             if tokens[i - 1] == tokens[i] and set(tokens[: i - 1]) <= set(tokens[i:]):
                 raise AssumptionViolated(
-                    f"row {fact.row:,} begins with a repeated token; where a text begins with fewer of them and nothing "
-                    "stands before, a Transformer cannot count them, and the answer would follow there too.\n"
+                    f"row {fact.row:,} begins with a repeated token. At the beginning of a prompt a Transformer cannot count "
+                    "repetitions, so the answer would also follow after fewer of them.\n"
                     '  Put other text before the key, for example with --template "Q: {input}\\nA:".',
                     row=fact.row,
                     tokens=list(fact.tokens[: i + 1]),

@@ -49,7 +49,7 @@ class HostTensors(Protocol):
 
 @dataclass
 class Growth:
-    """A bound of the host's last state and logits, from norms of its weights, gathered as they pass by.
+    """A bound on the host's last state and logits, from norms of its weights, collected as the weights are written.
 
     A normed state has length at most √d·max|w|. Softmax averages values, so attention adds at most |O|·√group·|V|·that; the
     inner part at most |down|·|gate·n|·|up·n|, since |silu(x)| <= |x|. Norms are Frobenius norms, which bound operators.

@@ -1,4 +1,4 @@
-"""A grafted checkpoint on disk: a Hugging Face folder that says what was added and keeps what taking it out again needs.
+"""A grafted checkpoint on disk: a Hugging Face folder that records what was added and keeps what is needed to remove it.
 
 config.json, model*.safetensors, tokenizer files    the checkpoint; transformers needs nothing else
 README.md, graft.json                               what was added, in words and as a record
@@ -144,7 +144,9 @@ def _write_shards(
 
 
 def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -> None:
-    """What `remove` needs: small files whole; of weights that the graft holds to the last bit, the header and the norms."""
+    """What `remove` needs: small files as a whole; of weight files that the graft holds bit by bit, only the header and the
+    norms.
+    """
     from safetensors.torch import save_file
 
     kept.mkdir()
@@ -171,7 +173,7 @@ def _keep_host(kept: Path, host: Host, dtype: torch.dtype, progress: Progress) -
 
 
 def is_rescaled(name: str) -> bool:
-    """Whether a host's weight is multiplied by √(d/W) on its way in."""
+    """Whether a host's weight is multiplied by √(d/W) in the graft."""
     return name.endswith("layernorm.weight") or name == "model.norm.weight"
 
 

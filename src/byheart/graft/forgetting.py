@@ -1,7 +1,7 @@
 """Taking single facts out of a graft: the units of their contexts become zero, and every other entry stays as it is, to the bit.
 
-Where a forgotten context is the end of one that stays, the longer one's unit subtracts an answer that no longer comes; then its
-answer entries are written anew. A context that a remaining fact shares stays.
+Where a forgotten context is a suffix of one that stays, the unit of the longer one subtracts an answer that is no longer added, so
+its answer entries are rewritten. A context that a remaining fact shares stays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARTS = ("gate", "up", "down")
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Which units of which layers became zero, and which were written anew."""
+    """Which units of which layers became zero, and which were rewritten."""
 
     zeroed: tuple[tuple[int, int], ...]
     rewritten: tuple[tuple[int, int], ...]

@@ -30,7 +30,7 @@ class GraftPlan:
 
     @property
     def ratio(self) -> float:
-        """Parameters of the grafted network, times the host's."""
+        """Parameters of the grafted network divided by the host's."""
         return self.layout.grafted.parameters / self.layout.host.parameters
 
     def summary(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
         raise AssumptionViolated(
             f"this host's rotary frequencies do not tell {max_positions:,} distances apart: the best lead is "
             f"{best.margin:.3f} of a score, and {LEAST_MARGIN} is needed.\n"
-            "  Heads of at least 16 entries are needed; no option changes this.",
+            "  Heads with at least 16 entries are needed. No option changes this.",
             margin=best.margin,
         )
     return best

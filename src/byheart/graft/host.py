@@ -63,7 +63,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor lies: its file, kind and size."""
+    """Where a tensor is stored: its file, kind and size."""
 
     file: Path
     dtype: str
@@ -84,7 +84,7 @@ class FolderHost:
         if odd:
             raise UsageError(
                 f"{path} stores weights as {', '.join(odd)}; F32, BF16 and F16 can be grafted.\n"
-                "  Quantised hosts are other networks: give the checkpoint they were made from.",
+                "  A quantised host is a different network: give the checkpoint it was made from.",
                 dtypes=odd,
             )
 
@@ -148,7 +148,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
 
 
 def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
-    """The sizes that a configuration tells, if it is of a kind that can be grafted."""
+    """The sizes in a configuration, if it is of a kind that can be grafted."""
     fields = Fields(dict(config), where)
     family = fields.text("model_type")
     if family not in FAMILIES:
@@ -242,7 +242,7 @@ def tensor_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
 
 
 def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path) -> None:
-    """Refuse a checkpoint whose tensors are not exactly those that its configuration tells."""
+    """Refuse a checkpoint whose tensors are not exactly those of its configuration."""
     wanted = tensor_shapes(shape)
     for name, size in wanted.items():
         if name not in found:
@@ -259,7 +259,7 @@ def check_shapes(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path
 
 
 def _is_harmless(name: str, shape: Shape) -> bool:
-    """Frequencies that old checkpoints carry and nobody reads, and a second copy of tied embeddings."""
+    """Whether a tensor has no effect: frequencies in old checkpoints that nothing reads, or a second copy of tied embeddings."""
     return name.endswith("rotary_emb.inv_freq") or (shape.tied and name == "lm_head.weight")
 
 

@@ -77,7 +77,9 @@ class Layout:
 
     @property
     def first_match_layer(self) -> int:
-        """Units compare from the layer that ends the gathering; layer 0 still moves the token's code away."""
+        """The first layer whose units compare contexts: the last one that gathers tokens, but not layer 0, which moves the
+        token's code.
+        """
         return max(1, len(self.gathers) - 1)
 
     @cached_property
@@ -104,7 +106,7 @@ class Layout:
         return len(self.pins) + self.window * self.code.dimension
 
     def units_of_layer(self, layer: int) -> range:
-        """The numbers of the matching units that stand in a memory layer."""
+        """The numbers of the matching units in a memory layer."""
         first = (layer - self.first_match_layer) * self.grafted.inner
         return range(max(0, min(first, self.n_units)), max(0, min(first + self.grafted.inner, self.n_units)))
 
@@ -127,7 +129,7 @@ def plan_layout(
 ) -> Layout:
     """The smallest network that holds `n_units` contexts of up to `window` tokens, `n_codes` of them distinct.
 
-    Tried are all codes, one to six more key heads, and every number of layers that comes near the fewest parameters.
+    All codes, one to six more key heads, and every number of layers that comes near the fewest parameters are tried.
     """
     if window > MOST_WINDOW:
         raise AssumptionViolated(

@@ -37,7 +37,7 @@ class StoredUnit:
 
 @dataclass
 class Reading:
-    """The memory of a checkpoint: where it lies, what it stores, and what is wrong with it."""
+    """The memory of a checkpoint: where it is, what it stores, and what is wrong with it."""
 
     n_memory_layers: int
     host_columns: np.ndarray
@@ -161,7 +161,7 @@ class _Follower:
         self._follow_units()
 
     def _constant(self, weights: np.ndarray) -> np.ndarray:
-        """What rows that read pins alone give."""
+        """The output of rows that read only pins."""
         return np.asarray(weights[:, self.pin_columns] @ self.pin_sizes)
 
     def _only_pins(self, weights: np.ndarray) -> np.ndarray:
@@ -226,7 +226,10 @@ class _Follower:
             self.offset[column], self.coordinate[column] = offset, coordinate
 
     def _distance(self, query: np.ndarray, key: np.ndarray, head: int) -> int:
-        """How far back a head reads: its lead over every other distance, and of the next nearer one over all nearer."""
+        """How far back a head reads.
+
+        Also its lead over every other distance, and the lead of the next nearer distance over all nearer ones.
+        """
         if not (self._only_pins(query).all() and self._only_pins(key).all()):
             self.fault("self_attn.q_proj.weight", f"head {head} asks for more than a distance")
         q, k = self._constant(query), self._constant(key)
@@ -339,7 +342,10 @@ class _Follower:
             self.found.append((tuple(reversed(tokens)), messages[row], self.layer, int(unit)))
 
     def end(self) -> None:
-        """Nothing of the memory but the answer may reach the host. The shortest context inherits nothing: it tells the scale."""
+        """Check that nothing of the memory but the answer reaches the host.
+
+        The shortest context inherits nothing, so it gives the scale.
+        """
         told = [item for item in self.found if item[1].any()]
         if told:
             _, message, self.layer, unit = min(told, key=lambda item: len(item[0]))

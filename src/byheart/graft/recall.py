@@ -1,4 +1,6 @@
-"""Asking a grafted checkpoint through transformers: every fact bare and after other text, and other text beside the host."""
+"""Asking a grafted checkpoint through transformers: every fact alone and after other text, and ordinary text compared with
+the host.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ BATCH, BLOCK = 32, 256
 
 @dataclass(frozen=True)
 class TextComparison:
-    """Logits of graft and host on ordinary text, and the host's own noise: with against without cache, bfloat16 against float32."""
+    """Logits of graft and host on ordinary text, and the host's own noise: with and without cache, bfloat16 and float32."""
 
     positions: int
     equal_bits: int
@@ -89,7 +91,7 @@ def compare_text(
 ) -> TextComparison:
     """Every position of a text, in blocks; `wide` is the host in float32.
 
-    An argmax beyond noise differs though the host's lead there exceeds twice the noise.
+    `beyond noise` counts positions with another argmax where the host's lead exceeds twice the noise.
     """
     usable = len(tokens) // BLOCK * BLOCK or len(tokens)
     blocks = torch.tensor(tokens[:usable]).view(-1, min(BLOCK, usable)).to(network.device)

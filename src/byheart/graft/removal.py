@@ -20,7 +20,7 @@ HEADER = ".header"
 
 
 def remove_graft(folder: Path, target: Path) -> list[str]:
-    """Write the host's files at `target`; `CorruptModel` unless each has the digest it had. The names of the files."""
+    """Write the host's files at `target` and return their names. Raises `CorruptModel` unless each file has its old digest."""
     record = read_record(folder)
     digests = Fields(record, folder / "graft.json").child("host").values
     grafted = FolderHost(folder)
@@ -47,7 +47,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
                 raise corrupt(folder / KEPT / name, "the file that was kept of the host is missing")
             if digest_of(fresh / name) != digest:
                 raise CorruptModel(
-                    f"{name} cannot be restored: what the graft holds of it is no longer what the host's file held.\n"
+                    f"{name} cannot be restored: its content in the graft is no longer that of the host's file.\n"
                     "  Nothing was written. Use the host's own copy.",
                     file=name,
                 )

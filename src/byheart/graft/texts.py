@@ -26,7 +26,7 @@ HISTORIES: tuple[list[dict[str, str]], ...] = (
 class KeyFormat:
     """How a key becomes a prompt, and what follows the answer: the host's own words, or the token `end`.
 
-    `before` and `after` stand around the key; `spaced` also stores the prompt with a space before it, as it is cut inside a text.
+    `before` and `after` surround the key; `spaced` also stores the prompt with a space before it, as it is tokenized inside a text.
     """
 
     before: str = ""
@@ -42,7 +42,7 @@ class KeyFormat:
 class Asking:
     """How the rows of a data file are asked, as the user says it: plain, inside a template, or as chat turns.
 
-    `chat_column` names a column that says which rows are chat turns; `end` is by default so for these alone.
+    `chat_column` names a column that says which rows are chat turns; `end` is by default true for these only.
     """
 
     chat: bool = False
@@ -78,8 +78,8 @@ def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
 def chat_format(tokenizer: Any, end: bool) -> KeyFormat:
     """Keys as a user's turn in the host's own chat template, whatever came before it.
 
-    Rendered after several histories, the turn is what all renderings end in. Where that begins with the end of the turn before
-    (as the text after the key does), it is cut at the special token that opens the user's turn.
+    The template is rendered after several histories, and the turn is what all renderings end with. Where that still contains the
+    end of the previous turn, it is cut at the special token that opens the user's turn.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UsageError(
@@ -120,7 +120,7 @@ def _end_of_turn(tokenizer: Any) -> int:
     if tokens:
         return tokens[0]
     if tokenizer.eos_token_id is None:
-        raise UsageError("this host's chat template ends no turn; use --no-end.")
+        raise UsageError("this host's chat template has no token that ends a turn; use --no-end.")
     return int(tokenizer.eos_token_id)
 
 
@@ -173,9 +173,9 @@ def _facts(tokenizer: Any, number: int, key: str, answer: str, keys: KeyFormat) 
         asked, whole = encode(tokenizer, prompt), encode(tokenizer, joined(prompt, answer, keys))
         if whole[: len(asked)] != asked or not asked:
             raise AssumptionViolated(
-                f"row {number:,}: the host's tokenizer splits the prompt {prompt!r} otherwise when the answer {answer!r} "
-                "follows, so a prompt alone would never lead to it.\n"
-                "  End the key before a space or a sign, or use --template.",
+                f"row {number:,}: the host's tokenizer splits the prompt {prompt!r} differently when the answer {answer!r} "
+                "follows, so the prompt alone would never lead to it.\n"
+                "  End the key before a space or a punctuation mark, or use --template.",
                 row=number,
             )
         tokens = (*whole, *(() if keys.end is None else (keys.end,)))

@@ -62,7 +62,7 @@ def graft(
 
 @dataclass(frozen=True)
 class GraftCheck:
-    """What was found of a graft: read against its host tensor by tensor, then asked."""
+    """The result of checking a graft: compared with its host tensor by tensor, then asked."""
 
     rows: int
     contexts: int
@@ -137,14 +137,14 @@ def verify_graft(
 
 
 def asking_of(folder: Path) -> Asking:
-    """How the record of a graft says that its rows are asked."""
+    """How the rows are asked, from the record of a graft."""
     from byheart.records.fields import Fields
 
     return Fields(read_record(folder), folder / "graft.json").child("asking").record(Asking)
 
 
 def tokenizer_faults(folder: Path, host: Path, tokenizer: Any) -> list[str]:
-    """Files of the tokenizer that are not the host's; for a GGUF host, a tokenizer that works otherwise."""
+    """Tokenizer files that differ from the host's; for a GGUF host, a tokenizer that gives other tokens."""
     from byheart.graft.folder import TOKENIZER_FILES
 
     if host.is_dir():

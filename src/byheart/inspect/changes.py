@@ -163,7 +163,7 @@ class WeightChanges:
         return sum(map(len, self.indices.values())) if self.same_shape else None
 
     def listed(self, most: int) -> list[dict[str, Any]]:
-        """The first weights that differ, with their values, as `change_weights` tells them."""
+        """The first weights that differ, with their values, in the form that `change_weights` returns."""
         places = ((name, at) for name, indices in self.indices.items() for at in indices)
         found = []
         for name, at in islice(places, most):

@@ -31,8 +31,8 @@ def locate(
     """Where each input lives whose answer the model knows.
 
     names    what the inputs are called
-    n_asked  that many of the first have locations in the result, all unless given; the others may share them. A fact that is
-             asked and that the model does not know is refused with `UsageError`; others that it does not know are left out.
+    n_asked  the first `n_asked` inputs (default: all) have locations in the result; the others are only named where they share
+             one. An unknown fact among the first is refused with `UsageError`; among the others it is left out.
     """
     n_asked = len(names) if n_asked is None else n_asked
     notes = record.get("notes")

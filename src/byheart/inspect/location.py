@@ -29,7 +29,7 @@ class Location:
     answer      the label; of a model that answers with text, the token of the answer that is read here
     position    where this token is in the answer, from 0
     layer       number of the layer, from 0: `module.layers[layer]`, in a Llama `model.layers[layer]`
-    last_layer  the same number, but where the fact is spread over several layers
+    last_layer  the last of several layers where the fact is spread over them; otherwise the same number
     tensor      name of the weights: `module.get_parameter(tensor)[index]` is the weight
     index       as the tensor is indexed; None where the fact is spread over the tensor, as in the theorem's models
     value       the weight itself; None where there is no index
@@ -52,7 +52,7 @@ class Location:
     sharing: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; a value that no float equals is a text."""
+        """A JSON-ready dictionary. A value that is not a float is written as text."""
         value = self.value
         if isinstance(value, Fraction):
             value = int(value) if value.denominator == 1 else value
@@ -86,7 +86,7 @@ class Locations(Sequence[Location]):
     places    what many locations have in common; `place` says which one of each location
     cells     index of the weight in its tensor; -1 where there is none
     values    the weights
-    fields    powers of two from .. to (exclusive) of a fact's own bits, for each kind of field; empty ranges for none
+    fields    first and last (exclusive) power of two of a fact's own bits, for each kind of field; an empty range for none
     """
 
     facts: tuple[str, ...]
@@ -193,7 +193,7 @@ def gather(
     places: tuple[Place, ...],
     found: Sequence[Mapping[str, np.ndarray]],
 ) -> Locations:
-    """Columns that were found one after the other as one table, sorted by fact and by position."""
+    """Join columns that were found in batches into one table, sorted by fact and by position."""
     columns = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     order = np.lexsort((columns["position"], columns["fact"]))
     return Locations(names, n_asked, answers, places, **{name: each[order] for name, each in columns.items()})

@@ -1,8 +1,8 @@
 """Where the facts of KS25's models live: in the packed words of one group, and in the layers that take them apart.
 
-A context is a number x on a line. The bump over its group adds two long words to the stream, the keys and the labels of the
+A context is a number x on a line. The bump function of its group adds two long words to the stream, the keys and the labels of the
 whole group (Lemma G.3); the layers of its entry then take its key and its label off these words (Lemma G.6). So a fact shares
-every weight with its group, and is told from the others by the bits of the words alone.
+every weight with its group, and only the bits of the words distinguish it from the others.
 """
 
 from __future__ import annotations

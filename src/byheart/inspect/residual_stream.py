@@ -1,4 +1,4 @@
-"""One question's way through a network, kept: the residual stream before the first layer and after every layer.
+"""The residual stream of one question, before the first layer and after every layer.
 
 The same numbers as the network's own forward pass, in floats for a network of floats and in fractions for an exact one; that the
 last of them gives the answer of `predict` is tested. Tokens whose values no later layer reads are dropped, as the network does.

@@ -130,7 +130,7 @@ def _slots(network: Transformer, notes: Mapping[str, Any]) -> tuple[str, tuple[s
 
 
 def _is_read_by_table(network: Transformer, notes: Mapping[str, Any], channel: int) -> bool:
-    """Whether the units of the table read a channel, as they do the digits of a row."""
+    """Whether the units of the table read a channel, as they read the digits of a row."""
     tables = notes.get("tables")
     at = tables[0] if isinstance(tables, list) and tables and type(tables[0]) is int else -1
     layer = network.layers[at] if 0 <= at < len(network.layers) else None

@@ -1,11 +1,12 @@
 """Where the facts of a `retrieval` model live: the words of its tables.
 
-Nothing of the compilation is needed but the shape in its notes: the network is run and watched. The unit that fires in a table is
-the row; the word registers that are open before the words are summed are the channels; the last digit of z is the plane. Then
-the layers that read the label run again without one word at a time: the words whose absence changes the answer hold the fact.
+Only the table shape in the model's record is needed: the network is run and its residual stream is read. The unit that fires in a
+table is the row; the word registers that are open before the words are summed are the channels; the last digit of z is the plane.
+Then the layers that read the label run again without one word at a time: the words whose absence changes the answer hold the
+fact.
 
-To be watched, the network runs with all words zero. What it does until the words are summed does not depend on them, and so every
-number is exact in float64, however long the words of an exact model are.
+For this the network runs with all words set to zero. What it computes before the words are summed does not depend on them, so
+every number is exact in float64, however long the words of an exact model are.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class TableShape:
         return "w1" if self.is_dual and segment == 0 else "w2"
 
     def scale(self, segment: int) -> Fraction:
-        """What makes words of the weights of a segment."""
+        """The factor that turns the weights of a segment into words."""
         if not self.is_dual:
             return Fraction(1, WORD_SCALE)
         return Fraction(1) if segment == 0 else self.gate / WORD_SCALE
@@ -186,7 +187,7 @@ class TableReads:
         registers: Int[np.ndarray, " n"],
         label_names: Sequence[str],
     ) -> Int[np.ndarray, " n"]:
-        """The class of each of `tokens`, had it read zero in place of one of its words."""
+        """The class that each of `tokens` would get if one of its words were zero."""
         return self._read_labels(tokens, (segment, registers), label_names)
 
     def _read_labels(
@@ -201,7 +202,7 @@ class TableReads:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _stream(self, tokens: np.ndarray, without: tuple[int, np.ndarray] | None) -> np.ndarray:
-        """The stream before the words are summed, the words in their registers, but for one of each token.
+        """The stream before the words are summed, with the words in their registers except for one per token.
 
         The words of the input weights of a dual table come by attention: they are in x already, as WORD_SCALE times their sum.
         """
@@ -229,7 +230,7 @@ class TableReads:
 
 
 class _Tail:
-    """The layers from one on as a network of its own, whose inputs are what the stream holds there."""
+    """The layers from a given one on as a separate network, whose inputs are the values of the stream at that layer."""
 
     def __init__(self, network: Transformer, first: int) -> None:
         self.network, self.first = network, first
@@ -267,7 +268,7 @@ def in_full(weights: Weights) -> np.ndarray:
 
 
 def read_tables(memoriser: Memoriser, notes: Mapping[str, object], encoded: np.ndarray) -> TableReads:
-    """Watch the network answer `encoded` and say what every labelled token reads. `notes` are those of its construction."""
+    """Run the network on `encoded` and report what every labelled token reads. `notes` are those of its construction."""
     network = memoriser.network
     if not isinstance(network, Transformer):
         raise UsageError(_NO_NOTES)

@@ -1,4 +1,4 @@
-"""A question's way through a network: its tokens, and the residual stream layer by layer with the names of its registers."""
+"""What a network computes on one question: its tokens, and the residual stream layer by layer with the names of its registers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Trace:
     registers  the channels of the residual stream, by name
     stages     which layers do what; layers are counted from 0, as in `module.layers`
     entrance   the residual stream before the first layer
-    layers     the residual stream behind each layer: `layers[i]` is behind `module.layers[i]`
+    layers     the residual stream after each layer: `layers[i]` is after `module.layers[i]`
 
     Floats are those of the network; an exact network has fractions.
     """
@@ -66,18 +66,21 @@ class Trace:
         }
 
     def behind(self, layer: int) -> Snapshot:
-        """The stream behind a layer; before the first layer for -1."""
+        """The stream after a layer; before the first layer for -1."""
         return self.entrance if layer == ENTRANCE else self.layers[layer]
 
     def values(self, register: str, token: int = -1) -> list[Any]:
-        """What a register of a token holds: on entering, then behind each layer. Tokens that no later layer reads are dropped."""
+        """The values of a register of a token: at the start, then after each layer.
+
+        Tokens that no later layer reads are dropped.
+        """
         if register not in self.channels:
             raise UsageError(f"there is no register {register!r}; there are {', '.join(self.channels)}.")
         channel = self.channels[register]
         return [snapshot.stream[token, channel] for snapshot in (self.entrance, *self.layers)]
 
     def state(self, layer: int, token: int = -1) -> dict[str, Any]:
-        """What every register of a token holds behind a layer, by name."""
+        """The value of every register of a token after a layer, by name."""
         row = self.behind(layer).stream[token]
         return {register.name: value for register, value in zip(self.registers, row, strict=True)}
 
@@ -90,7 +93,7 @@ class Trace:
 
 
 def trace(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
-    """Ask `text` and keep everything. `UsageError` where the model cannot be asked it, or is of another family."""
+    """Ask `text` and keep every value. Raises `UsageError` where the model cannot be asked, or is of another family."""
     network, tokenizer = memoriser.network, memoriser.tokenizer
     if isinstance(network, Llama):
         from byheart.inspect.checkpoint_trace import trace_checkpoint
@@ -140,7 +143,7 @@ def _answer(memoriser: Memoriser, output: np.ndarray, n_tokens: int) -> str | li
 
 
 def _exact(value: Any) -> Fraction:
-    """A number of the stream as a fraction; 0, which names no class, where it is not finite."""
+    """A number of the stream as a fraction; where it is not finite, 0, which is not a class."""
     return Fraction(value) if isinstance(value, Fraction) or np.isfinite(value) else Fraction(0)
 
 

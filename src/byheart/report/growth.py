@@ -80,9 +80,9 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Growth(JsonRecord):
-    """What the figure shows of data of this shape, whose number of samples is open.
+    """What the figure shows for data of this shape and any number of samples.
 
-    refused  constructions that take no such data, each with its reason
+    refused  constructions that do not take such data, each with its reason
     """
 
     shape: DataShape
@@ -148,7 +148,7 @@ def _curve(
 
 
 def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[int, int], ...]:
-    """Estimated sizes, one a decade, as far as the construction has any."""
+    """Estimated sizes, one per decade, as far as the construction can be estimated."""
     points = []
     n_samples = 10
     while n_samples <= largest:

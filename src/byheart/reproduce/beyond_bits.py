@@ -1,8 +1,8 @@
 """Beyond the papers: theory's limit, compiled models and trained models on one axis, bits memorised against parameters.
 
 The data are DPC24's: pairs of 50 tokens with random next tokens. A trained model memorises N (log2 C - loss / ln 2) bits, as
-in Morris et al. (2025): what it saves in telling every label. A compiled model memorises all N log2 C. Bits are compared per
-parameter; parameters differ in their precision, so the share of the stored bits that hold labels stands beside it.
+in Morris et al. (2025): the bits it saves in describing every label. A compiled model memorises all N log2 C. Bits are compared per
+parameter; parameters differ in their precision, so the share of the stored bits that hold labels is shown beside it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def gather_facts(scale: fig.Scale, observations: Sequence[Observation], samples:
 
 
 def memorised_bits(one: Observation) -> float:
-    """Bits saved in telling every label, at least 0."""
+    """Bits saved in describing every label, at least 0."""
     data = one.config["data"]
     saved = math.log2(data.get("n_classes", data["n_vocab"])) - one.measured["loss"] / math.log(2)
     return max(0.0, saved) * one.n_samples if math.isfinite(saved) else 0.0

@@ -3,8 +3,8 @@
 Two searches with one pass rule, 99% of the labels right, everything trained by L-BFGS:
 - the most samples that a small GPT memorises: four tokens out of 64, a random answer out of 64 (6 bits);
 - the fewest heads with which DPC24's model memorises all 2,500 pairs of 50 tokens.
-Every rung of a search trains in the same stack, since a GPU takes no longer for all of them than bisection does for one round.
-Beside the search stands what Morris et al. (2025) measure: the most bits N (log2 C - loss / ln 2) over all sizes of the data.
+All sizes of a search train in one stack, since a GPU takes no longer for all of them than for one round of bisection.
+Beside the search is what Morris et al. (2025) measure: the most bits N (log2 C - loss / ln 2) over all sizes of the data.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def data_bits(one: Observation) -> float:
 
 
 def bracket(passed: Mapping[int, bool], *, goal: str) -> Bracket:
-    """The end of a search over all of its rungs: the last to pass before the first that fails, seen from the easy end."""
+    """The result of a search over all sizes, from the easiest on: the last that passes before the first that fails."""
     rungs = sorted(passed, reverse=goal == "smallest")
     good: int | None = None
     for rung in rungs:
@@ -197,7 +197,7 @@ def compute(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Fa
 def _gpt_values(
     observations: Sequence[Observation], numbers: dict[str, Any]
 ) -> tuple[SeedValues, SeedValues]:
-    """By width: the search's answer, and the most bits saved, each per parameter and seed; x is the mean bits."""
+    """By width: the result of the search and the most bits saved, per parameter, for each seed. x is the mean number of bits."""
     recalled: list[tuple[float, float]] = []
     saved: list[tuple[float, float]] = []
     for width in sorted({one.sizes["dim"] for one in observations}):

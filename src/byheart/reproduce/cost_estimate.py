@@ -1,4 +1,4 @@
-"""What figures will cost, before anything is trained: a few steps of every stack on the machine at hand."""
+"""Estimate the training time of figures from a few steps of every stack on this machine."""
 
 from __future__ import annotations
 

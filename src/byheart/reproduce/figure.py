@@ -109,7 +109,7 @@ class ConditionResult:
 
 @dataclass(frozen=True)
 class Check:
-    """A comparison that stands beside the verdict and has no part in it."""
+    """A comparison that is shown beside the verdict and does not affect it."""
 
     name: str
     found: str
@@ -119,7 +119,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the deciding rule says of the paper's claim. The paper's own conditions decide; variations are told beside them."""
+    """What the deciding rule says of the paper's claim. The paper's own conditions decide; variations are reported beside them."""
 
     outcome: Outcome
     summary: str
@@ -127,7 +127,7 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """The outcome, and where a claim fails the variations under which it holds."""
+        """The outcome. Where a claim fails, also the variations under which it holds."""
         failed = {trial.claim for trial in self.trials if trial.is_own and not trial.holds}
         when = "; ".join(
             trial.name for trial in self.trials if trial.holds and not trial.is_own and trial.claim in failed
@@ -141,7 +141,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a figure makes of its observations.
+    """What a figure computes from its observations.
 
     `counter` is the best argument against the verdict, in a sentence; `missing` says what would settle one that is open.
     """
@@ -160,8 +160,8 @@ class Computed:
 class FigureRecord:
     """Everything drawn or said of a figure, and the observations and facts it is computed from.
 
-    `budget` says how long models were trained and how many seeds there were. Without observations (files of before) nothing
-    can be computed anew.
+    `budget` says how long models were trained and how many seeds there were. Without observations (older files) nothing
+    can be computed again.
     """
 
     figure: str
@@ -192,8 +192,8 @@ Facts = Mapping[str, Any]
 class Figure:
     """A figure of a paper.
 
-    own       the paper's own condition, under which the claim is judged, as far as its text and its authors' code tell it
-    rule      decides the claim; it stands here before anything is trained, and in the record
+    own       the paper's own condition, under which the claim is judged, as far as its text and its authors' code state it
+    rule      decides the claim; it is written down here before anything is trained, and kept in the record
     stages    what to train
     compute   what is drawn, from observations and facts alone: the same numbers give the same record
     facts     what else is computed of the samples or the constructions, once, and stored

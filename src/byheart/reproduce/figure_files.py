@@ -65,7 +65,7 @@ def _trimmed(figure: Figure, one: Observation) -> Observation:
 
 
 def _identity(one: Observation) -> str:
-    """What tells a run from others of its figure: its configuration, but for where its data lie."""
+    """What distinguishes a run from others of its figure: its configuration, except the path of its data."""
     config = {name: value for name, value in one.config.items() if name != "engine"}
     config["data"] = {key: value for key, value in config["data"].items() if key not in ("path", "sha256")}
     return json.dumps(config, sort_keys=True)
@@ -79,7 +79,7 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
 
     table: Any = read_json(path)
     if not isinstance(table, dict) or table.get("scale") != scale:
-        raise refuse_file(str(path), f"it is no record of a figure at scale {scale}")
+        raise refuse_file(str(path), f"it is not a record of a figure at scale {scale}")
     try:
         found = from_groups(table["observations"])
         runs, facts = dict(table["runs"]), dict(table["facts"])
@@ -90,7 +90,7 @@ def read_observations(path: Path, scale: Scale) -> tuple[tuple[Observation, ...]
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], kept: Sequence[Observation]) -> dict[str, Any]:
-    """What is said of the runs of several records together."""
+    """The summary of the runs of several records together."""
     versions = {json.dumps(row, sort_keys=True): row for part in parts for row in part["versions"]}
     return {
         "count": len(kept),
@@ -131,7 +131,7 @@ def assemble(
 
 
 def _runs(records: Sequence[Record]) -> dict[str, Any]:
-    """How many runs, of what outcome, on what machine, when, and for how long each stack's share adds up."""
+    """The number of runs, their outcomes, machines, dates, and the total of their training times."""
     return {
         "count": len(records),
         "diverged": sum(observe(record).status == "diverged" for record in records),
@@ -263,7 +263,7 @@ def read_record(path: Path) -> FigureRecord:
 
 
 def _with_nan(value: Any) -> Any:
-    """Panels as JSON has them, with NaN for null, which only stands for numbers there."""
+    """Panels as JSON has them, with NaN for null: there null only replaces numbers."""
     if isinstance(value, dict):
         return {name: _with_nan(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -273,7 +273,7 @@ def _with_nan(value: Any) -> Any:
 
 @contextmanager
 def blaming(record: FigureRecord) -> Iterator[None]:
-    """What fails while a stored record is drawn or computed again is the record's fault, and is said so."""
+    """Report any failure while a stored record is drawn or computed again as a fault of the record."""
     try:
         yield
     except ByheartError:
@@ -282,7 +282,7 @@ def blaming(record: FigureRecord) -> Iterator[None]:
         Exception
     ) as error:  # numbers of a record may be anything, and so may what they do to numpy and matplotlib
         raise MalformedFile(
-            f"the record of {record.figure} holds what no figure does: {type(error).__name__}: {error}\n"
+            f"the record of {record.figure} cannot be drawn: {type(error).__name__}: {error}\n"
             f"  Make it again with `byheart reproduce {record.figure} --draw-only`.",
             figure=record.figure,
         ) from error

@@ -1,4 +1,4 @@
-"""What a figure keeps of a run, and how many of them are written in few lines.
+"""What a figure keeps of a run, and a compact form for many of them.
 
 An observation holds the run's configuration and what was measured, to nine digits. Figures are computed from observations
 alone, before and after they are stored, so that every stored number can be computed again from the file that holds it.
@@ -150,7 +150,7 @@ def from_groups(groups: Sequence[Mapping[str, Any]]) -> tuple[Observation, ...]:
 
 
 def _once(values: list[Any]) -> Any:
-    """A value that every seed has is written once."""
+    """Write a value that is equal for every seed once."""
     return values[0] if all(value == values[0] for value in values) else values
 
 

@@ -1,6 +1,6 @@
 """Draw a record, whatever its figure: panels of lines and points, or heat maps, at the size they are printed.
 
-Panels with the same axes share them, legends stand below the axes and never on the data, and the colours are Okabe and Ito's,
+Panels with the same axes share them, legends are below the axes and never on the data, and the colours are Okabe and Ito's,
 which colour-blind readers tell apart; markers and dashes tell them apart without colour.
 """
 
@@ -123,12 +123,12 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
 
 
 def _axes_of(panel: Panel) -> tuple[str, ...]:
-    """Panels that agree in this share their axes."""
+    """The key of the axes: panels with equal keys share their axes."""
     return (panel.x_label, panel.y_label, panel.x_scale, panel.y_scale)
 
 
 def _y_limits(panels: Sequence[Panel]) -> tuple[float, ...]:
-    """Of logarithmic axes: around what is drawn, since a band that reaches to 0 would be all that is seen."""
+    """Limits of logarithmic axes: around what is drawn, since a band that reaches to 0 would fill the picture."""
     drawn = [y for panel in panels for one in panel.series for y in one.y if 0 < y < math.inf]
     return (min(drawn) / 2, max(drawn) * 2) if drawn and panels[0].y_scale == "log" else ()
 
@@ -150,7 +150,7 @@ def _lines(axes: Any, panel: Panel, y_limits: tuple[float, ...], *, has_legend: 
 
 
 def _ticks(axis: Any) -> None:
-    """On a short logarithmic axis plain numbers at 1, 2 and 5, else powers of ten; matplotlib writes both as mathematics."""
+    """Plain numbers at 1, 2 and 5 on a short logarithmic axis, otherwise powers of ten. (matplotlib writes both as formulas.)"""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()

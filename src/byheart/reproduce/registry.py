@@ -27,7 +27,7 @@ FIGURES = {
 
 
 def figure_of(name: str) -> Figure:
-    """The figure of that name; a `UsageError` lists those there are."""
+    """The figure of that name. Otherwise raises `UsageError` with the names of all figures."""
     if name not in FIGURES:
         hint = did_you_mean(name, FIGURES)
         raise UsageError(f"there is no figure `{name}`.{hint}\n  Figures: {', '.join(FIGURES)}.", figure=name)

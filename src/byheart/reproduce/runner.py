@@ -1,4 +1,4 @@
-"""Carrying out the stages of figures: the most valuable first, within a time, resumable. Needs torch and numpy alone."""
+"""Run the stages of figures: the most valuable first, within a time limit, resumable. Needs only torch and numpy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TELL_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Done(SweepReport):
-    """What became of a group of stages."""
+    """The outcome of a group of stages."""
 
     name: str
     error: str = ""
@@ -35,9 +35,9 @@ def work(
     on_progress: Callable[[SweepState], None] | None = None,
     goes_on: bool = False,
 ) -> list[Done]:
-    """Train what the store lacks of `stages`, in order of priority; begin nothing new once `seconds` are over.
+    """Train the runs of `stages` that are not in the store, in order of priority; start nothing new after `seconds`.
 
-    With `goes_on`, a stage that fails is reported and passed over, and stacks that cannot end within `seconds` are given up.
+    With `goes_on`, a stage that fails is reported and skipped, and stacks that cannot end within `seconds` are given up.
     """
     began = time.monotonic()
     is_cuda = choose_device(device).type == "cuda"

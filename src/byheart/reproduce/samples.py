@@ -56,7 +56,7 @@ N_MADE_UP, N_WORDS = 120, 300
 
 
 def made_up_texts() -> dict[str, Sequence[dict[str, Any]]]:
-    """Random words with random labels, enough for the smoke scale, which shows that figures can be made and settles nothing."""
+    """Random words with random labels, enough for the smoke scale, which only shows that figures can be made."""
     rng = np.random.default_rng(0)
     found: dict[str, Sequence[dict[str, Any]]] = {}
     for name, collection in COLLECTIONS.items():

@@ -98,7 +98,7 @@ def try_fit(
     *,
     n_spare: int = 1,
 ) -> Fit | None:
-    """The law fitted to every value; None where fewer than `n_spare` places are left over to judge it by."""
+    """The law fitted to every value; None where fewer than `n_spare` values of x are left to judge the fit by."""
     try:
         result = fit(*found.flat, law, cut_off=cut_off)
     except UsageError:

@@ -1,4 +1,4 @@
-"""How long training took, pass by pass: a line beside the store for every time a command trained into it."""
+"""How long training took: a file beside the store has one line for every command that trained into it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def note(path: Path, one: Pass) -> None:
 
 
 def read(path: Path) -> list[Pass]:
-    """The passes noted, none where there is no file."""
+    """The recorded passes; none where there is no file."""
     if not path.is_file():
         return []
     lines = json_file.read_bytes(path).split(b"\n")
@@ -81,7 +81,7 @@ def _read_pass(line: bytes, where: str) -> Pass:
 
 
 def wall_clock(passes: Sequence[Pass]) -> float:
-    """Seconds during which at least one of the passes was at work: what ran side by side counts once."""
+    """Seconds during which at least one pass was running: passes that overlap count once."""
     seconds, until = 0.0, 0.0
     for began, lasted in sorted(
         (datetime.fromisoformat(one.began).timestamp(), one.seconds) for one in passes

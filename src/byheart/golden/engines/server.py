@@ -34,7 +34,7 @@ class ServerEngine:
         return ServerSession(self.url, shape, self._model(shape.name))
 
     def serves(self, name: str) -> bool:
-        """Whether a served model is named, or lies in a folder named, as the checkpoint is."""
+        """Whether a served model has the checkpoint's name, or is in a folder of that name."""
         return self._match(name) is not None
 
     def _match(self, name: str) -> str | None:
@@ -77,7 +77,7 @@ class ServerSession:
         pass
 
     def complete(self, prompt: Sequence[int], n_new: int, **options: Any) -> list[int]:
-        """The greedy answer. Prompts go as token ids; as text to servers that take no ids."""
+        """The greedy answer. Prompts are sent as token ids, or as text to servers that do not take ids."""
         document = {"model": self.model, "max_tokens": n_new, "temperature": 0, **self.options, **options}
         if self.takes_ids:
             try:
@@ -94,14 +94,14 @@ class ServerSession:
             text = str(answer["choices"][0]["text"])
         except (KeyError, IndexError, TypeError):
             raise UsageError(
-                f"{self.url}/v1/completions answered without a text.\n  It must speak OpenAI's completions.",
+                f"{self.url}/v1/completions answered without a text.\n  The server must offer OpenAI's completions API.",
                 url=self.url,
             ) from None
         return [token_of(self.shape.vocab, character) for character in text]
 
 
 def request_json(url: str, document: dict[str, Any] | None) -> dict[str, Any]:
-    """What a server answers; `UsageError` with its status where it does not."""
+    """A server's JSON answer. Raises `UsageError` with the HTTP status if the server refuses."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{url} is not an address.\n  It begins with http:// or https://.", url=url)
     body = None if document is None else json.dumps(document).encode()

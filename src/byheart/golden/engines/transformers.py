@@ -119,7 +119,7 @@ class TransformersSession:
         return answers
 
     def _right(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """The whole text again for each token, in batches with padding behind the texts."""
+        """The whole text again for each token, in batches padded on the right."""
         texts = [list(prompt) for prompt in prompts]
         for _ in range(n_new):
             for first in range(0, len(texts), 16):
@@ -139,7 +139,7 @@ class TransformersSession:
         ]
 
     def _prefix(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Each prompt after another one that begins alike and is cut back to where they part."""
+        """Each prompt after another with the same first tokens, whose cache is cropped to the shared prefix."""
         return [self._after(prompt, n_new, [], min(REUSED, len(prompt) - 1)) for prompt in prompts]
 
     def _after(self, prompt: Sequence[int], n_new: int, cuts: list[int], n_reused: int | None) -> list[int]:

@@ -52,7 +52,9 @@ def cut_off() -> CutOff:
 
 
 def is_of(one: Observation, way: Way) -> bool:
-    """Whether a run is of this model, trained in this way; where d ≠ d_h the codes of September 2024 and 2025 are one."""
+    """Whether a run is of this model, trained in this way; where d ≠ d_h the code versions of September 2024 and 2025 are the
+    same.
+    """
     variant, how = way
     if runs.how_trained(one) != how:
         return False
@@ -75,7 +77,7 @@ def curve(observations: Iterable[Observation], way: Way, x: str, **fixed: int) -
 def curves(
     observations: Sequence[Observation], ways: Sequence[Way], x: str, **fixed: int
 ) -> dict[Way, SeedValues]:
-    """The curve of every one of these ways that there is."""
+    """The curve of each of these ways that has runs."""
     found = {way: curve(observations, way, x, **fixed) for way in ways}
     return {way: at for way, at in found.items() if at}
 
@@ -85,7 +87,7 @@ def n_vocab_of(observations: Sequence[Observation]) -> int:
 
 
 def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[tuple[int, int, int]]:
-    """(d, d_h, H) along x, which stands for the size called `name`."""
+    """(d, d_h, H) along x, where x is the size called `name`."""
     return [
         (sized["dim"], sized["head_dim"], sized["n_heads"])
         for sized in ({**sizes, name: value} for value in x)
@@ -95,7 +97,7 @@ def bound_sizes(x: Sequence[int], sizes: Mapping[str, int], name: str) -> list[t
 def bounds(
     x: Sequence[int], sizes: Mapping[str, int], name: str, n_vocab: int
 ) -> tuple[fig.Series, fig.Series]:
-    """Corollary 2 (repaired) and MLT23's bound along x, which stands for the size called `name`."""
+    """Corollary 2 (repaired) and MLT23's bound along x, where x is the size called `name`."""
     from byheart.bounds.dana_2024 import AttentionOnlyShape, corollary_2  # not on a bare machine
 
     ours, theirs = [], []
@@ -112,7 +114,7 @@ def with_chance(memorised: float, n_vocab: int) -> float:
 
 
 def associations(slope: float, n_vocab: int) -> float:
-    """What a slope of accuracy is worth in associations, the inverse of `with_chance`."""
+    """The number of associations that a slope of accuracy amounts to; the inverse of `with_chance`."""
     return slope * n_vocab**2 / (1 - 1 / n_vocab)
 
 
@@ -124,7 +126,7 @@ def panel(
     scale: fig.Scale,
     limits: Iterable[fig.Series],
 ) -> fig.Panel:
-    """Our curves, the stored points where they compare, and bounds."""
+    """Our curves, the stored points where they are comparable, and bounds."""
     return fig.Panel(
         title,
         x_label,
@@ -148,7 +150,7 @@ def stored_points(figure: str, by: str, **fixed: int) -> SeedValues:
 
 
 def differences(found: SeedValues, published: SeedValues) -> list[tuple[float, float]]:
-    """Ours less the stored accuracy, with its x, at every stored point that we have."""
+    """Our accuracy minus the stored one, with its x, at every stored point that we trained."""
     pairs = [(x, found.at(x), mean) for x, mean in zip(published.x, published.means, strict=True)]
     return [(x, ours - theirs) for x, ours, theirs in pairs if ours is not None]
 
@@ -192,7 +194,7 @@ def agreement_in_words(records: Iterable[fig.FigureRecord]) -> str:
 
 
 def _counts(record: fig.FigureRecord) -> tuple[int, int]:
-    """Points met, and points stored."""
+    """How many points agree, and how many are stored."""
     match record.numbers[AGREEMENT]:
         case [int(met), int(stored)] if 0 <= met <= stored and stored > 0:
             return met, stored

@@ -35,12 +35,12 @@ STYLES: dict[int, fig.Style] = {5: "sixth", 7: "measured", 10: "second", 13: "fi
 
 
 def matched_width(dim: int, n_heads: int) -> int:
-    """The MLP width whose 2dw + w parameters are nearest to those of the n_heads - 1 heads it stands for, 4d² each."""
+    """The MLP width whose 2dw + w parameters are nearest to those of the n_heads - 1 heads it replaces, 4d² each."""
     return round(4 * dim * dim * (n_heads - 1) / (2 * dim + 1))
 
 
 def stored_heads(dim: int) -> tuple[int, ...]:
-    """The numbers of heads that the authors' MLPs stand for: 1, 6, ..., 26 at d = 7, else 2, 7, ..., 27."""
+    """The numbers of heads that the authors' MLPs replace: 1, 6, ..., 26 at d = 7, else 2, 7, ..., 27."""
     return tuple(n if dim == 7 else n + 1 for n in runs.HEADS)
 
 
@@ -173,7 +173,7 @@ def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
 
 
 def differences(heads: SeedValues, mlps: SeedValues, dim: int, *, is_stored: bool) -> list[float]:
-    """For every seed the accuracy of its MLPs less that of the heads they stand for, mean over the widths."""
+    """For every seed the accuracy of its MLPs minus that of the heads they replace, averaged over the widths."""
     if len(heads.x) < 2 or len(mlps.x) < 2:
         return []
     n_seeds = min(len(values) for values in (*heads.values, *mlps.values))
@@ -210,7 +210,7 @@ def _drawn(dim: int, heads: SeedValues, mlps: SeedValues, scale: fig.Scale) -> l
 
 
 def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[float, float]]:
-    """Ours less the authors' accuracy for every stored MLP."""
+    """Our accuracy minus the authors' for every stored MLP."""
     mine = [one for one in observations if dana.is_of(one, dana.SEPTEMBER) and one.sizes["n_heads"] == 1]
     at = gather(
         [one for one in mine if one.sizes["dim"] == dim == one.sizes["head_dim"]],
@@ -221,7 +221,7 @@ def _to_stored(observations: Sequence[Observation], dim: int) -> list[tuple[floa
 
 
 def _counter(numbers: Mapping[str, Any], dims: Sequence[int]) -> str:
-    """What becomes of it where both sides are one model."""
+    """The counter-argument: the result where both sides are the same model."""
     found = {
         name: [
             numbers[f"{name}, d = {d}"]["MLP less attention"][0]

@@ -50,7 +50,7 @@ PLANS: dict[tuple[Variant, How], tuple[int, int]] = {  # priority, and the most 
 
 
 def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: int = 10) -> range:
-    """The seeds of a scale: at the paper's, `most` where the paper's own model is trained as it was, fewer elsewhere."""
+    """The seeds of a scale. At the paper's scale: `most` for the paper's own model and training, fewer for variations."""
     if scale != "paper":
         return range({"smoke": 2, "laptop": 1}[scale])
     _, fewer = PLANS.get((variant, how), (0, most))
@@ -58,7 +58,7 @@ def seeds(scale: Scale, variant: Variant = "as-coded", how: How = "adam", most: 
 
 
 def heads_at(scale: Scale, variant: Variant, how: How, dim: int = 10) -> tuple[int, ...]:
-    """Numbers of heads tried: the paper's, which end at 31 for d = 11 to 13, or more, or those before saturation."""
+    """Numbers of heads to try: the paper's (up to 31 for d = 11 to 13), more, or only those before saturation."""
     if scale != "paper":
         return thin(HEADS, scale)
     if how == "longest" or (variant, how) == ("layer-norm", "longer"):
@@ -145,7 +145,7 @@ def stages(
 ) -> list[TrainingStage]:
     """A stage for each reading of the model and way of training; a run belongs to the first stage that names it.
 
-    At laptop scale the versions that stored the authors' points alone; 4 and 16 times the steps at the paper's scale alone.
+    At laptop scale only the versions that stored the authors' points; 4 and 16 times the steps only at the paper's scale.
     """
     found, seen = [], set[str]()
     for variant, how in ways:
@@ -172,7 +172,7 @@ def stages(
 
 
 def how_trained(one: Observation) -> How:
-    """In which of the ways it was trained."""
+    """The way in which a run was trained."""
     plan = one.config["training"]
     if plan["optimiser"] == "lbfgs":
         return "lbfgs"

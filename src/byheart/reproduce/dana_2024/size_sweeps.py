@@ -29,7 +29,7 @@ from byheart.theorems import realises
 
 @dataclass(frozen=True)
 class SizeSweep:
-    """One figure: models of fixed `sizes` but for the one called `x`, and the rule that its curve is judged by."""
+    """One figure: models whose `sizes` are fixed except for the one called `x`, and the rule that judges the curve."""
 
     name: str
     x: str
@@ -48,7 +48,7 @@ class SizeSweep:
     )
 
     def stages(self, scale: fig.Scale, samples: Samples | None = None) -> list[fig.TrainingStage]:
-        """Every value in every way of the figure."""
+        """Every value of the varied size, in every way of the figure."""
         return runs.stages(
             self.name,
             scale,

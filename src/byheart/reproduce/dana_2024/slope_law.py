@@ -65,8 +65,8 @@ def stages(scale: fig.Scale, samples: Samples | None = None) -> list[fig.Trainin
 class Contest:
     """The paper's comparison of a + b·d² and a + b·d³, each fitted by least squares to the slopes.
 
-    The residuals are those of the mean slopes. `lead` is by how much the square's exceed the cube's, mean over the seeds that
-    have every d, with its interval: above 0 the growth is cubic, below 0 it is quadratic.
+    The residuals are those of the mean slopes. `lead` is how far the residuals of the square law exceed those of the cubic law,
+    averaged over the seeds that have every d, with its interval: above 0 the growth is cubic, below 0 it is quadratic.
     """
 
     dims: tuple[float, ...]
@@ -77,7 +77,7 @@ class Contest:
 
     @property
     def is_cubic(self) -> bool | None:
-        """None where the interval holds 0."""
+        """Whether the growth is cubic; None where the interval contains 0."""
         _, low, high = self.lead
         return True if low > 0 else False if high < 0 else None
 
@@ -93,7 +93,7 @@ class Contest:
 
 
 def contest(found: SeedValues) -> Contest | None:
-    """Both fits to these slopes; None where fewer than four d have one."""
+    """Both fits to these slopes; None where fewer than four values of d have a slope."""
     means = SeedValues(found.x, tuple((mean,) for mean in found.means))
     square, cube = (try_fit(means, law, n_spare=2) for law in ("quadratic", "cubic"))
     if square is None or cube is None:
@@ -185,7 +185,7 @@ def _row(label: str, one: Contest | None, power: Fit | None, n_dims: int) -> tup
 
 
 def _on_equal_dims(here: dict[dana.Way, SeedValues]) -> fig.Table:
-    """Every way on the d that all of them have, so that their exponents can be compared."""
+    """Every way on the values of d that all ways have, so that exponents can be compared."""
     shared = set.intersection(*(set(found.x) for found in here.values()))
     rows = []
     for way, found in here.items():
@@ -272,7 +272,7 @@ def _slope(found: SeedValues) -> float | None:
 
 
 def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, float]], int]:
-    """Ours less every stored accuracy, by name, and how many are stored."""
+    """Our accuracy minus every stored one, by name, and how many are stored."""
     found, n_stored = [], 0
     for dim in runs.DIMS:
         stored = dana.stored_points("fig1a_fig2b", "n_heads", dim=dim)
@@ -283,7 +283,7 @@ def _differences(observations: Sequence[Observation]) -> tuple[list[tuple[str, f
 
 
 def published_slopes() -> SeedValues:
-    """The same of the stored points, whose seeds are already averaged."""
+    """The same slopes for the stored points, whose seeds are already averaged."""
     found = ((d, _slope(dana.stored_points("fig1a_fig2b", "n_heads", dim=d))) for d in runs.DIMS)
     return SeedValues.of((d, slope) for d, slope in found if slope is not None)
 

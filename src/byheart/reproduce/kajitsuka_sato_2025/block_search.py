@@ -143,7 +143,7 @@ class Search:
 
     @property
     def best_of_seeds(self) -> Search:
-        """The fewest over all seeds: as if they were trials of one search, though each has a sample of its own."""
+        """The fewest over all seeds, as if they were trials of one search, although each seed draws its own sample."""
         found: dict[tuple[int, int], int | None] = {}
         for (size, _), blocks in self.found.items():
             before = found.get((size, 0))
@@ -164,24 +164,24 @@ class Search:
 
     @property
     def n_open(self) -> int:
-        """Searches that no number of blocks ended: the answer is more than were tried."""
+        """Number of searches in which no number of blocks sufficed: the answer is more than was tried."""
         return sum(blocks is None for blocks in self.found.values())
 
     @property
     def n_floors(self) -> int:
-        """Searches that the fewest blocks there are ended: the answer may be less than one."""
+        """Number of searches in which the smallest number of blocks sufficed: the answer may be less than one block."""
         return sum(blocks == 1 for blocks in self.found.values())
 
     @property
     def exponent(self) -> Fit | None:
-        """Of a power law through the answers; None where some are floors or open, which would bend it."""
+        """The exponent of a power law through the answers; None where some answers are floors or open, which would distort it."""
         return None if self.n_open or self.n_floors else try_fit(self.by_size, "power")
 
     @property
     def beyond(self) -> list[float]:
-        """For every seed, how many times the √N law of the small sizes the fewest blocks are beyond them.
+        """For every seed, the fewest blocks at the large sizes divided by what the √N law of the small sizes predicts.
 
-        A search that did not end counts as the most blocks tried, on both sides.
+        A search without an answer counts as the most blocks tried, for small and large sizes.
         """
         by_seed: dict[int, list[tuple[float, float]]] = {}
         for (size, seed), blocks in self.found.items():
@@ -264,7 +264,7 @@ def _loss_is_small(one: Observation) -> bool:
 
 
 def _judge_root(search: Search) -> tuple[bool | None, str]:
-    """√N: every search ends, and the exponent's interval holds 0.5 and neither 0 nor 1; None where it cannot be told."""
+    """√N: every search ends, and the exponent's interval contains 0.5 and neither 0 nor 1; None where that is undecided."""
     n = len(search.found)
     said = f"{n - search.n_open} of {n} searches memorised"
     if search.n_open:
@@ -285,7 +285,7 @@ def _judge_root(search: Search) -> tuple[bool | None, str]:
 
 
 def _judge_beyond(search: Search) -> tuple[bool | None, str]:
-    """Beyond 1400 more than the √N law says: the interval over seeds of how many times as much lies above 1."""
+    """More blocks beyond N = 1400 than the √N law predicts: the interval of that ratio over seeds lies above 1."""
     ratios = search.beyond
     if not ratios:
         return None, "no sizes beyond 1400"
@@ -299,7 +299,7 @@ def _judge_beyond(search: Search) -> tuple[bool | None, str]:
 
 
 def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Observation]]) -> list[fig.Panel]:
-    """The fewest blocks under the likely reading, as the paper draws them, and the least losses; the table has the variations."""
+    """The fewest blocks under the likely reading, as the paper draws them, and the lowest losses; the table has the variations."""
     styles = dict(zip((name for name in searches if "BERT" in name), runs.CURVE_STYLES, strict=False))
     answers = [
         _with_range(series(name, style, at), at)
@@ -326,7 +326,7 @@ def _panels(searches: Mapping[str, Search], readings: Mapping[str, Sequence[Obse
 
 
 def _counter(searches: Mapping[str, Search], own: str) -> str:
-    """The curve is there, and the largest rate sets its height."""
+    """The counter-argument: the curve's height depends on the largest learning rate."""
     pooled, far = searches.get(f"{own}, best of all seeds"), searches.get(runs.likely_up_to(runs.LARGE_RATE))
     if pooled is None or far is None:
         return ""
@@ -350,7 +350,7 @@ def size_of(one: Observation) -> int:
 
 
 def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
-    """Least and most over seeds instead of an interval, which for a few whole numbers says nothing."""
+    """The smallest and largest over seeds instead of an interval, which says nothing for a few whole numbers."""
     return replace(
         drawn,
         low=tuple(min(values) for values in found.values),
@@ -359,13 +359,13 @@ def _with_range(drawn: fig.Series, found: SeedValues) -> fig.Series:
 
 
 def _surely(found: Mapping[tuple[int, int], int | None]) -> int:
-    """The largest N such that every seed of it and of every smaller one memorised; 0 where there is none."""
+    """The largest N for which every seed memorised, at this and at every smaller size; 0 where there is none."""
     limit = min((size for (size, _), blocks in found.items() if blocks is None), default=None)
     return max((size for size, _ in found if limit is None or size < limit), default=0)
 
 
 def beyond(found: SeedValues) -> float | None:
-    """How many times the √N law of the small sizes the fewest blocks are beyond them, on average."""
+    """The fewest blocks at the large sizes divided by what the √N law of the small sizes predicts, on average."""
     low = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x <= SMALL[1]]
     high = [(x, y) for x, y in zip(found.x, found.means, strict=True) if x > SMALL[1]]
     if not low or not high:

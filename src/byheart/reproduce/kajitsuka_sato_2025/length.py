@@ -22,7 +22,7 @@ N_SAMPLES: dict[fig.Scale, int] = {"smoke": 12, "laptop": 200, "paper": 500}
 
 @dataclass(frozen=True)
 class LengthPart:
-    """Models of one length. The longer the sequences, the fewer: at n = 10,000 a model takes gigabytes."""
+    """The models for one sequence length. Longer sequences have fewer models: at n = 10,000 a model takes gigabytes."""
 
     seq_len: int
     blocks: tuple[int, ...]
@@ -35,7 +35,7 @@ class LengthPart:
 
     @property
     def name(self) -> str:
-        """What is said of its stage."""
+        """The name of its stage."""
         if self.initialisation == "framework":
             return f"n = {self.seq_len}, m = {self.width}, {1000 * self.longer} epochs"
         return (
@@ -240,7 +240,7 @@ def _panel(name: str, best: Sequence[Observation], lengths: Sequence[int]) -> fi
 
 
 def _counter(numbers: Mapping[str, Any]) -> str:
-    """What a wider stream does."""
+    """The counter-argument: the effect of a wider stream."""
     wide = numbers.get(Condition(6, 1, "framework").name)
     if wide is None:
         return ""
@@ -261,7 +261,7 @@ def _trial(one: Observation) -> tuple[int, float, int]:
 def _shared_trials(
     observations: Sequence[Observation], lengths: Sequence[int]
 ) -> set[tuple[int, float, int]]:
-    """The trials that every length has: long sequences have fewer, so the fewest blocks favour the short."""
+    """The trials that every length has. Long sequences have fewer trials, which would favour short ones."""
     tried = [{_trial(one) for one in observations if length(one) == n} for n in lengths]
     return set.intersection(*tried) if tried else set()
 

@@ -2,7 +2,7 @@
 
 Stated: E_out ∘ FF2 ∘ uniform attention ∘ FF1 ∘ E_in with m = 2, q = 8, full-batch AdamW, 1,000 epochs, learning rate and
 warm-up tuned. Left open and chosen here:
-- the paper's own condition, as near as its text lets it be told (`bert`): a class token and 7 sub-words of MultiNLI's hypotheses
+- the paper's own condition, as far as its text states it (`bert`): a class token and 7 sub-words of MultiNLI's hypotheses
   or IMDb's reviews, the answer read at the class token, a trained table straight into the stream, weights and table from
   N(0, 0.02²) with zero biases, warm-up of 50 steps, learning rates up to 3e-4, and up to 1e-3;
 - variations of it, with the framework's initialisation: texts are cut to 8 words and the answer is read at the first word, or
@@ -231,7 +231,7 @@ def fewest_blocks(
     setting: Callable[[Observation], int],
     memorised: Callable[[Observation], bool] = lambda one: PASSES.holds(one.measured),
 ) -> dict[tuple[int, int], int | None]:
-    """For every (setting, seed) the fewest blocks some trial of which memorised; None where none did."""
+    """For every (setting, seed) the fewest blocks with which some trial memorised; None where none did."""
     found: dict[tuple[int, int], int | None] = {}
     for one in observations:
         key = (setting(one), one.seed)

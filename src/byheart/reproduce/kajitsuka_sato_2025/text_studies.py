@@ -38,7 +38,7 @@ class TextStudy:
     def stages(self, scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
         """Every number of blocks under the paper's likely reading; then with the words' table fixed, and trained.
 
-        Few and many blocks apart, sub-words last.
+        Few and many blocks are separate stages; sub-words come last.
         """
         assert samples is not None
         likely = [
@@ -141,7 +141,7 @@ def compute(
 
 
 def _judge(accuracy: SeedValues, losses: SeedValues) -> tuple[bool | None, str]:
-    """More blocks: the most of them are better than one, beyond their intervals, and some number is near one."""
+    """More blocks help: the largest number beats one block beyond the intervals, and some number reaches an accuracy near 1."""
     if accuracy.x[0] != 1 or len(accuracy.x) < 2 or accuracy.n_seeds < 2:
         return None, "too few numbers of blocks, or seeds"
     top = max(accuracy.means[1:])
@@ -171,7 +171,7 @@ def _suffices(found: Mapping[str, Sequence[Observation]]) -> fig.ConditionResult
 
 
 def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
-    """What one block does when the rates go further."""
+    """The counter-argument: one block with larger learning rates."""
     if own not in numbers or other not in numbers:
         return ""
     ends = {
@@ -187,7 +187,7 @@ def _counter(numbers: Mapping[str, Any], own: str, other: str) -> str:
 
 
 def split(values: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Small and large values apart, since models of one stack cost as much as the largest of them."""
+    """Separate small and large values, since each model of a stack costs as much as the largest one."""
     middle = len(values) // 2
     return [part for part in (values[:middle], values[middle:]) if part]
 

@@ -94,7 +94,7 @@ def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fi
 
 
 def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[int, int, float]]:
-    """Along widths and along contexts: falling neighbours, neighbours, and the chance of as many by a fair coin."""
+    """Along widths and along contexts: how many neighbours fall, of how many, and the probability of that under a fair coin."""
     found = {along: falls(mean, along=along) for along in ("width", "stories")}
     return {
         along: (n_good, n_all, sum(math.comb(n_all, k) for k in range(n_good, n_all + 1)) / 2**n_all)
@@ -103,7 +103,7 @@ def _steps(mean: dict[tuple[int, int], tuple[float, float]]) -> dict[str, tuple[
 
 
 def same_share(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Fisher's exact test of two shares (good, all): the probability of a table as unlikely, if they are one share."""
+    """Fisher's exact test of two shares (good, all): the probability of a table at most as likely, if both shares are equal."""
     good, n = first[0] + second[0], first[1] + second[1]
 
     def chance(k: int) -> float:
@@ -134,7 +134,7 @@ def _against_the_authors(numbers: dict[str, Any]) -> list[fig.Check]:
 
 
 def _map_counter(numbers: dict[str, Any]) -> str:
-    """How weak the trend along the contexts is."""
+    """The counter-argument: how weak the trend along the contexts is."""
     if "the authors' map" not in numbers or "trained throughout" not in numbers:
         return ""
     (ours, n_ours, _), (theirs, n_theirs, _) = (
@@ -247,7 +247,7 @@ def mean_gaps(found: Sequence[TrainedCell]) -> dict[tuple[int, int], tuple[float
 
 
 def falls(mean: dict[tuple[int, int], tuple[float, float]], *, along: str) -> tuple[int, int]:
-    """How many neighbouring cells have the smaller gap in nats where the paper says, of how many that can be told apart."""
+    """How many neighbouring cells have the smaller gap where the paper says so, and how many pairs could be compared."""
     axis = 1 if along == "width" else 0
     groups: dict[int, list[tuple[int, int]]] = {}
     for key in sorted(mean):
@@ -277,7 +277,7 @@ def _percent(interval: tuple[float, float]) -> str:
 
 
 def _line_counter() -> str:
-    """What the authors' line is made of."""
+    """The counter-argument: the points behind the authors' line."""
     stored = madden_2024()
     usual = max((row.min_hidden_width for row in stored), key=[row.min_hidden_width for row in stored].count)
     same = [row for row in stored if row.min_hidden_width == usual]
@@ -316,7 +316,7 @@ def _by_width(found: Sequence[TrainedCell], facts: fig.Facts) -> fig.Panel:
 
 
 def _lacking(scale: fig.Scale, found: Sequence[TrainedCell]) -> str:
-    """What the paper's grid lacks, its widest models apart."""
+    """What is missing from the paper's grid, not counting its widest models."""
     if scale != "paper":
         return ""
     mean = mean_gaps([cell for cell in found if cell.attention == "trained"])
@@ -352,7 +352,7 @@ def _parameters(smallest: dict[Subset, int | None]) -> SeedValues:
 
 
 def _lines_by_seed(name: str, smallest: dict[Subset, int | None]) -> list[tuple[str, ...]]:
-    """R² as the authors' own points have it, one training a subset."""
+    """R² computed like the authors' own points, from one training per subset."""
     found: list[tuple[str, ...]] = []
     for seed in sorted({subset.seed for subset in smallest}):
         curve = _parameters({s: width for s, width in smallest.items() if s.seed == seed})

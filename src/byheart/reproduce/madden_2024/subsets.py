@@ -68,7 +68,7 @@ def closed_form(samples: Samples, n_stories: int, seed: int) -> ClosedForm:
 
 @dataclass(frozen=True)
 class Subset:
-    """That many first stories of one shuffle."""
+    """The first `n_stories` stories of one shuffle."""
 
     n_stories: int
     seed: int
@@ -79,7 +79,7 @@ class Subset:
 
 @dataclass(frozen=True)
 class TrainedCell:
-    """One width trained on one subset. `gap` is the final loss less the entropy, a total in nats."""
+    """One width trained on one subset. `gap` is the final loss minus the entropy, a total in nats."""
 
     subset: Subset
     width: int
@@ -131,7 +131,7 @@ def cells(observations: Sequence[Observation], facts: Facts) -> list[TrainedCell
 def smallest_width(found: Sequence[TrainedCell], subset: Subset, widths: Sequence[int]) -> int | None:
     """The smallest of `widths` that passes on `subset`.
 
-    None where none was seen to, or where a smaller one was not tried.
+    None where none passed, or where a smaller one was not tried.
     """
     mine = {cell.width: cell for cell in found if cell.subset == subset}
     for width in sorted(widths):
