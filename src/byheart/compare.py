@@ -1,4 +1,4 @@
-"""All constructions on one data set: built, verified, counted, beside what theorems promise and demand."""
+"""All constructions on one data set: built, verified and counted, beside upper and lower bounds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ State = Literal["memorised", "refused", "wrong"]
 class Formula:
     """What a paper says of a construction's parameters on these data.
 
-    An order is the expression inside O(.), its constant left out: it says how a size grows, not how large it is.
+    An order is the expression inside O(.) without its constant: it says how a size grows, not how large it is.
     """
 
     source: str
@@ -102,7 +102,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Floor:
-    """The largest lower bound on a quantity, where it comes from, and of what it speaks."""
+    """The largest lower bound on a quantity, its source, and which data it is about."""
 
     quantity: str
     value: int
@@ -122,9 +122,9 @@ def compare(
 ) -> Comparison:
     """Build and verify every construction that takes `data`; the others become rows with their reason.
 
-    data: a `Dataset`, or what `compile` makes one of.
+    data: a `Dataset`, or anything that `compile` accepts.
     methods: names of the registry; all of them unless given.
-    precision: what every construction must build in; what each offers first unless given.
+    precision: of every construction; by default the first that each offers.
     most_parameters: a construction that plans more dense parameters is not built.
     """
     data = dataset_of(data)
@@ -153,7 +153,7 @@ def _row(
     most_parameters: int,
     progress: Progress | None,
 ) -> Row:
-    """One construction, tried."""
+    """The row of one construction."""
     row = Row(method.name, method.source, precision, "refused", formula=_order(method.name, shape))
     start = time.perf_counter()
     try:

@@ -27,12 +27,12 @@ class ExitStatus(IntEnum):
 
 
 class ByheartError(Exception):
-    """Base of all our exceptions. `facts` holds the values the message speaks of."""
+    """Base of all our exceptions. `facts` holds the values that the message mentions."""
 
     exit_status = ExitStatus.CRASH
 
     def __init__(self, message: str, **facts: object) -> None:
-        """Keep the message and the values it speaks of."""
+        """Keep the message and the values that it mentions."""
         super().__init__(message)
         self.facts = facts
 
@@ -62,7 +62,7 @@ class MissingExtra(UsageError):
 
 
 def require_extra(package: str, extra: str, purpose: str) -> None:
-    """Raise MissingExtra unless `package` is installed: asked before work starts that would need it at the end."""
+    """Raise MissingExtra unless `package` is installed; called before work that would need it at the end."""
     try:
         is_there = find_spec(package) is not None
     except ValueError:  # it was put out of reach
@@ -72,7 +72,7 @@ def require_extra(package: str, extra: str, purpose: str) -> None:
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:
-    """An optional module; `MissingExtra` names its package, and the extra that brings it, where it is not installed."""
+    """Import an optional module. Raises `MissingExtra`, naming the package and the extra, where it is not installed."""
     try:
         return import_module(module)
     except ImportError:
@@ -80,7 +80,7 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 
 
 def amount(number: int, noun: str) -> str:
-    """So many of something, in the singular where it is one."""
+    """A number with a noun, in the singular for 1."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else plural}"
 
@@ -141,7 +141,7 @@ UNWRITABLE = (ENOSPC, EFBIG, EIO, EBADF)
 
 
 def as_byheart_error(error: Exception) -> ByheartError | None:
-    """The error in our own terms, where it is the user's and not ours."""
+    """A byheart error for an error that the user can mend; None for a mistake of ours."""
     if isinstance(error, ByheartError):
         return error
     if isinstance(error, OSError) and error.filename is not None:

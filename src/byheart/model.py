@@ -1,4 +1,4 @@
-"""A compiled model: a network that answers, the record of how it came about, and its certificate."""
+"""A compiled model: a network that answers, the record of how it was made, and its certificate."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Model:
         return answers
 
     def encode(self, inputs: Sequence[Any] | np.ndarray) -> torch.Tensor:
-        """Inputs as `module` takes them: ids (n_samples, seq_len), filled up on the left, or vectors.
+        """Inputs as `module` takes them: ids (n_samples, seq_len), padded on the left, or vectors.
 
         `UsageError` names the first input that the network cannot be asked, such as one with a token it has never seen.
         """
@@ -173,7 +173,7 @@ class Model:
         return locate(self.memoriser, self.record, sequences, [names[at] for at in positions], n_asked)
 
     def trace(self, text: str) -> Trace:
-        """Follow a question through the network: the residual stream before the first layer and behind every layer.
+        """Follow a question through the network: the residual stream before the first layer and after every layer.
 
         Registers have the names of the program that was compiled: `trace.values("x")`, `trace.state(layer)`. For networks
         of KS25's family, `retrieval` among them, and for `llama`, where the answer is generated and followed too.
@@ -258,21 +258,21 @@ class Model:
     def module(self) -> nn.Module:
         """The network as a `torch.nn.Module` with ordinary parameters, made when first asked for.
 
-        It is a copy: `predict`, `save` and the certificate speak of the weights that were compiled, whatever is done to it.
+        It is a copy: changing it does not affect `predict`, `save` or the certificate, which use the compiled weights.
         Its parameters are frozen, so that an optimiser leaves them as they are (weight decay alone would change them):
-        `module.requires_grad_(True)` makes them trainable, and the certificate does not speak of what training makes of them.
-        `InexactWeights` if a weight has no exact value in floats: a rounded weight is another network.
+        `module.requires_grad_(True)` makes them trainable; the certificate does not cover weights that were trained further.
+        Raises `InexactWeights` if a weight has no exact value in floats: with rounded weights it would be another network.
         """
         return freeze(self.network.module())
 
     @property
     def label_bits(self) -> float | None:
-        """Bits that arbitrary labels have: distinct contexts · log2(n_classes); None if no data set is recorded."""
+        """Bits of arbitrary labels: distinct contexts · log2(n_classes); None if no data set is recorded."""
         return self._recorded("label_bits")
 
     @property
     def label_entropy(self) -> float | None:
-        """Bits that a code for the labels must pay, at most `label_bits`; None if none are recorded."""
+        """Entropy of the labels in bits, at most `label_bits`; None if it is not recorded."""
         return self._recorded("label_entropy")
 
     @property

@@ -1,7 +1,7 @@
 """The whole pipeline: data in, checked weights out. Read this first.
 
 compile              data -> construction -> verified model
-compile_in_shards    the same for a file that need not fit memory
+compile_in_shards    the same for a file that need not fit in memory
 load                 a saved model
 """
 
@@ -51,13 +51,13 @@ def compile(
 ) -> Model:
     """Compile `data` into a Transformer that memorises it, and verify every sample.
 
-    data: a `Dataset`, or what one can be made of: the path of a file, (input, label) pairs, a dictionary, a data frame of pandas
+    data: a `Dataset`, or something to make one from: the path of a file, (input, label) pairs, a dictionary, a data frame of pandas
         or polars, or a pair of arrays.
     labels: where `data` are inputs alone, the label of each, as scikit-learn has X and y. `Model.predict` answers with labels of
         their own type.
     method: a construction of the registry, or `auto` (see `byheart.construct.choice`): natively in float64 with unknown inputs
         turned away. The model's record says what was chosen and why, and which constructions refused.
-    precision: what the weights are stored in; what the method offers first unless given.
+    precision: what the weights are stored in; by default the first that the method offers.
     task: what the labels belong to; must be the task of `data` where that is a `Dataset`.
     seed: everything random is drawn from it, so the same call gives the same weights.
     check: verify the result. A model that does not verify is never returned: `DoesNotHold` carries the certificate. One by a
@@ -86,10 +86,10 @@ def compile_in_shards(
     reading: Mapping[str, Any] | None = None,
     **options: object,
 ) -> Model:
-    """Compile a data file that need not fit memory by `retrieval`, in `n_shards` shards that are solved apart.
+    """Compile a data file that need not fit in memory by `retrieval`, in `n_shards` shards that are solved separately.
 
     The weights are those of `compile` with the option `shards`. Memory holds one piece of the file or one shard for each
-    worker. What is finished is kept in the folder `work`: the same call goes on from there, however it was ended.
+    worker. Finished parts are kept in the folder `work`: after an interruption, the same call continues from there.
 
     sample: check only that many samples; the certificate says so.
     workers: processes of this machine or a Ray cluster, all of which see `work`; this process unless given.
@@ -120,7 +120,7 @@ def compile_in_shards(
 def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None = None) -> Model:
     """The model saved at `path`.
 
-    With `check`, weights, labels, tokenizer, task, order and architecture must be those its certificate speaks of, or
+    With `check`, weights, labels, tokenizer, task, order and architecture must be those of its certificate, or
     `CorruptModel` is raised; without, a changed model can be opened, for `verify` to say what is wrong with it.
     signed_by: a public key, as a file or as 64 hexadecimal digits. A folder whose certificate this key did not sign is not opened
     (`CorruptModel`).
@@ -143,7 +143,7 @@ def _verified(
     sample: int | None = None,
     remedy: str = "",
 ) -> Model:
-    """The model, every sample of it checked. Its record holds no clock time, so equal calls save equal bytes."""
+    """The model with every sample checked. Its record has no time stamps, so equal calls save equal bytes."""
     claims, rule = construction.claims(), construction.target()
     origin = Origin(**claims, dataset=OriginData(data.digest))
     record = {

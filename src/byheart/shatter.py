@@ -1,8 +1,8 @@
 """Shattering: one architecture and a few inputs on which every labelling is realised, built and verified.
 
 A set of inputs is shattered by an architecture if each of its 2^K labellings is computed with some weights. The VC dimension is the
-largest K for which some set is, so a shattered set is a lower bound that can be checked weight by weight, beside the upper
-bound that counting sign patterns gives.
+largest K for which some set is shattered, so a shattered set is a lower bound that can be checked weight by weight, beside the
+upper bound that counting sign patterns gives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Shattering:
     """What was found: how many labellings of the points were realised by networks of one architecture.
 
     size        of that architecture; bits are those of the largest labelling
-    vc_at_most  upper bound on the VC dimension of the architecture; None where no bound is for such a network, which `no_bound`
+    vc_at_most  upper bound on the VC dimension of the architecture; None where no bound applies to such a network; `no_bound`
                 says why
     """
 
@@ -59,8 +59,8 @@ def shatter(
 ) -> Shattering:
     """Build and verify a network for each of the 2^n_points labellings of random sequences, all of one architecture.
 
-    Every network comes from the construction `method` in exact arithmetic and is evaluated exactly on every point. `DoesNotHold`
-    where two labellings get different architectures: then nothing is shattered by one.
+    Every network comes from the construction `method` in exact arithmetic and is evaluated exactly on every point. Raises
+    `DoesNotHold` where two labellings get different architectures: then no single architecture shatters the points.
     """
     if not 1 <= n_points <= MOST_POINTS:
         raise UsageError(
@@ -107,7 +107,7 @@ def shatter(
 def vc_dimension_at_most(network: Transformer) -> int:
     """Upper bound on the VC dimension of `network`'s architecture with all weights free, for uniform attention.
 
-    Every feed-forward block and every attention layer is two linear maps on a path, before and behind E_in and E_out.
+    Every feed-forward block and every attention layer counts as two linear maps on a path; E_in and E_out add one each.
     """
     if any(isinstance(layer, Attention) and layer.kind != "uniform" for layer in network.layers):
         raise UsageError(

@@ -62,7 +62,7 @@ def _mark(name: str, statements: tuple[str, ...]) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Statement:
-    """One numbered statement of a paper. `becomes` says what kinds of code it turns into, `grade` how much of it there is."""
+    """One numbered statement of a paper. `becomes` says what kinds of code realise it, `grade` how much of it is realised."""
 
     id: str
     paper: str
@@ -125,7 +125,7 @@ def index(package: Path | None = None, tests: Path | None = None) -> tuple[Entry
     those of this installation; the tests are found when it runs from a checkout.
 
     Raises `ByheartError`, naming the place, when a decorator names an unknown id, is given anything but
-    string literals, or when `checks` stands on something that pytest does not collect.
+    string literals, or when `checks` decorates something that pytest does not collect.
     """
     if package is None:
         package, tests = _PACKAGE, tests or _tests_beside(_PACKAGE)
@@ -239,7 +239,7 @@ def _node_id(path: str, qualname: str, where: str) -> str:
     collected = in_test_file and all(part.startswith(("test", "Test")) for part in parts)
     if not collected:
         raise ByheartError(
-            f"{where}: @checks stands on {qualname}, which pytest does not collect, so it checks nothing.\n"
+            f"{where}: @checks decorates {qualname}, which pytest does not collect, so it checks nothing.\n"
             "  Put it on a test function or class of a file named test_*.py.",
             where=where,
         )

@@ -1,1 +1,1 @@
-"""Other people's formats."""
+"""Models in other formats: GGUF, ONNX, TransformerLens."""

@@ -55,7 +55,10 @@ def save_gguf(llama: Llama, path: Path) -> None:
 
 
 def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
-    """Text and kind (1 ordinary, 3 special, 6 byte) of every token. `UsageError` where llama.cpp would cut texts otherwise."""
+    """Text and kind (1 ordinary, 3 special, 6 byte) of every token.
+
+    Raises `UsageError` where llama.cpp would split texts differently.
+    """
     document = json.loads(llama.tokenizer_json)
     vocabulary = document["model"]["vocab"]
     special = {item["id"]: item["content"] for item in document["added_tokens"]}
@@ -78,7 +81,7 @@ def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
         has_words = document["model"]["type"] == "WordLevel" and cut != CHARACTERS
         why = "space" if SPACE in vocabulary else "words" if has_words else "rules"
         raise UsageError(
-            f"llama.cpp has no tokenizer that cuts texts as the one of this model does: {WHY_NOT[why]}.\n"
+            f"llama.cpp has no tokenizer that splits texts like this model's: {WHY_NOT[why]}.\n"
             "  Compile with --tokenizer char or bytes."
         )
     words = {i: word for word, i in vocabulary.items()} | special

@@ -59,7 +59,7 @@ def save_onnx(network: Network, path: Path, *, last_only: bool = False) -> None:
 
 
 def _divides(n: int, weights: np.ndarray) -> bool:
-    """Whether every weight over n is a float of the same type, exactly."""
+    """Whether every weight divided by n is exactly a float of the same type."""
     return all(
         Fraction(float(value / weights.dtype.type(n))) * n == Fraction(float(value))
         for value in np.unique(weights)

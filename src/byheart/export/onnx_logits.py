@@ -25,7 +25,7 @@ class LogitGraph(GraphBuilder):
     """What both networks do: look tokens up, and let the last one attend to the others in every head."""
 
     def look_up(self, tokens: np.ndarray) -> str:
-        """The ids' vectors (batch, seq, d); the filling gets those of some token, which nothing may see."""
+        """The vectors of the ids (batch, seq, d). Padding gets the vector of some token, which is masked later."""
         known = self.node("Min", "inputs", self.whole("last_token", [len(tokens) - 1]))
         return self.node("Gather", self.weight("embedding.tokens", tokens), known)
 
@@ -41,9 +41,9 @@ class LogitGraph(GraphBuilder):
         filling: str | None,
         zero_token: bool = False,
     ) -> str:
-        """The average of the others that each head of the last token takes, (batch, heads, 1, d).
+        """The average over the other tokens that each head computes for the last token, (batch, heads, 1, d).
 
-        heads: W_Q as (heads, d, k) and W_K as (heads, k, d); filling: which of the others are no tokens, (batch, seq)
+        heads: W_Q as (heads, d, k) and W_K as (heads, k, d); filling: which of the others are padding, (batch, seq)
         """
         query, key = heads
         asked = self.node("MatMul", last, self.weight("query", query))

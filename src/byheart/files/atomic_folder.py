@@ -1,11 +1,11 @@
 """Writing a folder whole or not at all, and mending what a crash left behind.
 
 A save writes `.NAME.PID-MARK.new` beside the target, puts every file of it on disk, exchanges it with a folder that is there, in
-one step, and removes the old one. Where the system has no such step (it is one of Linux), the old folder is moved to
+one step, and removes the old one. Where the system has no such step (only Linux does), the old folder is moved to
 `.NAME.PID-MARK.old`, then the new one into place. A crash between the two moves leaves no folder at the target, though both lie
-beside it: `mend` finishes the second move. Whatever else a process that is gone left behind is removed.
+beside it: `mend` finishes the second move. Anything else that an ended process left behind is removed.
 
-`read_whole` reads a folder that may be replaced meanwhile: all of it is the old one, or all of it the new one.
+`read_whole` reads a folder that may be replaced meanwhile: it returns the whole old one or the whole new one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Pat
 
     check: raises where the target may not be replaced.
 
-    The new folder is a sibling with a name of its own until every file in it is on disk. Whatever fails
-    before that, the target stays as it was. A folder already there is removed last.
+    The new folder has a temporary name beside the target until every file in it is on disk. If anything
+    fails before that, the target stays as it was. An old folder at the target is removed last.
     """
     target = Path(os.path.realpath(target))
     mend(target)
@@ -68,7 +68,7 @@ def replaced_folder(target: Path, check: Callable[[Path], None]) -> Iterator[Pat
 
 
 def put_file(folder: Path, name: str, content: bytes) -> None:
-    """Write the file `name` of a folder, whole or not at all; nothing else is ever seen in the folder.
+    """Write the file `name` of a folder, whole or not at all, without temporary files in the folder.
 
     It is written in a folder beside it, named as those of `replaced_folder`, so that `mend` clears away what a crash leaves.
     """
@@ -91,7 +91,7 @@ def put_file(folder: Path, name: str, content: bytes) -> None:
 
 
 def mend(target: Path) -> None:
-    """Finish or clear away what saves that were cut short left beside `target`; what cannot be written is left as it is."""
+    """Finish or remove what interrupted saves left beside `target`; what cannot be written stays as it is."""
     target = Path(os.path.realpath(target))
     try:
         leftovers = _leftovers(target)
@@ -121,7 +121,7 @@ def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
 
 
 def _may_be_alive(process: str | None, path: Path) -> bool:
-    """Whether the process that writes this folder may still run; folders of older versions name none, so their age decides."""
+    """Whether the process that writes this folder may still run. Folders of older versions do not name it, so their age decides."""
     if process is None:
         return time.time() - path.stat().st_mtime < ABANDONED_SECONDS
     if int(process) == os.getpid():
@@ -146,7 +146,7 @@ def read_whole(folder: Path, read: Callable[[], T]) -> T:
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:
-    """What tells a folder from the one that takes its place."""
+    """What distinguishes a folder from the one that replaces it."""
     try:
         found = folder.stat()
     except (OSError, ValueError):
@@ -164,7 +164,7 @@ def _is_between_moves(folder: Path) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders take each other's place in one step; False where the system cannot do that."""
+    """Swap two folders in one step; False where the system cannot do that."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):

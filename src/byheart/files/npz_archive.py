@@ -69,9 +69,9 @@ class StoredArray:
 def open_npz(
     path: Path, names: Sequence[str] | None = None, content: IO[bytes] | None = None
 ) -> Iterator[list[StoredArray]]:
-    """The named arrays, or all, to be read row by row. Whatever is wrong with the archive is said as a `MalformedFile`.
+    """The named arrays, or all, to be read row by row. Raises `MalformedFile` where anything is wrong with the archive.
 
-    content: what to read, if not the file; `path` is then what it is called.
+    content: the bytes to read instead of the file; `path` is then only its name in messages.
     """
     try:
         with zipfile.ZipFile(path if content is None else content) as archive:
@@ -155,7 +155,7 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     if info.file_size > _USUAL_RATIO * max(info.compress_size, 1) and array.memory > _SMALL:
         raise MalformedFile(
             f"{path}: array `{name}` is {info.file_size:,} bytes packed into {info.compress_size:,}, and would take "
-            f"{array.memory:,} bytes of memory.\n  If that is meant, save it with numpy.savez, which packs nothing.",
+            f"{array.memory:,} bytes of memory.\n  If that is intended, save it with numpy.savez, which does not compress.",
             path=str(path),
             array=name,
             claimed_bytes=claimed,

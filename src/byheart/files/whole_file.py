@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all: it is written under another name, put on disk, and then given its name."""
+"""Write a file whole or not at all: it is written under another name, synced to disk, and then renamed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODEL, WEIGHTS = "model.json", "model.safetensors"
 
 
 def check_file_target(path: Path) -> None:
-    """Refuse to write where a pipe or a device is, whose place a file would take, and into the folder of a model."""
+    """Refuse to replace a pipe or a device by a file, and to write into the folder of a model."""
     if not path.name:
         raise UsageError(f"{path} is not a file name.\n  Name one; nothing was written.", path=str(path))
     if any((folder / MODEL).exists() and (folder / WEIGHTS).exists() for folder in _folders_of(path)):
@@ -59,6 +59,6 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` write a file; it is there whole or not at all."""
+    """Let `write` write a file, whole or not at all."""
     with whole_file(path) as fresh, fresh.open("wb") as file:
         write(file)

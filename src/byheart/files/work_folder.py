@@ -1,6 +1,6 @@
-"""A folder of intermediate results: every file in it is whole, so that work goes on where a kill ended it.
+"""A folder of intermediate results: every file in it is whole, so that interrupted work can continue.
 
-Every file carries a checksum and its own name, so that what was damaged, cut or exchanged since is not taken for a result.
+Every file carries a checksum and its own name, so that a file that was damaged, cut short or swapped is not taken for a result.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class DamagedWork(UsageError):
 
 
 def damaged(path: Path, problem: str) -> DamagedWork:
-    """The exception for a file that cannot be gone on from; it names the folder to remove."""
+    """The exception for a damaged file; it names the folder to remove."""
     folder = next((each for each in path.parents if (each / JOB).exists()), path.parent)
     return DamagedWork(
         f"{path}: what was left of an unfinished compilation is damaged: {problem}.\n"
-        f"  Remove the folder {folder} and run the same command again; it starts anew.",
+        f"  Remove the folder {folder} and run the same command again; it starts over.",
         path=str(path),
         folder=str(folder),
     )
@@ -64,7 +64,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence[np.ndarray]) -> None:
-    """Columns of 64-bit whole numbers, their rows sorted into parts and otherwise in order, so that a part is read by itself."""
+    """Columns of 64-bit whole numbers with the rows sorted by part, so that one part can be read alone."""
     order = np.argsort(part_of, kind="stable")
     bounds = np.searchsorted(part_of[order], np.arange(n_parts + 1, dtype=part_of.dtype))
     rows = np.stack([column.view(np.int64)[order] for column in columns], axis=1)
@@ -137,7 +137,7 @@ def _checksum(path: Path, text: str) -> str:
 
 
 def _require_plain(path: Path) -> None:
-    """Refuse what is missing, and what may be read without end."""
+    """Refuse a missing file, and a pipe or device that may never end."""
     if not path.is_file():
         raise damaged(path, "the file is missing or is not a plain file")
 
@@ -154,7 +154,7 @@ def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
 
 @contextmanager
 def claimed_folder(folder: Path, job: Mapping[str, Any]) -> Iterator[None]:
-    """Hold `folder` for this process while the block runs, and say in it which job its files belong to.
+    """Lock `folder` for this process while the block runs, and record in it which job its files belong to.
 
     Refused are a folder that another process holds, named by its number, and one that belongs to another job or to nobody. The lock
     is the kernel's, so it goes with the process, however that ends. What goes wrong in the block is put down to what was in the

@@ -1,4 +1,4 @@
-"""A child process that answers questions, both JSON documents, one a line.
+"""A child process that answers questions. Questions and answers are JSON documents, one per line.
 
 The child ends with this process, however that ends, because its standard input closes. It runs in a session of its own: Ctrl-C does
 not reach it, and its own children end with it. A question has a time-out. Before its answer a child may say how far it is, in lines
@@ -68,7 +68,9 @@ class JsonChild:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked: it runs, and is a child of this process, not of one that this was forked from."""
+        """Whether it can be asked: it runs, and it is a child of this process and not of the process that this one was forked
+        from.
+        """
         return self._owner == os.getpid() and self._process.poll() is None
 
     def ask(
@@ -115,7 +117,7 @@ class JsonChild:
             _kill(self._process)
 
     def close(self) -> None:
-        """End the process at once, and let go of its pipes."""
+        """End the process at once and close its pipes."""
         self.kill("it was closed")
         self._finalizer()
 

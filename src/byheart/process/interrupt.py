@@ -1,6 +1,6 @@
 """Ctrl-C ends a command within a second, also in the middle of one long call of compiled code.
 
-Python raises KeyboardInterrupt only between two of its own steps. A thread that the system wakes at the signal itself
+Python raises KeyboardInterrupt only between two of its own steps. So a thread that the signal wakes
 waits a moment for that to happen, and otherwise ends the process. Models are safe from that: a folder appears under its
 name only when all of it is on disk.
 """
@@ -21,7 +21,7 @@ PATIENCE = 0.7
 def interruptible(give_up: Callable[[], None], patience: float = PATIENCE) -> Iterator[None]:
     """While the block runs, call `give_up` when it has not ended `patience` seconds after Ctrl-C.
 
-    Only the main thread hears signals; in any other, nothing is changed.
+    Only the main thread receives signals; in any other thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

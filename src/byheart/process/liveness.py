@@ -32,7 +32,7 @@ def start_of(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """What Linux says of a process after its name: its state, its parent and so on; nothing elsewhere."""
+    """The fields of /proc/PID/stat after the name of the process: its state, its parent and so on; empty except on Linux."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -40,7 +40,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def end_tree(pid: int) -> None:
-    """Kill a process and, where Linux tells which they are, everything that it started."""
+    """Kill a process and, on Linux, all its descendants."""
     for each in (*_descendants(pid), pid):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
@@ -68,7 +68,7 @@ def end_with_parent(parent: int) -> None:
 
 @contextmanager
 def children_ignore_interrupts() -> Iterator[None]:
-    """Processes started in this block do not hear Ctrl-C, which a terminal sends to all: their parent answers it, and ends them.
+    """Processes started in this block do not receive Ctrl-C, which a terminal sends to all: their parent handles it and ends them.
 
     What is blocked when a process starts stays blocked in it. Here the signal waits until the block ends.
     """

@@ -30,13 +30,13 @@ def memory_limit(given: str | None = None) -> int:
 
 
 def require_memory(what: str, n_bytes: int) -> None:
-    """Raise `OverMemoryLimit`, naming both numbers, where `what` would take more than the limit."""
+    """Raise `OverMemoryLimit`, with both numbers, where `what` would take more than the limit."""
     limit = memory_limit()
     if n_bytes > limit:
         enough = f"{n_bytes // 2**30 + 1}G"
         raise OverMemoryLimit(
             f"{what} would take about {n_bytes:,} bytes of memory, more than the limit of {limit:,}.\n"
-            f"  If that is meant, raise the limit: {VARIABLE}={enough}, or byheart --memory-limit {enough} ...",
+            f"  If that is intended, raise the limit: {VARIABLE}={enough}, or byheart --memory-limit {enough} ...",
             n_bytes=n_bytes,
             limit=limit,
         )

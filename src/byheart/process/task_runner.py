@@ -1,7 +1,7 @@
 """Many independent tasks: one after the other, side by side in processes, or on the machines of a Ray cluster.
 
-A task leaves its result in a file and does nothing where that file is there already. So it may be done twice, anywhere: a task
-whose worker is lost is simply done again.
+A task leaves its result in a file and does nothing where that file is there already. So it may be run twice, on any machine: a task
+whose worker is lost is simply run again.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def results_on_cluster(
     needs: Mapping[str, float] | None = None,
     at_once: int | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """The number of each argument and what `task` makes of it, as they come from the workers of the cluster.
+    """The number of each argument with the result of `task` for it, in the order in which the workers finish.
 
-    needs: what one task takes of a machine, one core unless given. at_once: tasks handed over at a time.
+    needs: resources of one task, by default one core. at_once: number of tasks submitted at a time.
 
     Ray's own retries are off: a task whose worker is lost is counted and queued again here. What a task raises ends it all.
     """
@@ -134,7 +134,7 @@ def results_on_cluster(
 
 @contextmanager
 def helpers(n_processes: int, target: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """That many processes of this machine do `target` beside the block. They end with this process, however it ends.
+    """Run `target` in that many processes of this machine while the block runs. They end with this process, however it ends.
 
     After the block they have a moment to finish.
     """
@@ -175,7 +175,7 @@ def ray_cluster(address: str, purpose: str) -> Iterator[Any]:
         except ConnectionError as error:
             raise UsageError(
                 f"no Ray cluster answers at {address}.\n"
-                "  Start one with `ray start --head`, name its address, or take `local` for one on this machine."
+                "  Start one with `ray start --head` and give its address, or give `local` for one on this machine."
             ) from error
     try:
         yield ray

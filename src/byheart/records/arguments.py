@@ -1,6 +1,6 @@
 """Numbers as callers write them: whole numbers of any type become Python's own, and anything else is refused by name.
 
-NumPy's integers overflow without a word, and floats round: a bound computed with them may be wrong and look right.
+NumPy's integers overflow silently, and floats round: a bound computed with them may be wrong and look right.
 
     whole_number(name, value)    an int
     real_number(name, value)     an int, a Fraction or a finite float

@@ -93,7 +93,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _find_problem(document: object) -> str | None:
-    """Deep nesting, or text that no file could hold (lone surrogates); without recursion."""
+    """Find deep nesting, or text that is not Unicode (lone surrogates), without recursion."""
     level: list[Any] = [document]
     for _ in range(MAX_DEPTH + 1):
         texts = [value for value in level if isinstance(value, str)]

@@ -20,7 +20,7 @@ class JsonRecord:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: numbers of numpy as they are, tuples as lists, what JSON lacks in words."""
+    """A value as JSON can hold it: NumPy numbers become numbers, tuples become lists, anything else becomes text."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What documents may hold beside the values that JSON has."""
+"""Values in documents that JSON itself does not have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def json_default(value: Any) -> Any:
-    """What JSON has no word for, in words that it has: our records, numbers of numpy, sets; anything else as text."""
+    """Convert a value that JSON does not have: our records, NumPy numbers and sets; anything else becomes text."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if is_dataclass(value) and not isinstance(value, type):

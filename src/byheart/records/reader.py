@@ -73,7 +73,7 @@ def described(words: str) -> msgspec.Meta:
 
 
 def json_schemas(kinds: Iterable[type], reference: str) -> dict[str, Any]:
-    """The JSON schemas of dataclasses and of those inside them, by name; `reference` is how one names another."""
+    """The JSON schemas of dataclasses and of those inside them, by name; `reference` is the form of a reference, with {name}."""
     import msgspec
 
     return msgspec.json.schema_components(kinds, ref_template=reference)[1]
@@ -97,9 +97,9 @@ def read_known(
     *,
     refuse: Refusal = refuse_usage,
 ) -> T:
-    """`values` as the dataclass `kind`, the fields in `known` taken as they are; other fields of `values` are ignored.
+    """`values` as the dataclass `kind`. Fields in `known` are taken as they are; fields that `kind` does not have are ignored.
 
-    Saved documents tell counts, times and shares: a number that is negative or beyond all counts is refused.
+    The numbers in saved documents are counts, times and shares: a negative or impossibly large number is refused.
     """
     found = dict(known)
     for field in fields(cast(Any, kind)):
@@ -139,7 +139,7 @@ def read_values(
     """`values` (a mapping, or what JSON and TOML give) as a `kind`.
 
     Fields (called `noun`) that `kind` does not have are refused, with the nearest name it has, unless `ignore_unknown`.
-    Tuples count as lists, so that a document may be read before it was ever written. What `kind` itself refuses
+    Tuples count as lists, so that a document in memory can be read without writing it first. What `kind` itself refuses
     (`__post_init__`) is raised as it is, if it is one of our errors.
     """
     import msgspec
@@ -170,7 +170,7 @@ def _find_unknown(value: object, kind: Any, path: str, noun: str) -> str | None:
 
 
 def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
-    """Say that there is no such name, and which one may have been meant."""
+    """Say that there is no such name, and suggest the nearest one."""
     near = get_close_matches(name.rpartition(".")[2], known, n=1, cutoff=0.6)
     hint = f"; did you mean `{near[0]}`?" if near else ""
     listed = f" It has {', '.join(sorted(known))}" if known else " It has none"
@@ -185,7 +185,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _parts(value: object, kind: Any, path: str) -> Iterable[tuple[object, Any, str]]:
-    """The values inside `value`, each with its type and path, as far as `kind` tells their types."""
+    """The values inside `value`, each with its type and path, as far as `kind` gives their types."""
     kind = _bare(kind)
     if is_dataclass(kind) and isinstance(value, Mapping):
         for name, hint in _hints(cast(type, kind)).items():

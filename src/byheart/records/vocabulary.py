@@ -1,4 +1,4 @@
-"""The words a user chooses with, each spelt out here alone. This module imports nothing, so that `byheart --help` is fast.
+"""The choices that users have, each listed only here. This module imports nothing, so that `byheart --help` is fast.
 
 Task           what the labels belong to
 Precision      what weights are stored in

@@ -2,7 +2,7 @@
 
 model.safetensors   the weights: exact ones as `sparse_weights` lays them out, floats under their names, those of precision int8 as
                     whole numbers with their exponents beside them
-model.json          schema, architecture, task, tokenizer, label names and how the model came about
+model.json          schema, architecture, task, tokenizer, label names and how the model was made
 certificate.json    what was checked of these weights, if anything was
 """
 
@@ -48,7 +48,7 @@ def save_folder(
 ) -> None:
     """Write a model folder at `path`, replacing a model folder that is there and nothing else.
 
-    The same arguments give the same bytes. `record` says how the model came about and must be plain JSON.
+    The same arguments give the same bytes. `record` says how the model was made and must be plain JSON.
     """
     network = memoriser.network
     family = FAMILIES[network.spec.family]
@@ -114,11 +114,11 @@ def _tensors(network: Network) -> dict[str, np.ndarray]:
 
 
 def load_folder(path: str | Path) -> tuple[Memoriser, dict[str, Any], Certificate | None]:
-    """The memory, record and certificate saved at `path`.
+    """The memoriser, record and certificate saved at `path`.
 
-    `UsageError` where there is no model folder; `CorruptModel`, naming file and fault, where there is one
-    that is not what `save_folder` writes. Sizes are checked before memory is taken. A folder that is saved anew meanwhile is read
-    as it was before, or as it is afterwards.
+    Raises `UsageError` where there is no model folder, and `CorruptModel`, with file and fault, where the folder is not one
+    that `save_folder` writes. Sizes are checked before memory is taken. A folder that is replaced meanwhile is read as it was
+    before, or as it is afterwards.
     """
     folder = as_path(path)
     return read_whole(folder, lambda: _load(folder))
@@ -189,7 +189,7 @@ def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
 
 
 def _record(fields: Fields) -> dict[str, Any]:
-    """What the model says of how it came about, if its parts are of the kinds that `compile` writes."""
+    """The model's record of how it was made, if its parts have the types that `compile` writes."""
     for name in ("notes", "options", "versions", "refused", "reading"):
         if fields.has(name):
             fields.child(name)

@@ -1,4 +1,4 @@
-"""Ed25519 keys: read from files as OpenSSL and OpenSSH write them, and made anew.
+"""Ed25519 keys: read from files as OpenSSL and OpenSSH write them, or newly made.
 
 A private key is a PEM file (`openssl genpkey -algorithm ed25519`, `byheart sign --new-key`) or one of OpenSSH. A public key is
 a PEM file, a line of OpenSSH, or its 64 hexadecimal digits, which `byheart sign` prints.
@@ -64,7 +64,7 @@ def read_public_key(given: str | Path) -> bytes:
 
 
 def write_new_key(path: Path) -> bytes:
-    """Make a key: the private one at `path`, for its owner's eyes alone, the public one at `path`.pub; the public one is returned.
+    """Make a key pair: the private key at `path`, readable by its owner only, and the public key at `path`.pub, which is returned.
 
     Nothing is ever overwritten.
     """
@@ -96,7 +96,7 @@ def write_new_key(path: Path) -> bytes:
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that is not there yet; its mode is right from the first moment."""
+    """Write a new file, created with its final mode."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(handle, "wb") as file:
         file.write(content)

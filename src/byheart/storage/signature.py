@@ -1,7 +1,7 @@
-"""Who says what a certificate says: an Ed25519 signature of it, in the file signature.json of the model folder.
+"""Signatures of certificates: Ed25519, in the file signature.json of the model folder.
 
 What is signed is the certificate's canonical text: `PREFIX`, then the document of certificate.json with its keys sorted, without
-blanks, in ASCII. The certificate names the digests of weights, model and data, so whoever signs it speaks of exactly these.
+blanks, in ASCII. The certificate has the digests of weights, model and data, so the signature covers exactly these.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Signature:
 def sign(path: str | Path, key: str | Path) -> Signature:
     """Sign the certificate of the model folder at `path` with the Ed25519 private key in the file `key`.
 
-    The folder must be what its certificate speaks of, and the certificate must hold: `CorruptModel` otherwise. Whether it is
-    true is for the signer to know: sign what you compiled or verified yourself. A signature that is there is replaced.
+    The folder must match its certificate, and the certificate must hold: otherwise `CorruptModel` is raised. Whether it is true
+    is not checked again: sign only what you compiled or verified yourself. An existing signature is replaced.
     """
     folder, private = as_path(path), read_private_key(as_path(key))
     memoriser, _, certificate = load_folder(folder)
@@ -67,11 +67,11 @@ def sign(path: str | Path, key: str | Path) -> Signature:
 
 
 def _require_verdict(certificate: Certificate, folder: Path) -> None:
-    """A signature under a certificate that says nothing of the labels, or that does not hold, would be misread."""
+    """Refuse a certificate that does not cover the labels, or that does not hold: its signature would mislead."""
     if certificate.model_digest is None:
         raise corrupt(
             folder / CERTIFICATE,
-            "it is of an older version and speaks of the weights alone, not of labels and tokenizer",
+            "it is of an older version and covers only the weights, not the labels and the tokenizer",
             "Compile the data again.",
         )
     if not (certificate.holds or certificate.fitted):
@@ -81,16 +81,16 @@ def _require_verdict(certificate: Certificate, folder: Path) -> None:
 
 
 def canonical(document: object) -> bytes:
-    """The text of a certificate that is signed: the same for every way to lay the document out."""
+    """The text of a certificate that is signed; it does not depend on the layout of the document."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return PREFIX + text.encode("ascii")
 
 
 def require_signed(path: str | Path, key: str | Path) -> Signature:
-    """The signature of the folder at `path`, if `key` made it for the certificate that is there; `CorruptModel` otherwise.
+    """The signature of the folder at `path`, if `key` made it for the certificate in the folder; otherwise raises `CorruptModel`.
 
-    key: a public key, as the path of a file or as 64 hexadecimal digits. Nothing but the two files is read: that weights and labels
-    are those of the certificate is for `load` and `verify` to check.
+    key: a public key, as the path of a file or as 64 hexadecimal digits. Only the two files are read: whether weights and labels
+    are those of the certificate is checked by `load` and `verify`.
     """
     folder, wanted = as_path(path), read_public_key(key)
     if not (folder / SIGNATURE).exists():
@@ -115,7 +115,7 @@ def require_signed(path: str | Path, key: str | Path) -> Signature:
 
 
 def read_signature(folder: Path) -> Signature:
-    """signature.json of a folder as it is written, which anyone may have done."""
+    """The content of signature.json, which anyone may have written."""
     where = folder / SIGNATURE
     document = Fields(read_json(where), where)
     schema = document.integer("schema", 1)
@@ -134,7 +134,7 @@ def read_signature(folder: Path) -> Signature:
 
 
 def _is_made_by(key: bytes, signature: bytes, content: bytes) -> bool:
-    """The one place where a signature is judged."""
+    """Whether this key made this signature. No other code decides that."""
     ed25519 = import_extra("cryptography.hazmat.primitives.asymmetric.ed25519", "sign", PURPOSE)
     invalid = import_extra("cryptography.exceptions", "sign", PURPOSE).InvalidSignature
     try:

@@ -1,6 +1,6 @@
 """Exact weights as a handful of integer tensors, however many layers a network has.
 
-All matrices stand one after the other, row by row (`NetworkSpec.shapes()` gives their order and shapes):
+All matrices are stored one after the other, row by row (`NetworkSpec.shapes()` gives their order and shapes):
 
     row_counts   non-zero entries of every row
     columns      column of every entry, rising within a row
@@ -40,7 +40,7 @@ DTYPES = {
 
 
 def largest_exponent(n_limbs: int) -> int:
-    """How far the weights of a network of that many limbs may be shifted: a few bytes must not become megabytes of zeros.
+    """The largest exponent allowed for a network with that many limbs: a few bytes must not become megabytes of zeros.
 
     Numbers that a network computes are as long as its exponents are large, so its time grows with (entries) · (exponent). What is
     compiled here has exponents below a sixtieth of this.
@@ -94,7 +94,7 @@ def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
 def decode_sparse(
     tensors: Mapping[str, np.ndarray], shapes: Sequence[tuple[int, int]], where: Path
 ) -> Iterator[SparseMatrix]:
-    """The matrices of these shapes from the six tensors; `CorruptModel` unless they say what `encode_sparse` would.
+    """The matrices of these shapes from the six tensors; raises `CorruptModel` unless they are what `encode_sparse` would write.
 
     Everything is checked before the first matrix is made.
     """
@@ -123,7 +123,7 @@ def decode_sparse(
 def _check(
     wide: Mapping[str, np.ndarray], limbs: np.ndarray, shapes: Sequence[tuple[int, int]], where: Path
 ) -> None:
-    """The caller has compared `row_counts` with the rows of `shapes`, before these were listed."""
+    """Check everything else: the caller has compared `row_counts` with the rows of `shapes` before listing these."""
     row_counts, columns, limb_counts = wide["row_counts"], wide["columns"], wide["limb_counts"]
     n_entries = len(columns)
     if int(row_counts.sum()) != n_entries:

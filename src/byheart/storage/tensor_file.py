@@ -2,7 +2,7 @@
 
 The format: 8 bytes, the little-endian length of the header; the header, a JSON object that gives each tensor
 its dtype, shape and place; the tensors, without holes. Files are written by the safetensors package and read
-here, so that a refusal names the tensor and the sizes at odds.
+here, so that a refusal names the tensor and the sizes that disagree.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _save_with_bfloat16(tensors: Mapping[str, np.ndarray], metadata: dict[str, s
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file, to read from; what the disk refuses is said of this file."""
+    """The opened file; an error of the operating system becomes a refusal of this file."""
     try:
         with path.open("rb") as file:
             yield file
@@ -92,7 +92,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_header(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of the file by name; `CorruptModel` unless header and file agree to the last byte."""
+    """Every tensor of the file by name; raises `CorruptModel` unless header and file agree to the last byte."""
     if not path.is_file():
         raise corrupt(path, "the file is missing or is not a plain file")
     with _opened(path) as file:

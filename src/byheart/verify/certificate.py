@@ -42,8 +42,8 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
 class WrongSample:
     """A sample the network does not answer as the data say. `number` counts samples from 1, as in the file.
 
-    `expected` and `got` are label names; `got` is None where the network names no label. `reason` is given
-    where the sample could not be asked at all.
+    `expected` and `got` are label names; `got` is None where the network answers "unknown". `reason` is given
+    where the sample could not be asked.
     """
 
     number: int
@@ -69,8 +69,8 @@ class Distributional:
     mean_divergence      per predicted token, so contexts count as often as they occur
     gap_nats             loss minus entropy, a total; `gap_percent` is its share of the entropy, None if that is 0
     allowed_divergence   what a context may diverge to be right
-    allowed_gap_percent  None where only `holds` was asked for; else what `fitted` allows, which says nothing of a single
-                         context
+    allowed_gap_percent  the gap that `fitted` allows, which says nothing about a single context; None where only `holds` was
+                         asked for
     wrong_tokens         contexts with one certain successor for which another token is the most likely one; None in
                          certificates of older versions
     """
@@ -126,7 +126,7 @@ class Certificate:
 
     `holds` has one meaning: every row of the data set was asked (or every one of a stated number, `sampled`) and got its right
     label, the second evaluator agreed wherever it was asked, and the data, weights and model are those an earlier certificate
-    speaks of, if there is one. Of distributions every context must be within the allowed divergence. `problems` says in words
+    names, if there is one. For distributions every context must be within the allowed divergence. `problems` says in words
     what does not hold.
     `fitted` is another verdict, for callers who ask for the total gap: the loss lies within the allowed share of the entropy.
     It is None where that was not asked.
@@ -184,14 +184,14 @@ class Certificate:
 
     @property
     def verdict(self) -> Verdict:
-        """In a word or three."""
+        """The verdict in one to three words."""
         if self.holds:
             return "holds"
         return "fitted" if self.fitted else "DOES NOT HOLD"
 
     @property
     def headline(self) -> str:
-        """The verdict with what it speaks of: rows, columns and, where it is not the usual one, the rule."""
+        """The verdict with what it is about: rows, columns and, where it is not the usual one, the rule."""
         of, judged = self.columns, self.distribution
         rows = "rows" if judged is None else "contexts"
         counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
@@ -219,7 +219,9 @@ class Certificate:
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
 
     def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
-        """Raise `DoesNotHold` unless it says fitted, where the caller chose a solver that aims at the total gap."""
+        """Raise `DoesNotHold` unless the certificate holds, or is fitted where the caller chose a solver that aims at the
+        total gap.
+        """
         if self.fitted:
             return
         given = ", ".join(
@@ -272,7 +274,9 @@ class Certificate:
 
 
 def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:
-    """Older certificates said "holds" of what is now called fitted, and took a share of something else where the entropy is 0."""
+    """Read older certificates: they said "holds" for what is now called fitted, and computed the share differently where the
+    entropy is 0.
+    """
     is_right = not certificate.wrong and certificate.holds
     return replace(certificate, holds=is_right, fitted=certificate.holds and judged.is_within_gap)
 

@@ -1,4 +1,4 @@
-"""Digests of a network and of the model around it: a SHA-256 over what they are, not over how a file lays them out."""
+"""Digests of a network and of the model around it: SHA-256 over their content, independent of the layout of files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def model_digest(memoriser: Memoriser) -> str:
 
 
 def require_certified(memoriser: Memoriser, certificate: Certificate, where: str | Path) -> None:
-    """`CorruptModel` unless `memory` is what the certificate was issued for. Older certificates speak of the weights alone."""
+    """Raise `CorruptModel` unless the certificate was issued for this model. Older certificates cover only the weights."""
     found = {
         "weights are": (weights_digest(memoriser.network), certificate.weights_digest),
         "labels, tokenizer, task, order or architecture are": (

@@ -33,12 +33,12 @@ def check_distributions(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Findings:
-    """Ask `memory` every distinct context of `dataset` and compare its softmax with what follows in the data.
+    """Ask `memoriser` every distinct context of `dataset` and compare its softmax with what follows in the data.
 
     A context is right if it can be asked, its divergence is at most `ALLOWED_DIVERGENCE`, and where one token is certain to follow
     that token is the most likely one. That is what `holds` asks of every context, whatever the rule. With `total-gap` it is also
     said whether the network is fitted: the loss lies at most `allowed_gap` of the entropy above it, and never more than
-    `ALLOWED_GAP`. The rule comes from the caller. What the record of a model says of it is not read.
+    `ALLOWED_GAP`. The rule comes from the caller. A rule in the model's record is ignored.
     """
     contexts = dataset.contexts()
     asked = encode_inputs(memoriser, contexts.as_sequences(), dataset.tokenizer)
@@ -92,7 +92,7 @@ def _disagreements(
     logits: np.ndarray,
     drawn: Drawn,
 ) -> list[str]:
-    """Logits of some contexts once more, from the equations: they may differ by rounding alone."""
+    """Compare the logits of some contexts with those of the equations: they may differ only by rounding."""
     again = memoriser.network.bound_logits(asked.encoded[drawn])
     is_apart = ~(np.abs(logits[drawn] - again.value) <= 2 * again.radius).all(axis=1)
     return [
@@ -104,7 +104,7 @@ def _disagreements(
 def _divergences(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Float[np.ndarray, " n_asked"]:
-    """KL of each context that was asked, infinite where something follows that the model has no name or no logit for."""
+    """KL divergence of each context that was asked; infinite where a following token has no name or no logit in the model."""
     known = {name: index for index, name in enumerate(memoriser.label_names[: logits.shape[1]])}
     names = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)
     row_of = np.full(len(contexts), -1, dtype=np.int64)
@@ -141,5 +141,5 @@ def _text(dataset: Dataset, contexts: Contexts, number: int) -> str:
 
 
 def _finite(value: float) -> float:
-    """JSON has no infinity; the largest float stands for it, and nothing that holds comes near it."""
+    """Replace infinity, which JSON lacks, by the largest float; no certificate that holds comes near it."""
     return min(value, 1.7976931348623157e308)

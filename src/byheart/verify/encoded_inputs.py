@@ -32,10 +32,10 @@ def draw_samples(n_asked: int, n_wanted: int) -> Drawn:
 
 
 def encode_inputs(memoriser: Memoriser, inputs: Sequences, tokenizer: Tokenizer | None) -> EncodedInputs:
-    """Fit every input to `memory`; one that does not fit is refused with a reason.
+    """Encode every input for `memoriser`; one that does not fit is refused with a reason.
 
     `tokenizer` is the one that made the ids. Texts are matched by their tokens, so a data set whose
-    vocabulary was counted anew from another file is asked correctly, and its unknown tokens are named.
+    vocabulary comes from another file is asked correctly, and its unknown tokens are named.
     """
     if isinstance(inputs, VectorSequences):
         return _encode_vectors(memoriser, inputs)
@@ -89,7 +89,7 @@ def _encode_tokens(
 def _translate(
     memoriser: Memoriser, theirs: Tokenizer | None, ids: Int[np.ndarray, " n"], n_vocab: int
 ) -> Int[np.ndarray, " n"]:
-    """The id by which the model knows each token, or `UNKNOWN_TOKEN`. Ids may be large: no table is as long as the largest."""
+    """The id by which the model knows each token, or `UNKNOWN_TOKEN`. Ids may be large, so no table of that length is made."""
     own = memoriser.tokenizer
     if isinstance(own, IdTokenizer) and theirs is None:
         return own.positions_of(ids)
@@ -98,7 +98,7 @@ def _translate(
     if own is not None and theirs is not None and own.vocabulary != theirs.vocabulary:
         if own.name != theirs.name:
             raise UsageError(
-                f"the model reads text by its {own.name} tokenizer; the data were read with {theirs.name}.\n"
+                f"the model reads text with its {own.name} tokenizer; the data were read with {theirs.name}.\n"
                 f"  Read the data with tokenizer={own.name!r}.",
                 model=own.name,
                 data=theirs.name,

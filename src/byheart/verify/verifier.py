@@ -76,21 +76,21 @@ def verify(
     allowed_gap: float = ALLOWED_GAP,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Ask `memory` every sample of `dataset` and compare its answers with the labels, by name.
+    """Ask `memoriser` every sample of `dataset` and compare its answers with the labels, by name.
 
     dataset: one in pieces is asked piece by piece, so that memory holds one of them at a time.
     backend: `exact` unless given for exact networks (no rounding anywhere), `module` for float networks.
     device: where PyTorch runs float networks.
     n_rechecked: samples asked once more of the family's second evaluator, which shares no code with the first one. They are
         drawn with a fixed seed. A disagreement is a problem of the certificate.
-    sample: ask only that many samples, drawn with a fixed seed. The certificate says so, and speaks of no other sample.
+    sample: ask only that many samples, drawn with a fixed seed. The certificate says so, and is about no other sample.
     rule, allowed_gap: with `total-gap` the certificate also says whether distributions are fitted, see `check_distributions`.
         Never taken from the model.
-    origin: how the model came about, and the data on which its assumptions were found. The certificate repeats this and
-        vouches for none of it.
+    origin: how the model was made, and the data on which its assumptions were checked. The certificate repeats this
+        without checking it.
     expected_digests: `dataset`, `weights` and `model` as an earlier certificate has them. A difference is a problem.
 
-    What does not hold is reported, never raised. `UsageError` only where the comparison makes no sense:
+    A model that does not hold is reported, never raised. Raises `UsageError` only where the comparison makes no sense:
     another task or another kind of tokenizer.
     """
     if not isinstance(dataset, Dataset | DatasetPieces):
@@ -196,7 +196,7 @@ def _wrong_in_words(found: Findings) -> list[str]:
 
 
 def _settings(network: Network, backend: Backend) -> dict[str, str]:
-    """What else decides what a backend computes."""
+    """Other settings that affect what a backend computes."""
     if backend != "transformers":
         return {}
     from byheart.network.llama.architecture import Llama
@@ -233,7 +233,7 @@ def _check_labels(
 def _check_pieces(
     memoriser: Memoriser, dataset: DatasetPieces, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """Piece after piece; samples of the first are asked a second evaluator."""
+    """Check piece after piece; a second evaluator checks samples of the first piece."""
     total = Findings(0, 0, (), (), 0)
     n_before = 0
     for number, piece in enumerate(dataset.pieces()):
@@ -270,7 +270,7 @@ class Checkable(Protocol):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """How it came about."""
+        """How it was made."""
 
     @property
     def certificate(self) -> Certificate | None:
@@ -281,7 +281,7 @@ def verify_model(model: Checkable, data: Dataset | DatasetPieces, **options: Any
     """Check every sample of `data` on `model`; the options are those of `verify`.
 
     The new certificate does not hold if data, weights or labels are not those of the model's own certificate. Nothing else is
-    taken from the model: which rows are asked, and by which rule they are judged, is for the caller to say.
+    taken from the model: the caller decides which rows are asked and by which rule they are judged.
     """
     if not isinstance(model, Checkable):
         raise UsageError(

@@ -186,7 +186,7 @@ def make_router(
 
     @api.post("/models/{name}/trace", tags=["models"], openapi_extra=body_schema(TraceRequest))
     def trace(name: str, body: JsonBody) -> Document:
-        """A question's way through the network: tokens, stages, and the residual stream after every layer."""
+        """What the network computes on a question: tokens, stages, and the residual stream after every layer."""
         return ask("trace", name, text=read_body(body, TraceRequest).text)
 
     @api.post("/models/{name}/fact", tags=["models"], openapi_extra=body_schema(TraceRequest))
@@ -308,7 +308,7 @@ def _figure(folders: Folders, name: str) -> Document | None:
 
 
 def _plain_files(folder: Path) -> list[Path]:
-    """The files of a model. What a link leads to may be anything of this machine, and is not sent."""
+    """The files of a model. A link could lead to any file of this machine, so it is not sent."""
     found = sorted(folder.iterdir())
     others = [path.name for path in found if path.is_symlink() or not path.is_file()]
     if others:

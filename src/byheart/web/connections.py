@@ -1,4 +1,4 @@
-"""Connections that do not stay open for nothing: many slow visitors must not keep one other from being answered."""
+"""Close idle connections: many slow visitors must not keep another one from being answered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TimedConnection(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Begin to wait for a request, and make room."""
+        """Start the timer for the first request, and make room for the connection."""
         super().connection_made(transport)
         self._wait()
         waiting = {
@@ -31,7 +31,7 @@ class TimedConnection(H11Protocol):
             min(waiting, key=waiting.__getitem__)._end()
 
     def data_received(self, data: bytes) -> None:
-        """Wait no longer where a request has begun, and again where an answered one is followed by something."""
+        """Stop the timer when a request has begun; start it again when more data follow an answered request."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
@@ -39,7 +39,7 @@ class TimedConnection(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop the timer and forget the connection."""
         self._stop_waiting()
         super().connection_lost(exc)
 

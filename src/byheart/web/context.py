@@ -17,7 +17,7 @@ MODELS_KEPT = 4
 
 @dataclass(frozen=True)
 class Context:
-    """One request at work, and someone to tell how far it is."""
+    """One running request, and where to report its progress."""
 
     progress: Progress
 

@@ -71,7 +71,7 @@ def _estimate(name: str, shape: DataShape) -> Document:
 
 
 def preview(path: Path) -> Document:
-    """The first rows of a text file as they stand."""
+    """The first rows of a text file, unchanged."""
     kind = path.suffix.lower()
     if kind not in TEXTS:
         return {"columns": [], "rows": []}

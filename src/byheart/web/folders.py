@@ -28,14 +28,14 @@ class UnknownName(UsageError):
 
 
 class TooLarge(ByheartError):
-    """What was sent is larger, or there are more of it, than is allowed."""
+    """A file is larger than allowed, or there are more files than allowed."""
 
 
 @dataclass(frozen=True)
 class Folders:
     """Where things are.
 
-    data     uploaded files, in a folder that goes with the server
+    data     uploaded files, in a folder that is removed with the server
     exports  models in other formats, likewise
     models   model folders, one level deep
     examples the data files that come with byheart
@@ -168,7 +168,7 @@ def _names_data(name: str) -> bool:
 
 
 def _names_from(name: str) -> Iterator[str]:
-    """The name, then the name with 2, 3 and so on behind it."""
+    """The name, then the name followed by 2, 3 and so on."""
     yield name
     yield from (f"{name}-{number}" for number in count(2))
 

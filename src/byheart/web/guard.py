@@ -44,7 +44,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request goes no further."""
+    """Why a request is refused."""
 
     status: int
     name: str
@@ -113,7 +113,7 @@ class Guard:
         return self.limits.upload_bytes if scope["path"] == UPLOAD_PATH else self.limits.request_bytes
 
     def _knows_host(self, host: str) -> bool:
-        """Whether the Host header names this server: a name someone else made point here is not known."""
+        """Whether the Host header names this server. A foreign name that was pointed at this address is refused."""
         try:
             parts = urlsplit(f"//{host}")
             name, port = (parts.hostname or "").lower(), parts.port
@@ -148,7 +148,7 @@ class Guard:
         return any(secrets.compare_digest(each.encode(), self.token.encode()) for each in candidates)
 
     def _count_bytes(self, scope: Scope, receive: Receive) -> Receive:
-        """The body as it comes, cut off as if the client had left once it is longer than is taken, or comes too slowly."""
+        """The body as it arrives. Once it is too long or too slow, it is cut off as if the client had left."""
         most, seen, is_whole, start = self._most_bytes(scope), 0, False, time.monotonic()
 
         async def receive_counted() -> MutableMapping[str, Any]:
@@ -168,7 +168,7 @@ class Guard:
 
 
 def _host_of(origin: str) -> str | None:
-    """The host that an Origin header names; None where it is no address."""
+    """The host that an Origin header names; None where it is not an address."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -176,7 +176,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def _cookie(header: str, name: str) -> str:
-    """The value of a cookie, empty where there is none. Others come along, however they are written."""
+    """The value of a cookie, empty where there is none. Other cookies in the header may have any form."""
     pairs = (each.strip().partition("=") for each in header.split(";"))
     return next((value for key, _, value in pairs if key == name), "")
 

@@ -1,7 +1,7 @@
 """A small process that outlives the server by a moment: it ends the workers and removes the folder of uploads.
 
-However the server ends, by SIGKILL too, its pipe to this process closes. A worker notices that by itself unless it is deep in
-one long computation; a folder never goes by itself.
+However the server ends, by SIGKILL too, its pipe to this process closes. A worker notices that by itself unless it is in the
+middle of one long computation; the folder has to be removed.
 """
 
 from __future__ import annotations

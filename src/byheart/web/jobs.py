@@ -31,7 +31,7 @@ class UnknownJob(ByheartError):
 
 @dataclass
 class Job:
-    """One piece of work and what became of it. Only the queue changes it."""
+    """One piece of work and its outcome. Only the queue changes it."""
 
     id: str
     task: str
@@ -143,7 +143,7 @@ class JobQueue:
             worker.close()
 
     def _warm_up(self, worker: WorkerProcess) -> None:
-        """Let a worker import what it needs before anyone waits for it."""
+        """Make a worker import what it needs before the first job."""
         with contextlib.suppress(Refused, WorkerFailed):
             worker.work("warm_up", {}, seconds=self._limits.job_seconds)
 
@@ -188,7 +188,7 @@ class JobQueue:
                 self._workers.pop(job.id, None)
 
     def _end(self, job: Job, state: State, *, result: Any = None, error: Any = None) -> None:
-        """Let a job end, unless it has: it may have been cancelled meanwhile."""
+        """End a job, unless it has ended already: it may have been cancelled meanwhile."""
         with self._changed:
             if job.state not in ENDED:
                 job.state, job.ended, job.result, job.error = state, time.time(), result, error

@@ -1,4 +1,4 @@
-"""How much the page may take of the machine."""
+"""How much of the machine's resources the page may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 
 def _half_of_memory() -> int:
-    """Half of what the machine has; 4 GiB where that cannot be told."""
+    """Half of the machine's memory; 4 GiB where that is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, ValueError, OSError):
@@ -18,7 +18,7 @@ def _half_of_memory() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes, numbers, seconds and memory; whatever goes beyond is refused in words.
+    """Sizes, numbers, seconds and memory; anything beyond is refused with a message.
 
     upload_bytes      one uploaded file
     request_bytes     any other request body

@@ -17,7 +17,7 @@ Started = Callable[[int], None]
 
 
 def ignore(pid: int) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 class WorkerFailed(ByheartError):

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a data file is to be understood; what is not given is left to the reader."""
+    """How to read a data file; the reader decides what is not given."""
 
     task: Task | None = None
     tokenizer: Literal["char", "word", "bytes"] | None = None
@@ -104,7 +104,7 @@ class Forget:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a model in another program's format."""
+    """Write a model in another format."""
 
     kind: Literal["export"]
     model: Name
@@ -137,7 +137,7 @@ class TraceRequest:
 
 
 async def json_body(request: Request) -> object:
-    """The JSON in the body of a request, which must say that it is JSON: a form on another page cannot say so."""
+    """The JSON in the body of a request, whose content type must be JSON: a form on another page cannot send that."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise refuse_usage(WHERE, "its content-type is not application/json")
     return parse_json(await request.body(), WHERE, refuse=refuse_usage)
@@ -157,7 +157,7 @@ def read_job(body: object) -> JobRequest:
 
 
 def asked(job: JobRequest) -> dict[str, Any]:
-    """The request as it was understood, without the fields that nobody gave."""
+    """The request as a dictionary, without fields that are None."""
     return _given(job, asdict(job))
 
 
@@ -174,7 +174,7 @@ def describe_bodies() -> dict[str, Any]:
 
 
 def body_schema(*kinds: type) -> dict[str, Any]:
-    """What OpenAPI says of an address whose body is one of these; without any, an object of any fields."""
+    """The OpenAPI description of an address whose body is one of these; without any, an object with any fields."""
     references: list[dict[str, Any]] = [{"$ref": REFERENCE.format(name=kind.__name__)} for kind in kinds]
     schema = {"oneOf": references} if len(references) > 1 else (references or [{"type": "object"}])[0]
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}

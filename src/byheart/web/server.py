@@ -68,7 +68,7 @@ class Settings:
 
 
 def free_port(host: str, port: int) -> int:
-    """`port` if it is free, any free one for 0; `UsageError` where it is taken or the address is not ours."""
+    """`port` if it is free, or any free one for 0. Raises `UsageError` where it is taken or the address is not of this machine."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as probe:
@@ -90,7 +90,7 @@ def make_token(settings: Settings) -> str | None:
 
 
 def make_app(settings: Settings, token: str | None) -> Guard:
-    """The whole application. Its workers start with it and end with it; so does the folder of uploads."""
+    """The whole application. Its workers and the folder of uploads start and end with it."""
     scratch = Path(tempfile.mkdtemp(prefix="byheart-"))
     folders = _folders(settings, scratch)
     janitor = Janitor(scratch)
