@@ -11,6 +11,7 @@ _.context_entropies
 _.holds_for
 _.multiset
 save_onnx
+exact_outputs
 polynomial_matrix
 require_positive
 spread_rows

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Every call into a module that states the shapes of its arrays has them checked, and its types; mypy alone checks the others.
 # byheart.network.exact.limbs holds numba kernels, which a wrapper would keep from compiling, so byheart.network is left out,
 # and so is the search for a layout of `retrieval`, which calls small functions of plain numbers a million times.
-PACKAGES = ("data", "program", "construct", "verify")
+PACKAGES = ("data", "program", "construct", "bounds", "verify")
 UNCHECKED = {"byheart.construct.retrieval.layout", "byheart.construct.retrieval.layout_floors"}
 
 

@@ -19,8 +19,8 @@ from byheart.errors import AssumptionViolated, ConflictingLabels, UsageError
 from byheart.network import size_of_network
 from byheart.network.exact.dyadic import SparseMatrix
 from byheart.network.transformer.architecture import Attention
+from byheart.network.transformer.equations import NotExact
 from byheart.network.transformer.evaluator import evaluate
-from byheart.network.transformer.interpreter import NotExact
 from byheart.program.construction import Construction
 from byheart.theorems import checks
 from tests.examples import THOROUGH, examples

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
 from byheart.network.exact.dyadic import Dyadic
 from byheart.network.exact.limbs import Fixed, divide, linear_combination, segment_sums
+from byheart.network.transformer.equations import NotExact
 from byheart.network.transformer.evaluator import evaluate
-from byheart.network.transformer.interpreter import NotExact, interpret
+from byheart.network.transformer.interpreter import interpret
 from byheart.theorems import checks
 from tests.examples import examples
 

@@ -1,4 +1,4 @@
-"""The interpreter by hand-worked examples: it is the definition, so its tests are arithmetic."""
+"""The interpreter by hand-worked examples, and against the equations, which are the specification."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from byheart.network import (
     Transformer,
 )
 from byheart.network.transformer.architecture import Layer
-from byheart.network.transformer.interpreter import Interpreter, NotExact, hardmax, interpret, softmax
+from byheart.network.transformer.equations import NotExact, exact_outputs
+from byheart.network.transformer.interpreter import Interpreter, hardmax, interpret, softmax
 from byheart.theorems import checks
 from tests.examples import examples
 from tests.refusal import refused
 
-from .definition import define
 from .networks import exact_networks, inputs_for
 
 
@@ -101,7 +101,7 @@ def test_what_nothing_reads_changes_nothing(network: Transformer, seed: int, is_
     if is_hard:
         network = replace(network, layers=tuple(_hard(layer, rng) for layer in network.layers))
     for sequence in inputs_for(network, rng, 3):
-        expected = define(network, sequence)
+        expected = exact_outputs(network, sequence)
         assert interpret(network, sequence) == expected
         assert Interpreter(network, last_only=True).outputs(sequence) == [expected[-1][0]]
 

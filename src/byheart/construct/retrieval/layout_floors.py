@@ -1,7 +1,8 @@
 """Ranking: how many parameters a layout has at least, for many layouts at once and without making them.
 
-The bound follows the size model block by block. It leaves out what depends on the last details: spare columns, the rounding of
-digits, and reflections of words other than the deepest.
+The formula stands beside the size that emission counts and could drift from it: `search` asserts for each layout that it makes that
+the formula was not above its size, and `test_search` compares the result with a search that does not prune. The formula leaves out
+what depends on the last details: spare columns, the rounding of digits, and reflections of words other than the deepest.
 """
 
 from __future__ import annotations

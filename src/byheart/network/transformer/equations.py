@@ -1,72 +1,123 @@
-"""A Transformer with float weights once more, one sequence at a time, written from KS25 equations 2 to 4 with NumPy.
+"""What a Transformer computes: KS25 equations 2 to 4, one sequence at a time. This is the specification, short enough to be read.
 
-For networks that the interpreter has no exact value for, those with softmax. The sums are taken in another order than the module
-takes them, so an answer that rests on luck in rounding is found out.
+    exact_outputs    over `Fraction`, where nothing is rounded: what the network's outputs are, by definition
+    first_outputs    the same lines over floats, for networks with softmax, which has no rational value
+
+The interpreter, which leaves out what nothing reads, is an optimisation of these lines and is tested against them; the evaluator of
+all samples together and the module are tested against the interpreter. None of them computes by this file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 
+from byheart.errors import UsageError
+from byheart.network.exact.dyadic import Weights, as_sparse
 from byheart.network.transformer.architecture import Attention, FeedForward, Head, Transformer
 from byheart.network.transformer.floats import as_floats
 
+Numbers = Callable[[Weights], np.ndarray]
+"""Turns weights into a matrix of the numbers that are computed with; a bias becomes one column."""
+
+
+class NotExact(UsageError):
+    """The network computes something that no rational number equals (softmax of unequal scores)."""
+
+
+def exact_outputs(network: Transformer, sequence: np.ndarray) -> list[list[Fraction]]:
+    """For each token the vector that `w_out` gives, without rounding; the extra token has none.
+
+    `sequence` holds `seq_len` token ids, or `seq_len` vectors of floats (each float is a rational number).
+    """
+    return [[Fraction(value) for value in column] for column in _outputs(network, sequence, _fractions).T]
+
 
 def first_outputs(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> np.ndarray:
-    """The first output at every token (n_samples, n_tokens), or only at the last one (n_samples, 1)."""
+    """The first output at every token (n_samples, n_tokens), or only at the last one (n_samples, 1), in floats.
+
+    The sums are taken in another order than the module takes them, so an answer that rests on luck in rounding is found out.
+    """
     floats = as_floats(network) if network.precision == "exact" else network
-    found = np.stack([_outputs(floats, sequence) for sequence in encoded])
+    found = np.stack([_outputs(floats, sequence, _floats)[0] for sequence in encoded])
     return found[:, -1:] if last_only else found
 
 
-def _outputs(network: Transformer, sequence: np.ndarray) -> np.ndarray:
-    columns = _enter(network, sequence)  # (m, n): a token is a column, as in the paper
+def _outputs(network: Transformer, sequence: np.ndarray, numbers: Numbers) -> np.ndarray:
+    columns = _enter(network, sequence, numbers)  # (m, n): a token is a column, as in the paper
     for layer in network.layers:
         if isinstance(layer, FeedForward):
-            hidden = np.maximum(_array(layer.w1) @ columns + _array(layer.b1)[:, None], 0)
-            columns = columns + (_array(layer.w2) @ hidden + _array(layer.b2)[:, None])
+            hidden = np.maximum(numbers(layer.w1) @ columns + numbers(layer.b1), 0)
+            columns = columns + (numbers(layer.w2) @ hidden + numbers(layer.b2))
         elif isinstance(layer, Attention):
             columns = columns + sum(
-                _array(head.output) @ ((_array(head.value) @ columns) @ _mixture(layer, head, columns))
+                numbers(head.output)
+                @ ((numbers(head.value) @ columns) @ _mixture(layer, head, columns, numbers))
                 for head in layer.heads
             )
         else:
             columns = columns.sum(axis=1, keepdims=True)
-    outputs = _array(network.w_out)[0] @ columns
-    return np.asarray(outputs[1:] if network.extra is not None and len(outputs) > 1 else outputs)
+    if network.extra is not None and columns.shape[1] > 1:
+        columns = columns[:, 1:]
+    return np.asarray(numbers(network.w_out) @ columns)
 
 
-def _enter(network: Transformer, sequence: np.ndarray) -> np.ndarray:
+def _enter(network: Transformer, sequence: np.ndarray, numbers: Numbers) -> np.ndarray:
     if network.embedding is None:
-        vectors = sequence.astype(_array(network.w_in).dtype)
+        vectors = numbers(sequence).astype(numbers(network.w_in).dtype)
     else:
-        vectors = _array(network.embedding.tokens)[sequence]
+        if np.min(sequence, initial=0) < 0:
+            raise IndexError(f"token id {np.min(sequence)} of a table that begins at 0")
+        vectors = numbers(network.embedding.tokens)[sequence]
         if network.embedding.positions is not None:
-            vectors = vectors + _array(network.embedding.positions)
+            vectors = vectors + numbers(network.embedding.positions)[: len(sequence)]
     if network.extra is not None:
-        vectors = np.concatenate([_array(network.extra), vectors])
-    return np.asarray(_array(network.w_in) @ vectors.T)
+        vectors = np.concatenate([numbers(network.extra), vectors])
+    return np.asarray(numbers(network.w_in) @ vectors.T)
 
 
-def _mixture(layer: Attention, head: Head, columns: np.ndarray) -> np.ndarray:
+def _mixture(layer: Attention, head: Head, columns: np.ndarray, numbers: Numbers) -> np.ndarray:
     """A (n, n): column k says how token k weighs the others."""
     n_tokens = columns.shape[1]
-    mixture = np.full((n_tokens, n_tokens), 1 / n_tokens, dtype=columns.dtype)
+    one: Any = Fraction(1) if columns.dtype == object else columns.dtype.type(1)
+    mixture = np.full((n_tokens, n_tokens), one / n_tokens, dtype=columns.dtype)
     if layer.pattern == "gather":
         mixture[:, 1:] = 0
-        mixture[0, 1:] = 1
+        mixture[0, 1:] = one
     elif layer.pattern == "scatter":
         mixture = np.zeros_like(mixture)
-        mixture[0] = 1
+        mixture[0] = one
     elif layer.kind != "uniform":
-        scores = (_array(head.key) @ columns).T @ (_array(head.query) @ columns)
+        assert head.key is not None
+        assert head.query is not None
+        scores = (numbers(head.key) @ columns).T @ (numbers(head.query) @ columns)
         largest = scores.max(axis=0)
-        powers = (
-            np.exp(scores - largest) if layer.kind == "softmax" else (scores == largest).astype(scores.dtype)
-        )
+        if layer.kind == "hardmax":
+            powers = (scores == largest) * one
+        elif columns.dtype != object:
+            powers = np.exp(scores - largest)
+        elif (scores == largest).all():
+            return mixture
+        else:
+            raise NotExact(
+                "softmax of unequal scores is irrational, so this network has no exact value.\n"
+                "  Evaluate it in floats (network.module), or use hardmax or uniform attention."
+            )
         mixture = powers / powers.sum(axis=0)
     return mixture
 
 
-def _array(weights: object) -> np.ndarray:
-    return np.asarray(weights)
+def _floats(weights: Weights) -> np.ndarray:
+    array = np.asarray(weights)
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _fractions(weights: Weights) -> np.ndarray:
+    matrix = as_sparse(weights)
+    array = np.full(matrix.shape, Fraction(0), dtype=object)
+    for place, value in matrix.entries.items():
+        array[place] = value.fraction
+    return array

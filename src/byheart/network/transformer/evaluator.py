@@ -20,7 +20,8 @@ from byheart.network.exact.columns import ONE, Column, Partition, distinct, line
 from byheart.network.exact.dyadic import ZERO, Weights, as_sparse
 from byheart.network.exact.limbs import Fixed, divide, segment_sums
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Layer, Transformer
-from byheart.network.transformer.interpreter import Interpreter, NotExact
+from byheart.network.transformer.equations import NotExact
+from byheart.network.transformer.interpreter import Interpreter
 from byheart.network.transformer.needed_tokens import Mixing, Needed, needed_tokens, positions_of
 from byheart.process.progress import Progress, report
 

@@ -1,7 +1,7 @@
-"""The exact interpreter: the definition of what a network computes, in rational numbers, one sequence at a time.
+"""The exact interpreter: what `equations.exact_outputs` defines, in rational numbers, one sequence at a time, faster.
 
-Small and plain, so that it can be read as the specification; everything faster is tested against it. It shares no code with the
-evaluator. Two things keep it from wasting time, and neither changes a value:
+It is an optimisation of the equations and is tested against them; it shares no code with the evaluator. Two things keep it from
+wasting time, and neither changes a value:
 
 - It follows only what the answer depends on: walking back from the labelled tokens through the weights, it notes which channels
   of which tokens something later reads. Tokens come in three groups, the first, the last and those between, so the walk does not
@@ -19,9 +19,9 @@ from math import gcd, lcm
 
 import numpy as np
 
-from byheart.errors import UsageError
 from byheart.network.exact.dyadic import SparseMatrix, Weights, as_sparse
 from byheart.network.transformer.architecture import Attention, Embedding, FeedForward, Head, Transformer
+from byheart.network.transformer.equations import NotExact
 from byheart.theorems import realises
 
 Vector = list[Fraction]
@@ -30,10 +30,6 @@ ZERO = Fraction(0)
 FIRST, BETWEEN, LAST = range(3)
 Needs = dict[int, frozenset[int]]
 """For each group of tokens, the channels that something later reads."""
-
-
-class NotExact(UsageError):
-    """The network computes something that no rational number equals (softmax of unequal scores)."""
 
 
 @dataclass(frozen=True)
