@@ -126,7 +126,7 @@ def default_task(labels: Sequence[Any]) -> Task:
 
 
 def number_names(known: Sequence[str], found: Iterable[str]) -> dict[str, int]:
-    """Number the classes: those known from elsewhere keep their places, and names found besides follow."""
+    """Number the classes: names known from elsewhere keep their numbers, and new names follow."""
     return {name: number for number, name in enumerate(dict.fromkeys([*known, *found]))}
 
 
@@ -142,7 +142,7 @@ def require_texts(texts: Sequence[Any], what: str = "input") -> None:
     except UnicodeEncodeError:
         broken = next(text for text in texts if any("\ud800" <= c <= "\udfff" for c in text))
         raise DataError(
-            f"the {what} {broken!r} holds half of a surrogate pair, which is no character.\n"
+            f"the {what} {broken!r} holds half of a surrogate pair, which is not a character.\n"
             "  Repair the text: it was cut in the middle of a UTF-16 character.",
             text=broken,
         ) from None
@@ -152,7 +152,7 @@ def _is_ordered(sequences: Sequences, task: Task, ordered: bool | None) -> bool:
     if ordered is None:
         return task != "set" and isinstance(sequences, TokenSequences)
     if not isinstance(ordered, bool | np.bool_):
-        raise UsageError(f"ordered is True or False, not {ordered!r}.", ordered=ordered)
+        raise UsageError(f"ordered must be True or False, not {ordered!r}.", ordered=ordered)
     return bool(ordered)
 
 

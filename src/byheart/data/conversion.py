@@ -117,7 +117,7 @@ def _pairs(given: Iterable[Any]) -> list[tuple[Any, Any]]:
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise UsageError(
                 f"item {number} is {item!r}, not an (input, label) pair.\n"
-                "  Arrays go in as a pair of arrays: (inputs, labels).",
+                "  Give arrays as a pair: (inputs, labels).",
                 item=number,
             )
         pairs.append((item[0], item[1]))

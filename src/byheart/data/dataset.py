@@ -52,7 +52,7 @@ class Dataset(Content):
     """
 
     def __post_init__(self) -> None:
-        """Settle the invariants once; a message names the sample's row."""
+        """Check the invariants once; a message names the sample's row."""
         object.__setattr__(self, "labels", freeze(self.labels, np.int64))
         if self.rows is not None:
             object.__setattr__(self, "rows", freeze(self.rows, np.int64))
@@ -142,7 +142,7 @@ class Dataset(Content):
 
     @property
     def label_bits(self) -> float:
-        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample is no more information."""
+        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample adds no information."""
         return self.n_contexts * math.log2(self.n_classes)
 
     @cached_property
@@ -153,7 +153,7 @@ class Dataset(Content):
 
     @cached_property
     def label_entropy(self) -> float:
-        """Bits that a code for these labels must pay: n_contexts · H, with H the entropy of how often each label occurs.
+        """Entropy of these labels in bits: n_contexts · H, with H the entropy of how often each label occurs.
 
         Each context counts once, with its first label; those of documents, which have several, as often as they occur.
         """
@@ -324,7 +324,7 @@ class Dataset(Content):
         inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, ids (n_samples, seq_len), or
             lists of ids (ragged).
         labels: whole numbers or texts, (n_samples,), or for seq-to-seq (n_samples, seq_len) or flat. Without
-            `label_names` any, named by their digits in rising order; with them, class numbers from 0.
+            `label_names` any numbers, named by their digits in rising order; with them, class numbers from 0.
         task: next-token for one label per sequence and seq-to-seq for one per token, unless given.
         n_vocab: vocabulary size, the largest id plus one unless given.
         rules: what becomes of rows that cannot be memorised, as for `read`.
@@ -509,7 +509,7 @@ class Dataset(Content):
 
 
 def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_given"]:
-    """Numbers of samples or classes: what is cut down to them, such as 0.5 or a mask, would be others."""
+    """Check numbers of samples or classes: 0.5 or a mask would be rounded to other numbers."""
     numbers = np.asarray(given).reshape(-1)
     if numbers.size and numbers.dtype.kind not in "iu":
         raise UsageError(f"{what} are given by whole numbers, not {numbers.dtype}.\n  {remedy}")

@@ -1,8 +1,8 @@
 """`DatasetPieces`: a data set larger than memory, kept in pieces on disk, each a `Dataset` when it is looked at.
 
 A file is read once, piece by piece. Each piece is kept as a data set of its own, with the vocabulary and the label names that occur
-in it; when all are there, the vocabularies are merged, and a piece is renumbered whenever it is loaded. What comes out is, piece
-after piece, the data set that `Dataset.read` makes of the whole file, with the same digest.
+in it; when all are there, the vocabularies are merged, and a piece is renumbered whenever it is loaded. Together the
+pieces are the data set that `Dataset.read` makes of the whole file, with the same digest.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DatasetPieces:
 
     sizes         samples of each piece
     shortest      tokens of the shortest sequence
-    label_counts  how many contexts have each label; how often each occurs, until the contexts are counted
+    label_counts  how many contexts have each label; before the contexts are counted, how often each label occurs
     n_contexts    distinct contexts, once they are counted (`count_contexts`)
     """
 
@@ -204,7 +204,7 @@ def _write_piece(folder: Path, number: int, content: Content) -> None:
         raise UsageError(f"data are read in pieces for the tasks next-token and set, not {content.task}.")
     if isinstance(tokenizer, IdTokenizer):
         raise UsageError(
-            "the token ids of this file leave large gaps, which are closed only where the whole file is read at once.\n"
+            "the token ids of this file leave large gaps, which can only be closed when the whole file is read at once.\n"
             "  Number the tokens from 0, or leave out the shards."
         )
     lengths = inputs.lengths
@@ -241,7 +241,7 @@ def _narrow(numbers: np.ndarray) -> np.ndarray:
 
 
 def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | None) -> DatasetPieces:
-    """One vocabulary and one list of labels for all pieces, as they would be had they been read together."""
+    """One vocabulary and one list of labels for all pieces, as if they had been read together."""
     found = [_about(folder, number) for number in range(n_pieces)]
     counts: dict[str, int] = {}
     for piece in found:
@@ -274,7 +274,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
 
 
 def _are_numbers(found: list[dict[str, Any]]) -> bool:
-    """Whether labels were whole numbers, which every piece has in the order of their values."""
+    """Whether the labels were whole numbers, which every piece lists by value."""
     return all(
         all(name.lstrip("-").isdigit() for name in piece["label_names"])
         and piece["label_names"] == sorted(piece["label_names"], key=int)

@@ -1,4 +1,4 @@
-"""The name of a data set's content: SHA-256 over one canonical spelling of it."""
+"""The digest of a data set's content: SHA-256 over a canonical form."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def digest_of(
 ) -> str:
     """Return the SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names; vectors have no `n_vocab`.
 
-    The spelling: a JSON header, then the parts (offsets and ids, or vectors; then labels) as little-endian 64-bit numbers, each
-    with its length in bytes before it, so that no two contents are spelled alike. A part is how many numbers it has, and the
-    arrays that hold them one after the other.
+    The canonical form: a JSON header, then the parts (offsets and ids, or vectors; then labels) as little-endian 64-bit numbers,
+    each with its length in bytes before it, so that different contents have different forms. A part is given as the number of its
+    values and the arrays that hold them one after the other.
     """
     header = {
         "task": task,

@@ -1,12 +1,12 @@
 """How many different contexts a data set in pieces has, and where two equal ones carry different labels.
 
 The fingerprints of every piece are sorted into partitions by their first bits, so equal contexts meet in one partition, and each
-partition is looked at by itself.
+partition is examined alone.
 
-A fingerprint is 128 bits that stand for a context, so that equal ones are found among more than memory holds. Every token becomes
+A fingerprint is a 128-bit hash of a context, so that equal contexts are found among more than fit in memory. Every token becomes
 a random-looking word, every context a sum of scrambled words, twice with different salts. Contexts with equal sums are taken for
-equal; two different ones among N have equal sums with a probability of about N² · 2^-129. What rests on that is checked later by
-asking every sample.
+equal; two different ones among N have equal sums with a probability of about N² · 2^-129. Results that depend on this are checked
+later by asking every sample.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def count_contexts(
 ) -> tuple[int, tuple[int, ...]]:
     """The number of distinct contexts, and how many of them have each label.
 
-    `ConflictingLabels`, naming both rows, where equal contexts are labelled differently.
+    Raises `ConflictingLabels`, with both rows, where equal contexts have different labels.
     """
     done = folder / "counted.json"
     if read_json(done) is None:

@@ -15,7 +15,7 @@ Element = TypeVar("Element", bound=Hashable)
 @realises("KS25-D A.1")
 @dataclass(frozen=True)
 class Multiset(Generic[Element]):
-    """A finite multiset: how often each element occurs. Equal ones compare and hash alike.
+    """A finite multiset: how often each element occurs. Equal multisets compare equal and have equal hashes.
 
     `items` are pairs (element, multiplicity), each multiplicity at least 1; make one with `Multiset.of`.
     """

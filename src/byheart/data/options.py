@@ -88,7 +88,7 @@ class DataSource(JsonRecord):
     max_tokens: int | None = None
 
     def columns(self, task: Task) -> tuple[str, str]:
-        """What was read as the input and as the label of a row, by the names that a person knows it by."""
+        """The names of what was read as the input and as the label of a row."""
         kind = (self.file or "").rpartition(".")[2].lower()
         if task == "distribution" or self.recite:
             return self.input or ("line" if kind == "txt" else "text"), "next token"
@@ -97,7 +97,7 @@ class DataSource(JsonRecord):
         return self.input or USUAL_COLUMNS[0], self.label or USUAL_COLUMNS[1]
 
     def text_options(self, kind: str) -> dict[str, str | None]:
-        """Delimiter and encoding for another file, as far as its kind has such a thing."""
+        """Delimiter and encoding for reading another file, where its kind has them."""
         return {
             "delimiter": self.delimiter if kind in ("csv", "tsv") else None,
             "encoding": self.encoding if kind not in ("npz", "parquet") else None,

@@ -1,4 +1,4 @@
-"""From a path to the content of a data set: choose the reader, read, and name the file in whatever goes wrong."""
+"""From a path to the content of a data set: choose the reader, read, and name the file in every error."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def read_documents(
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of file that the suffix says."""
+    """Return the kind of file that the suffix names."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _KINDS:
         raise UsageError(
@@ -105,9 +105,9 @@ def kind_of(path: Path) -> str:
 def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | None) -> TextFormat:
     """How a file of this kind is written, refusing what such a file does not have."""
     if delimiter is not None and kind not in DIALECTS:
-        raise UsageError(f"{path}: a .{kind} has no delimiter; leave it out (--delimiter).", path=str(path))
+        raise UsageError(f"{path}: a .{kind} file has no delimiter; leave out --delimiter.", path=str(path))
     if encoding is not None and kind in ("npz", "parquet"):
-        raise UsageError(f"{path}: a .{kind} has no encoding; leave it out (--encoding).", path=str(path))
+        raise UsageError(f"{path}: a .{kind} file has no encoding; leave out --encoding.", path=str(path))
     return TextFormat(encoding or "utf-8", delimiter)
 
 
@@ -165,7 +165,7 @@ def _require_rows(path: Path, rows: Sequence[Any]) -> None:
 
 @contextmanager
 def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
-    """Name the file in errors about its content; what would be wrong usage in a call is here a bad file."""
+    """Name the file in errors about its content; wrong usage of a function is here a fault of the file."""
     try:
         yield
     except kinds as error:

@@ -23,7 +23,7 @@ _BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to bound the memory taken o
 def group_rows(words: Words, offsets: Offsets) -> RowIds:
     """Number the rows `words[offsets[i]:offsets[i + 1]]`: equal rows get equal numbers, in order of first appearance.
 
-    Rows lie one after the other, from the first word to the last.
+    Rows follow one another without gaps, from the first word to the last.
     """
     n_rows = offsets.size - 1
     if n_rows <= 0:

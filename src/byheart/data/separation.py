@@ -120,7 +120,7 @@ def _closest_squared(points: Points) -> Fraction:
 
 
 def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
-    """Return each point's distance to the nearest other; infinite where it surely is not the smallest."""
+    """Return each point's distance to the nearest other; infinite where it cannot be the smallest."""
     from scipy.spatial import cKDTree
 
     bound = math.inf

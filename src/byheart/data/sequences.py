@@ -33,7 +33,7 @@ class TokenSequences:
     """Sequences of token ids, one after the other: sequence i is `ids[offsets[i]:offsets[i + 1]]`.
 
     Ids lie in [0, n_vocab). Offsets start at 0, never fall, and end at the number of tokens. Both arrays are
-    int64 and read-only. A sequence may be empty here; whether that makes sense is for `Dataset` to say.
+    int64 and read-only. A sequence may be empty here; `Dataset` decides whether that is allowed.
     """
 
     ids: Int[np.ndarray, " n_tokens"]
@@ -104,7 +104,7 @@ class TokenSequences:
         return freeze(flat_ranges(np.zeros(len(self), dtype=np.int64), self.lengths), np.int64)
 
     def pad(self, pad_id: int, seq_len: int | None = None) -> Int[np.ndarray, "n_samples seq_len"]:
-        """Return one row per sequence, filled up on the left with `pad_id` to `seq_len` (default: the longest).
+        """Return one row per sequence, padded on the left with `pad_id` to `seq_len` (default: the longest).
 
         Padding goes on the left so that the last token, which carries the label, is always in the last
         column.
@@ -217,7 +217,7 @@ class VectorSequences:
     def require_finite(self) -> None:
         """Raise NonFiniteInput, naming the first place, unless every value is finite.
 
-        The words count from 1, as for rows elsewhere; the facts, as indices do, from 0.
+        The message counts from 1, like row numbers elsewhere; the facts count from 0, like indices.
         """
         if len(self.non_finite):
             raise self.non_finite_values()

@@ -1,6 +1,6 @@
 """`DataShape`: the numbers of a data set, without its content. Sizes, bounds and plans are functions of it.
 
-`DataRecord` adds the digest: what certificates and records of models say of their data.
+`DataRecord` adds the digest: what certificates and records of models say about their data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MANY = 200
 
 @dataclass(frozen=True)
 class DataShape:
-    """How large a data set is, and of what kind.
+    """The size and kind of a data set.
 
     n_samples      sequences N; for `distribution`, documents
     seq_len        tokens in the longest sequence or document, n
@@ -42,7 +42,7 @@ class DataShape:
     ragged         whether sequences differ in length
     n_contexts     distinct contexts, where known; otherwise every label is taken to have its own
     n_sequences    distinct sequences, in which positions always count, where known
-    n_labels       labels in all, where known; otherwise as many as sequences of full length have
+    n_labels       total number of labels, where known; otherwise that of sequences of full length
     n_last_tokens  distinct last tokens of the labelled contexts, where known
     label_counts   how many distinct contexts have each class, the most frequent first, where known
     radius, separation
@@ -70,7 +70,7 @@ class DataShape:
 
     @classmethod
     def of(cls, data: Dataset | DatasetPieces) -> DataShape:
-        """What a count tells of `data`; distances of tokens are not measured (see `bounds.shape_of`)."""
+        """The shape of `data` by counting; distances between tokens are not measured (see `bounds.shape_of`)."""
         if isinstance(data, DatasetPieces):
             return cls._of_pieces(data)
         lengths = data.lengths
@@ -94,7 +94,7 @@ class DataShape:
 
     @classmethod
     def _of_pieces(cls, data: DatasetPieces) -> DataShape:
-        """The same of data in pieces; how many contexts have each label is not counted."""
+        """The same for data in pieces."""
         return cls(
             data.n_samples,
             data.seq_len,
@@ -110,7 +110,7 @@ class DataShape:
         )
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no data set has, in the user's own values."""
+        """Refuse sizes that no data set has."""
         if self.task not in get_args(Task):
             raise UsageError(f"task {self.task!r} is not one of {', '.join(get_args(Task))}.", task=self.task)
         for name in COUNTS:
@@ -152,30 +152,30 @@ class DataShape:
 
     @property
     def label_count(self) -> int:
-        """Labels in all: as known, or those of sequences of full length."""
+        """Total number of labels: the known number, or that of sequences of full length."""
         if self.n_labels is not None:
             return self.n_labels
         return self.n_samples * (self.context_len if self.task in ("seq-to-seq", "distribution") else 1)
 
     @property
     def context_count(self) -> int:
-        """Distinct contexts: as known, or one for each label."""
+        """Number of distinct contexts: the known number, or one per label."""
         return self.label_count if self.n_contexts is None else self.n_contexts
 
     @property
     def sequence_count(self) -> int:
-        """Distinct contexts of a theorem in which positions always count: as known, or one for each sample."""
+        """Number of distinct contexts for a theorem in which positions always count: the known number, or one per sample."""
         if self.ordered or self.task == "distribution":
             return self.context_count
         return self.label_count if self.n_sequences is None else self.n_sequences
 
     @property
     def label_bits(self) -> float:
-        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample is no more information."""
+        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample adds no information."""
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:
-        """Refuse more distinct contexts than there are sequences of tokens; of vectors there is no end."""
+        """Refuse more distinct contexts than there are sequences of tokens. There are infinitely many of vectors."""
         most = None if self.vocab is None else self._possible_contexts(self.vocab)
         if most is None or self.context_count <= most:
             return
@@ -187,7 +187,7 @@ class DataShape:
         )
 
     def _possible_contexts(self, vocab: int) -> int | None:
-        """How many contexts a vocabulary makes; None where they are too many to name."""
+        """How many contexts a vocabulary allows; None where there are too many to count."""
         length, is_set = self.context_len, self.task == "set"
         if length * (vocab + 1).bit_length() > _MANY:
             return None
@@ -203,7 +203,7 @@ class DataShape:
 
     @property
     def has_positions(self) -> bool:
-        """Whether positions enter the network: they tell nothing in sequences of one token."""
+        """Whether positions enter the network: they carry no information in sequences of one token."""
         return self.ordered and self.context_len > 1
 
 
@@ -214,14 +214,14 @@ def _label_counts(data: Dataset) -> tuple[int, ...]:
 
 
 def _sequences(data: Dataset) -> int | None:
-    """Distinct sequences, each as its tokens in order; None where contexts are such already."""
+    """Number of distinct sequences of tokens in order; None where contexts are such sequences already."""
     if data.ordered or data.task == "distribution":
         return None
     return int(group_rows(*flat_tokens(data.inputs)).max()) + 1
 
 
 def _last_tokens(data: Dataset) -> int:
-    """Distinct tokens that carry a label; for documents, tokens that something follows."""
+    """Number of distinct tokens that carry a label; for documents, of tokens that another token follows."""
     tokens, offsets = flat_tokens(data.inputs)
     if data.task == "seq-to-seq":
         return np.unique(tokens).size
@@ -240,7 +240,7 @@ Count = Annotated[int, within(1, _MOST)]
 class DataRecord:
     """Which data set, and of what shape. Two records are equal if their digests are: equal digests mean equal data.
 
-    label_entropy  bits that a code for the labels must pay; None in records of older versions
+    label_entropy  entropy of the labels in bits; None in records of older versions
     is_complete    False in records of older versions, which do not say whether positions matter, whether sequences differ
                    in length and how many contexts there are: then lengths are taken to differ
     """
@@ -278,7 +278,7 @@ class DataRecord:
 
     @staticmethod
     def from_json(document: object, where: str | Path) -> DataRecord:
-        """From `to_json`, of this version or an older one; `CorruptModel` where a field is not as it should be."""
+        """From `to_json`, of this version or an older one; raises `CorruptModel` where a field is wrong."""
         if not isinstance(document, Mapping):
             raise corrupt(where, "dataset must be an object")
         saved = read_values(document, _Saved, f"{where}, dataset", refuse=corrupt, ignore_unknown=True)

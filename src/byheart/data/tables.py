@@ -103,7 +103,7 @@ def _json_object(path: Path, line: int, text: str) -> dict[str, Any]:
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[Any]:
-    """A Parquet file of pyarrow, for as long as the block runs; what goes wrong with it names the file."""
+    """Open a Parquet file with pyarrow while the block runs; errors name the file."""
     pyarrow = import_extra("pyarrow", "parquet", "reading Parquet files")
     from pyarrow import parquet
 
@@ -120,7 +120,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
 
 
 def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0) -> None:
-    """Raise MalformedFile, naming the row, if a cell of a column is missing; `n_before` rows came before these."""
+    """Raise MalformedFile, naming the row, if a cell of a column is missing; `n_before` rows precede these."""
     if None in values:
         row = n_before + values.index(None) + 1
         raise MalformedFile(
@@ -237,7 +237,7 @@ def require_columns(
     found: list[str],
     fix: str = "Name the columns to use with input=... and label=... (--input and --label).",
 ) -> None:
-    """Raise UsageError, listing the columns there are, unless each wanted one is there once."""
+    """Raise UsageError, listing all columns, unless each wanted one occurs once."""
     for name in wanted:
         if found.count(name) != 1:
             problem = f"{found.count(name)} columns" if name in found else "no column"
@@ -256,7 +256,7 @@ def require_columns(
 
 
 def _other_delimiter(path: Path, found: list[str]) -> str | None:
-    """What to say of a header that is one field, with what looks like another delimiter in it."""
+    """A hint for a header with a single field that seems to contain another delimiter."""
     if len(found) != 1:
         return None
     delimiter = max(DELIMITERS, key=found[0].count)

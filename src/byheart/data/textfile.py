@@ -1,4 +1,4 @@
-"""Reading a whole text file, and saying exactly where it is not one."""
+"""Reading a whole text file; errors say where it is not text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TextFormat:
     """How a file of text is written.
 
     encoding    by its Python name, such as utf-8, cp1252 or utf-16
-    delimiter   the character between two fields of a row, or "tab"; None for the one that the suffix says
+    delimiter   the character between two fields of a row, or "tab"; None for the one that the suffix implies
     """
 
     encoding: str = "utf-8"
@@ -50,7 +50,7 @@ class TextFormat:
 
 
 def _is_encoding(name: str) -> bool:
-    """Whether text has such an encoding; rot13, base64 and others are of something else."""
+    """Whether this is an encoding of text, which rot13, base64 and others are not."""
     try:
         "".encode(name)
     except (LookupError, ValueError, UnicodeError):

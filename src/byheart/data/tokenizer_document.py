@@ -1,4 +1,4 @@
-"""A `tokenizer.json`, checked and cut down to what is used, before it reaches code that may abort on it."""
+"""A `tokenizer.json`, checked and reduced to the parts that are used, before it reaches code that may abort on it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def used_part(document: str) -> str:
 
 
 def _growth(part: object) -> int:
-    """Characters that the Replace rules of a part may make of one: those of a sequence multiply."""
+    """How many characters the Replace rules of a part may make of one character; the rules of a sequence multiply."""
     if isinstance(part, list):
         return math.prod(map(_growth, part))
     if not isinstance(part, dict):

@@ -49,7 +49,7 @@ _ROOM = 2**30  # addresses that the interpreter and the package take for themsel
 
 
 class RefusedText(Exception):
-    """The package refused what it was asked; `row` is the number of the text that it refused."""
+    """The package refused a text; `row` is its number."""
 
     def __init__(self, reason: str, row: int) -> None:
         """Keep the package's words."""
@@ -61,7 +61,7 @@ class TokenizerProcess:
     """A tokenizer that runs elsewhere. Threads may share it."""
 
     def __init__(self, document: str) -> None:
-        """Nothing is started yet."""
+        """Keep the document; the process starts at the first question."""
         self.document = document
         self._lock = threading.Lock()
         self._child: JsonChild | None = None

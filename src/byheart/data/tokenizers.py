@@ -1,4 +1,4 @@
-"""From text to token ids and back, exactly: no normalisation, no token dropped or invented in silence."""
+"""From text to token ids and back, exactly: no normalisation, no token silently dropped or invented."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ class Tokenizer(ABC):
 
 @dataclass(frozen=True)
 class _TableTokenizer(Tokenizer):
-    """A tokenizer that cuts a text into pieces and looks each up in a table."""
+    """A tokenizer that splits a text into pieces and looks up each in a table."""
 
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Settle the invariants: tokens are distinct, and each is one token when cut again."""
+        """Check the invariants: tokens are distinct, and each is a single token when split again."""
         if len(set(self.words)) != len(self.words) or any(self.cut(word) != [word] for word in self.words):
             raise UsageError(
                 f"the vocabulary of a {self.name} tokenizer must hold distinct single tokens; "
@@ -182,7 +182,7 @@ class IdTokenizer(_TableTokenizer):
     name: ClassVar[str] = "ids"
 
     def __post_init__(self) -> None:
-        """Settle the invariant: distinct whole numbers below 2^63, ascending, each in its shortest form."""
+        """Check the invariant: distinct whole numbers below 2^63, ascending, each in its shortest form."""
         are_numbers = all(word.isascii() and word.isdigit() and len(word) <= 19 for word in self.words)
         numbers = [int(word) for word in self.words] if are_numbers else []
         if (
@@ -211,7 +211,7 @@ class IdTokenizer(_TableTokenizer):
         return np.array([int(word) for word in self.words], dtype=np.int64)
 
     def positions_of(self, ids: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """The token of each id, -1 for one that is not among them."""
+        """The token of each id; -1 for an id that is not among them."""
         slots = np.minimum(np.searchsorted(self.numbers, ids), len(self.numbers) - 1)
         return np.where(self.numbers[slots] == ids, slots, -1)
 
@@ -235,7 +235,7 @@ class BytesTokenizer(Tokenizer):
             raise _unknown(text[error.start], text, self) from None
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Read the bytes as UTF-8; those that are no text become U+FFFD, so this cannot always be undone."""
+        """Read the bytes as UTF-8; invalid bytes become U+FFFD, so this cannot always be undone."""
         return bytes(ids).decode("utf-8", errors="replace")
 
     def to_json(self) -> dict[str, Any]:
@@ -246,14 +246,14 @@ class BytesTokenizer(Tokenizer):
 class FileTokenizer(Tokenizer):
     """A Hugging Face `tokenizer.json`, of which only what turns text into ids and back is kept.
 
-    Padding, truncation and special tokens are left out: a token added or dropped in silence would be a wrong input.
+    Padding, truncation and special tokens are left out: a token added or dropped silently would be a wrong input.
     """
 
     name: ClassVar[str] = "file"
     document: str
 
     def __post_init__(self) -> None:
-        """Check and read the document now, so that a broken one is refused here and nowhere later."""
+        """Check and read the document now, so that a broken one is refused at once."""
         object.__setattr__(self, "document", used_part(self.document))
         self.vocabulary  # noqa: B018 - reading it is the check
 
@@ -290,7 +290,7 @@ class FileTokenizer(Tokenizer):
         return tuple(words)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids that the file's rules give. What is unknown to it is for those rules to say."""
+        """Return the ids that the file's rules give. Those rules decide what happens to unknown text."""
         try:
             return self._backend.encode([text])[0]
         except RefusedText as error:
@@ -372,7 +372,7 @@ def _unknown(token: str, text: str, tokenizer: Tokenizer) -> UnknownToken:
 
 
 def parse_ids(text: str, refusal: str) -> list[int]:
-    """Token ids with spaces between them; a `UsageError` that says `refusal` where they are not."""
+    """Parse token ids separated by spaces; otherwise raise a `UsageError` with the message `refusal`."""
     try:
         return [int(word) for word in text.split()]
     except ValueError:

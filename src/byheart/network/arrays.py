@@ -33,7 +33,7 @@ def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
 
 
 class PadsBeyondVocabulary:
-    """A shape whose inputs are `n_tokens` ids and one more that fills up short sequences."""
+    """A shape whose inputs are `n_tokens` ids and one more id for padding short sequences."""
 
     n_tokens: int
 
@@ -81,7 +81,7 @@ def read_sizes(fields: Fields, names: tuple[str, ...], may_be_zero: tuple[str, .
 
 
 def require_possible(spec: Spec, fields: Fields) -> Spec:
-    """The shape itself; refused if it has more entries than any file has."""
+    """The shape itself; refused if it has more entries than any file could hold."""
     if spec.parameters_dense > MAX_ENTRIES:
         raise corrupt(fields.where, "the sizes of the architecture are impossible")
     return spec

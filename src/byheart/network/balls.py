@@ -1,4 +1,4 @@
-"""Numbers with a bound on their rounding error: what a float network may give at most, in any order of summation.
+"""Numbers with a bound on their rounding error: bounds on what a float network may compute, in any order of summation.
 
 A `Ball` is a value computed here in float64 and a radius. With u the unit roundoff of the network's own type, the radius bounds how
 far its native result lies from the true one, whatever the order of its sums and whether products are fused. The same bound holds

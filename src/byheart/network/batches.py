@@ -1,8 +1,8 @@
-"""Running a module over many samples: batches side by side, each on one thread.
+"""Running a module over many samples: batches in parallel, each on one thread.
 
 A compiled network is many small layers. Splitting each of them between threads makes the threads wait for one another, and changes
-the order of sums; whole batches side by side do neither. So answers are the same bits for any number of cores, and a second
-core never makes them later.
+the order of sums; running whole batches in parallel does neither. So answers have the same bits for any number of cores, and a
+second core never slows them down.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALL = 100_000_000
 def batch_size_for(numbers_per_sample: int, device: str = "cpu") -> int:
     """Samples at a time, from the entries of the largest array that one sample needs.
 
-    On a CPU few enough to stay in cache, unless that leaves fewer than 16.
+    On a CPU few enough to stay in cache, but at least 16.
     """
     if device != "cpu":
         return max(1, ON_DEVICE // max(1, numbers_per_sample))

@@ -22,7 +22,7 @@ def divergences(
     """KL(p_i ‖ softmax(logits_i)) in nats, one for each row of `logits`; entry e says p_rows[e](columns[e]).
 
     With δ = log q - log p on the support, KL = Σ p (e^δ - 1 - δ) + q(off the support). No term is negative, so a
-    divergence of 1e-20 is told from zero, where Σ p (log p - log q) drowns it in rounding.
+    divergence of 1e-20 is distinguished from zero, where Σ p (log p - log q) loses it in rounding.
     """
     log_q = log_softmax(logits)
     delta = log_q[rows, columns] - np.log(probabilities)

@@ -17,8 +17,8 @@ class NetworkFamily:
     """Where the shape of a family is defined, and which files its folder may hold beside those of every model.
 
     spec         a class with a static method `from_json(fields) -> NetworkSpec`, as "module:name"
-    files        names of files that `Network.files` may give; what is there is handed back to `NetworkSpec.build`
-    tensor_note  what the header of model.safetensors says beside the tensors, for readers of other people's
+    files        names of files that `Network.files` may return; those in the folder are passed to `NetworkSpec.build`
+    tensor_note  metadata in the header of model.safetensors, for other programs that read it
     """
 
     spec: str

@@ -1,4 +1,4 @@
-"""A compiled module as a layer of somebody's program: frozen, and refused where a cast has rounded its weights."""
+"""A compiled module as a layer of another program: its weights are frozen, and it refuses to run once a cast has rounded them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class RoundedWeights(UsageError):
-    """The weights of a module were cast to a narrower type, which makes another network of it."""
+    """The weights of a module were cast to a narrower type, which makes it another network."""
 
 
 def freeze(module: nn.Module) -> nn.Module:
-    """Take the weights of `module` out of training, and let it refuse to run once `.half()` or the like has rounded them.
+    """Freeze the weights of `module`, and make it refuse to run once `.half()` or a similar cast has rounded them.
 
-    A memory has no slack for rounding: weight decay alone, with all gradients zero, changes every answer.
+    A compiled network has no tolerance for rounding: weight decay alone, with all gradients zero, changes every answer.
     """
     module.requires_grad_(False)
     first = next(module.parameters(), None)
@@ -33,7 +33,7 @@ def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> N
     if found.itemsize < compiled.itemsize or found.is_floating_point != compiled.is_floating_point:
         raise RoundedWeights(
             f"this module was compiled in {compiled} and was cast to {found}, which rounds its weights.\n"
-            "  Make it anew (model.module is a copy; byheart.load gives the model again), and cast its output instead;\n"
+            "  Make a new one (model.module is a copy; byheart.load gives the model again), and cast its output instead;\n"
             "  or compile with precision=... for another type.",
             compiled=str(compiled),
             found=str(found),

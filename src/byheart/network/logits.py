@@ -1,4 +1,4 @@
-"""What the families share that answer with logits, one for each class."""
+"""What families that answer with logits, one per class, have in common."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AnswersWithLogits(Network):
     @property
     @abstractmethod
     def largest_layer(self) -> int:
-        """The most numbers that one sample takes at a time."""
+        """The size of the largest array that one sample needs."""
 
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
@@ -67,7 +67,7 @@ class AnswersWithLogits(Network):
 
     @abstractmethod
     def bound_sample(self, sample: np.ndarray) -> Ball:
-        """The logits of one sample, from the equations, and how far rounding may take the module from the true ones."""
+        """The logits of one sample, from the equations, and how far rounding may move the results of the module."""
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
         found = [self.bound_sample(sample) for sample in encoded]

@@ -88,7 +88,7 @@ class Memoriser:
         device: str = "cpu",
         progress: Progress | None = None,
     ) -> np.ndarray:
-        """The class numbers the network answers, `UNKNOWN` where it names none.
+        """The class numbers that the network answers; `UNKNOWN` where it names no class.
 
         They are (n_samples,), for seq-to-seq (n_samples, seq_len). `backend` is the network's own unless given; `device` is
         where PyTorch runs.
@@ -101,7 +101,7 @@ class Memoriser:
         return np.ascontiguousarray(answers[:, 0] if last_only else answers)
 
     def expected_labels(self, dataset: Dataset) -> np.ndarray:
-        """The class numbers of this memory for the labels of `dataset`, matched by name; `UNKNOWN` for other names."""
+        """The class numbers of this memoriser for the labels of `dataset`, matched by name; `UNKNOWN` for other names."""
         known = {name: index for index, name in enumerate(self.label_names)}
         mapped = np.array([known.get(name, UNKNOWN) for name in dataset.label_names], dtype=np.int64)
         return np.asarray(mapped[dataset.labels])

@@ -1,4 +1,4 @@
-"""What every family of networks offers, so that storage, verification and export need not know which one they hold.
+"""What every family of networks offers, so that storage, verification and export work for all of them.
 
 A family is a folder of this package: an architecture (the weights and what they mean), a `NetworkSpec` (its shape), a module.
 `families` lists them.
@@ -44,7 +44,7 @@ transformers: the checkpoint in Hugging Face's own code."""
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a network is asked: by which evaluator, on what device, and whether at the last token alone."""
+    """How a network is asked: by which evaluator, on what device, and whether only at the last token."""
 
     backend: Backend
     last_only: bool = True
@@ -111,11 +111,11 @@ class NetworkSpec(Protocol):
 
     @property
     def n_arrays(self) -> int:
-        """Weight arrays in all."""
+        """Number of weight arrays."""
 
     @property
     def n_rows(self) -> int:
-        """First axes of all weight arrays together, the rows of exact weights."""
+        """Total length of the first axes of all weight arrays: the rows of exact weights."""
 
     @property
     def parameters_dense(self) -> int:
@@ -203,10 +203,10 @@ class Network(ABC):
 
     @abstractmethod
     def traits(self) -> list[str]:
-        """What tells this network from others with the same weights; part of its digest."""
+        """What distinguishes this network from others with the same weights; part of its digest."""
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
-        """`CorruptModel` where the files of this family tell of another tokenizer or other labels than model.json does."""
+        """Raise `CorruptModel` where the files of this family have another tokenizer or other labels than model.json."""
         del tokenizer, labels
 
     @abstractmethod
@@ -230,9 +230,9 @@ class Network(ABC):
         raise UsageError(self.why_no_logits)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:
-        """Logits by the backend `equations`, and how far rounding may take the native ones from the true ones."""
+        """Logits by the backend `equations`, and how far rounding may move the native ones."""
         raise UsageError(self.why_no_logits)
 
     def files(self) -> Mapping[str, bytes]:
-        """Files that stand beside the weights in a saved folder, by name; the family's entry in `families` lists them."""
+        """Files beside the weights in a saved folder, by name; the family's entry in `families` lists them."""
         return {}

@@ -51,7 +51,7 @@ class Size:
         """Label bits for each bit that stores the weights, never above 1.
 
         None where there are more label bits than stored bits. The weights are then a shorter code for the labels than a list
-        of them, so these labels are not arbitrary, and counting them as if they were says nothing of what weights can hold.
+        of them, so these labels are not arbitrary, and counting them as if they were says nothing about what weights can hold.
         """
         return label_bits / max(1, self.stored_bits) if label_bits <= self.stored_bits else None
 
@@ -60,7 +60,7 @@ class Size:
         return None if self.bits_per_stored_bit(label_bits) is None else label_bits / self.parameters_dense
 
     def __add__(self, other: Size) -> Size:
-        """Of two parts of one network, one after the other."""
+        """The size of two parts of one network, one after the other."""
         return Size(
             self.parameters_dense + other.parameters_dense,
             self.parameters_nonzero + other.parameters_nonzero,

@@ -27,7 +27,7 @@ _NONE = 1 << 20  # the granularity of zero: a multiple of everything
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """The numbers of one array, and what shares an exponent where they are whole; floats bring their own."""
+    """The number type of one array, and which entries share an exponent if they are whole numbers; floats have their own."""
 
     numbers: StoredNumbers
     scale: Scale | None = None
@@ -49,7 +49,7 @@ class WeightFormat:
     def encode(
         self, name: str, weights: np.ndarray
     ) -> tuple[np.ndarray, Int[np.ndarray, " n_exponents"] | None]:
-        """Numbers (bfloat16 as the 16 bits it has) and exponents; `InexactWeights` if one had to be rounded."""
+        """Numbers (bfloat16 as the 16 bits it has) and exponents; raises `InexactWeights` if one would have to be rounded."""
         if self.scale is None:
             floats = np.ascontiguousarray(weights, dtype=np.float32)
             bits = floats.view(np.uint32)
@@ -80,14 +80,14 @@ BFLOAT16 = WeightFormat("bfloat16")
 
 @dataclass(frozen=True)
 class Storage:
-    """How the arrays of a network are stored, in the order of its parameters; what it computes in is float32."""
+    """How the arrays of a network are stored, in the order of its parameters; it computes in float32."""
 
     precision: Literal["bfloat16", "int8"]
     formats: tuple[WeightFormat, ...]
 
 
 def matrix_formats() -> Iterator[WeightFormat]:
-    """What a matrix may be stored as in a network of precision int8, those with the fewest exponents first."""
+    """The formats that a matrix may have in a network of precision int8, those with the fewest exponents first."""
     for numbers in ("int8", "int16"):
         for scale in ("one", "rows", "columns"):
             yield WeightFormat(numbers, scale)
@@ -120,7 +120,7 @@ def _shared(grains: np.ndarray, scale: Scale) -> np.ndarray:
 
 
 def _spread(exponents: np.ndarray, scale: Scale, n_axes: int) -> np.ndarray:
-    """Exponents beside the entries they belong to."""
+    """Exponents broadcast to the entries they belong to."""
     return exponents[:, None] if scale == "rows" and n_axes == 2 else exponents
 
 

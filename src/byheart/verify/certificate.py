@@ -219,9 +219,7 @@ class Certificate:
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
 
     def require_fitted(self, method: str, options: Mapping[str, object], remedy: str = "") -> None:
-        """Raise `DoesNotHold` unless the certificate holds, or is fitted where the caller chose a solver that aims at the
-        total gap.
-        """
+        """Raise `DoesNotHold` unless the certificate says fitted. For solvers that aim at the total gap."""
         if self.fitted:
             return
         given = ", ".join(

@@ -119,10 +119,10 @@ class AttentionOnly(AnswersWithLogits):
 
     `embedding` is None where the inputs are vectors already.
     skip         whether x_S is added (DPC24) or not (MLT23)
-    sees_itself  whether the last token is among those it looks at (DPC24) or only asks (MLT23)
+    sees_itself  whether the last token attends to itself too (DPC24) or only to the others (MLT23)
     zero_token   whether a zero vector, which has score and value 0, is seen as well (PyTorch's `add_zero_attn`)
-    ragged       whether sequences may be shorter than `seq_len`; they are filled up on the left with the id `pad`, one beyond
-                 the vocabulary, which is seen by nothing. Positions count from the end, so the last token is at S.
+    ragged       whether sequences may be shorter than `seq_len`; they are padded on the left with the id `pad`, one beyond
+                 the vocabulary, which no token attends to. Positions count from the end, so the last token is at S.
     """
 
     embedding: Embedding | None  # tokens (N, d), positions (S, d)

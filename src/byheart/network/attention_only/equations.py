@@ -29,7 +29,7 @@ def bound_logits(network: AttentionOnly, sequence: np.ndarray) -> Ball:
 
 
 def _vectors(network: AttentionOnly, arithmetic: Rounding, sequence: np.ndarray) -> Ball:
-    """x_s = e(t_s) + pos_s of the tokens that are no filling; their positions count from the end."""
+    """x_s = e(t_s) + pos_s of the tokens that are not padding; their positions count from the end."""
     if network.embedding is None:
         return arithmetic.exact(sequence.astype(network.precision))
     is_token = sequence < len(network.tokens)

@@ -51,7 +51,7 @@ class AttentionOnlyModule(nn.Module):
         return shares[..., :-1] @ others
 
     def features(self, inputs: torch.Tensor) -> torch.Tensor:
-        """[x_S; W_V A]: the last token and what every head makes of the sequence, (batch, d + H·d_v)."""
+        """[x_S; W_V A]: the last token and the output of every head, (batch, d + H·d_v)."""
         x = self.vectors(inputs)
         values = torch.einsum("bhd,hvd->bhv", self.attend(inputs, x), self.value)
         return torch.cat([x[:, -1], values.flatten(1)], dim=1)

@@ -48,7 +48,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     @property
     def has_positions(self) -> bool:
-        """Averaging tells positions apart by its shares."""
+        """Attention needs positions; averaging distinguishes them by its weights."""
         return self.heads is not None
 
     @property
@@ -142,8 +142,8 @@ Mixing: TypeAlias = SelfAttention | TokenAveraging
 class Decoder(AnswersWithLogits):
     """V ᵀψ(Wᵀ mixing(z_α + u) + b): logits over what follows a context of 1 to `seq_len` tokens (MFT24 eq. 2).
 
-    Position t is the t-th token of the context, counted from its start. Contexts are filled up on the left with the
-    id `pad`, one beyond the vocabulary, which is seen by nothing. With `TokenAveraging` there are no positions.
+    Position t is the t-th token of the context, counted from its start. Contexts are padded on the left with the
+    id `pad`, one beyond the vocabulary, which no token attends to. With `TokenAveraging` there are no positions.
     """
 
     embedding: Embedding  # tokens (ω, d); positions (seq_len, d) for attention, None for averaging

@@ -29,7 +29,7 @@ class SelfAttentionModule(nn.Module):
         self.key, self.query, self.value, self.output = (nn.Parameter(torch.tensor(part)) for part in parts)
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """(batch, seq, d) and which of them are tokens, to (batch, d)."""
+        """(batch, seq, d), with a mask of the tokens that are not padding, to (batch, d)."""
         query = torch.einsum("bd,hdk->bhk", tokens[:, -1], self.query)
         carried = torch.einsum("bhk,hdk->bhd", query, self.key)
         scores = torch.einsum("bhd,bnd->bhn", carried, tokens)
@@ -51,7 +51,7 @@ class TokenAveragingModule(nn.Module):
 
 
 def positions_of(seen: torch.Tensor) -> torch.Tensor:
-    """The position of every token counted from the first, 0 for the filling before it."""
+    """The position of every token, counted from the first; 0 for the padding before it."""
     return (seen.cumsum(dim=1) - 1).clamp(min=0)
 
 
@@ -82,7 +82,7 @@ class DecoderModule(nn.Module):
         return mixed
 
     def features(self, mixed: torch.Tensor) -> torch.Tensor:
-        """What the neurons make of the mixed tokens: (batch, d) to (batch, m)."""
+        """The outputs of the neurons on the mixed tokens: (batch, d) to (batch, m)."""
         return ACTIVATIONS[self.activation](torch.addmm(self.bias, mixed, self.hidden))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

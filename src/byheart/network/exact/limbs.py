@@ -172,7 +172,7 @@ def _trim(numbers: Fixed) -> Fixed:
 
 
 def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) -> None:
-    """Run `kernel(start, stop, *arguments)` over all rows, in as many threads as the work is worth."""
+    """Run `kernel(start, stop, *arguments)` over all rows, with more threads for more work."""
     if n_rows < 2 * _ROWS_WORTH_A_THREAD:
         kernel(0, n_rows, *arguments)
         return
@@ -186,7 +186,9 @@ def _in_threads(kernel: Callable[..., None], n_rows: int, *arguments: object) ->
 
 
 def _thread_count() -> int:
-    """What `--threads` sets in PyTorch; where nothing has loaded PyTorch, which takes seconds, what it would say."""
+    """PyTorch's number of threads, which `--threads` sets; computed without PyTorch where that is not loaded, because loading
+    takes seconds.
+    """
     torch = sys.modules.get("torch")
     if torch is not None:
         return int(torch.get_num_threads())

@@ -65,7 +65,7 @@ class Llama(Network):
             yield name, self.weights[name]
 
     def traits(self) -> list[str]:
-        """The numbers of the configuration that are no sizes, and the tokenizer."""
+        """The numbers of the configuration that are not sizes, and the tokenizer."""
         spec = self.spec
         special = [str(value) for value in (spec.bos, spec.eos, spec.sep, spec.rope_theta, spec.norm_eps)]
         return ["llama", spec.mode, *special, str(spec.max_positions), spec.tokenizer_hash]
@@ -77,13 +77,13 @@ class Llama(Network):
         return LlamaModule(self)
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Generate from every prompt, and name the label that was spelt."""
+        """Generate from every prompt, and return the label that the answer spells."""
         from byheart.network.llama.generation import answer_prompts
 
         return answer_prompts(self, encoded, label_names, how.backend, how.device, how.progress)[:, None]
 
     def require_words(self, tokenizer: Tokenizer | None, labels: tuple[str, ...]) -> None:
-        """Its tokenizer.json must be the one that is written for the `tokenizer`, and labels of texts the tokens themselves."""
+        """Check that tokenizer.json is the one that is written for `tokenizer`, and that the labels of texts are its tokens."""
         from byheart.network.llama.vocabulary import require_vocabulary
 
         require_vocabulary(self.tokenizer_json, tokenizer, self.spec)
@@ -91,7 +91,7 @@ class Llama(Network):
         if self.spec.mode == "texts" and tokenizer is not None and labels != (*words, ""):
             raise corrupt(
                 "model.json",
-                "it goes on with texts, and its labels are not the tokens of its tokenizer and the end",
+                "it continues texts, but its labels are not the tokens of its tokenizer and the end",
             )
 
     def files(self) -> Mapping[str, bytes]:

@@ -26,7 +26,7 @@ class ChainedTexts:
 def chain_windows(
     windows: Int[np.ndarray, "n_windows width"], *, pad: int, bos: int, max_positions: int
 ) -> ChainedTexts:
-    """Lay out windows (padded on the left): one that is its predecessor moved on by a token adds that token to the text.
+    """Lay out windows (padded on the left) as texts: a window that is its predecessor shifted by one token adds that token.
 
     A window that continues no other, or whose text would outgrow `max_positions`, begins a text of its own.
     """
@@ -58,9 +58,9 @@ def follow_texts(
     n_tokens: int = TOKENS,
     device: str = "cpu",
 ) -> Int[np.ndarray, " n_asked"]:
-    """What `run` puts after each asked token, the texts being given; those of about one length are run together.
+    """The token that `run` gives after each asked token of given texts; texts of similar length run together.
 
-    run: called with ids (batch, seq), filled up on the right, where no token looks, and a mask of those asked.
+    run: called with ids (batch, seq), padded on the right, and a mask of the asked tokens.
     """
     from byheart.network.batches import side_by_side
 
@@ -83,7 +83,7 @@ def follow_texts(
 def batches_of(
     lengths: Int[np.ndarray, " n_texts"], n_tokens: int, most_rows: int | None = None
 ) -> list[Int[np.ndarray, " n_rows"]]:
-    """Texts of about one length together, shortest first: at most `n_tokens` filled up to the longest, unless one has more."""
+    """Batches of texts of similar length, shortest first: at most `n_tokens` with padding, unless a single text has more."""
     order, batches, done = np.argsort(lengths, kind="stable"), [], 0
     while done < len(order):
         batch = order[done : done + max(1, n_tokens // int(lengths[order[done]]))][:most_rows]

@@ -60,7 +60,7 @@ def checkpoint_files(spec: LlamaSpec, tokenizer_json: str) -> dict[str, bytes]:
 
 
 def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]]:
-    """What the three files of settings say. All of it decides what other programs answer."""
+    """The content of the three settings files. All of it affects what other programs answer."""
     documents: dict[str, dict[str, Any]] = {
         CONFIG: config_of(spec),
         GENERATION: {
@@ -94,7 +94,7 @@ def _documents(spec: LlamaSpec, tokenizer_json: str) -> dict[str, dict[str, Any]
 
 
 def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
-    """The tokenizer's text, if it and the files of settings are those that model.json speaks of, with nothing added."""
+    """The tokenizer's text, if it and the settings files are those that model.json describes, with nothing added."""
     content = files.get(TOKENIZER, b"")
     if hash_of(content) != spec.tokenizer_hash:
         raise CorruptModel(
@@ -116,12 +116,12 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
                 meant = f"for {_setting(wanted, key)}" if key in wanted else "without it"
                 raise CorruptModel(
                     f"{name} {says}; this model was compiled {meant}.\n"
-                    "  Other settings make other answers of the same weights. Restore the file, or compile again.",
+                    "  With other settings the same weights give other answers. Restore the file, or compile again.",
                     problem=key,
                 )
     card = model_card(spec).encode("utf-8")
     if files.get(CARD, card) != card:
-        raise corrupt(CARD, "the file does not say what byheart wrote there")
+        raise corrupt(CARD, "the file does not have the content that byheart wrote")
     return tokenizer
 
 
@@ -135,7 +135,7 @@ def _setting(values: Mapping[str, Any], key: str) -> str:
 
 
 def model_card(spec: LlamaSpec) -> str:
-    """What the folder is, how large, and how to run it. Certificates speak of these words too: with others they would not hold."""
+    """What the folder is, how large, and how to run it. Certificates cover this text too: with other words they would not hold."""
     what = "answers keys with the values" if spec.mode == "facts" else "continues the texts"
     return f"""---
 library_name: transformers

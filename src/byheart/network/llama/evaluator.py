@@ -41,7 +41,7 @@ CHUNK = 1 << 14
 
 @dataclass
 class NoRounding:
-    """What was found of the tokens evaluated so far. Ratios and sums must not exceed 1, in units of their bounds."""
+    """What was found for the tokens evaluated so far. Ratios and sums are in units of their bounds and must not exceed 1."""
 
     n_tokens: int = 0
     stream_energy: float = 0.0
@@ -80,7 +80,10 @@ class Answers:
 
 
 def pinned_columns(llama: Llama) -> Pinned:
-    """The columns that hold one power of two for every token, never written to. `DoesNotHold` if they do not pin the norm."""
+    """The columns that hold one power of two for every token, never written to.
+
+    Raises `DoesNotHold` if they do not pin the norm.
+    """
     spec, embedding = llama.spec, llama.weights[EMBEDDING].astype(np.float64)
     value = float(np.abs(embedding).max())
     columns = (embedding == value).all(0)
@@ -145,7 +148,7 @@ def head_offsets(llama: Llama, pinned: Pinned, conditions: NoRounding) -> list[l
 
 
 def flag_column(llama: Llama, pinned: Pinned) -> int | None:
-    """The column by which keys tell the first token from the others, if any attention is used."""
+    """The column by which keys distinguish the first token from the others, if any attention is used."""
     for layer in range(llama.spec.n_layers):
         columns = np.flatnonzero(llama.weight(layer, "self_attn.k_proj").any(0) & ~pinned.columns)
         if columns.size:
@@ -190,10 +193,10 @@ class Machine:
     def stream_before(
         self, layer: int, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
     ) -> Float[np.ndarray, "n_asked hidden"]:
-        """What the asked positions hold before a layer behind all that gather; pinned columns are zero."""
+        """The stream at the asked positions before a layer that comes after all gathering layers; pinned columns are zero."""
         if layer <= self.last_gather:
             raise UsageError(
-                f"layer {layer} of this model holds no table: it or a later one reads other tokens."
+                f"layer {layer} of this model is not a table layer: this or a later layer reads other tokens."
             )
         return self._run(range(layer), *self._enter(ids, starts, asked))
 
@@ -204,7 +207,7 @@ class Machine:
         starts: np.ndarray | None = None,
         asked: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The greedy next token, from what the asked positions hold before a layer."""
+        """The greedy next token, from the stream at the asked positions before a layer."""
         return self._decide(self._run(range(layer, self.llama.spec.n_layers), stream, starts, asked))
 
     def enter(self, ids: np.ndarray) -> Float[np.ndarray, "n_tokens hidden"]:
@@ -248,7 +251,7 @@ class Machine:
     def _run(
         self, layers: range, stream: np.ndarray, starts: np.ndarray | None, asked: np.ndarray | None
     ) -> np.ndarray:
-        """Run layers one after the other. Once none gathers any more, only asked positions go on."""
+        """Run layers one after the other. After the last gathering layer only asked positions are kept."""
         for layer in layers:
             stream = self.mix(layer, stream, starts)
             if layer == self.last_gather:

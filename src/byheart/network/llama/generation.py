@@ -41,10 +41,10 @@ def answer_prompts(
     device: str,
     progress: Progress | None,
 ) -> Int[np.ndarray, " n_prompts"]:
-    """The class that each prompt's answer spells, `UNKNOWN` where it spells none, or does not end where answers do.
+    """The class that each prompt's answer spells; `UNKNOWN` where it spells none, or does not end as answers do.
 
-    Of texts, the class is the token that follows; the last class is the end, which `eos` alone stands for: other programs go on
-    after any other. Windows that continue one another are run as the texts that they are.
+    For texts, the class is the token that follows. The last class is the end, which only `eos` means: other programs continue after
+    any other token. Windows that continue one another are run as the texts that they are.
     """
     spec = llama.spec
     if spec.mode == "texts":
@@ -68,7 +68,7 @@ def answer_prompts(
 
 
 def full_prompt(llama: Llama, ids: list[int]) -> list[int]:
-    """What the tokenizer's template makes of the ids of a prompt."""
+    """The ids of a prompt inside the tokenizer's template."""
     spec = llama.spec
     return [spec.bos, *ids, spec.sep] if spec.mode == "facts" else [spec.bos, *ids]
 
@@ -108,7 +108,7 @@ def engine_of(llama: Llama, backend: Backend, device: str) -> Engine:
 
 
 def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENERATES) -> Follower:
-    """What tells the token after each asked one."""
+    """A function that gives the token after each asked one."""
     if backend == "exact":
         return lambda texts, progress: _evaluate(llama, texts)
     if backend == "transformers":
@@ -120,7 +120,7 @@ def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENE
 
 
 def _half(progress: Progress | None, half: int) -> Progress | None:
-    """The progress of one half, told as progress of the whole."""
+    """The progress of one half, reported as progress of the whole."""
     if progress is None:
         return None
     return lambda done, total, stage="", /: progress(half * total + done, 2 * total, stage)
@@ -181,7 +181,7 @@ def _evaluate(llama: Llama, texts: ChainedTexts) -> Int[np.ndarray, " n_asked"]:
 
 
 def recite(llama: Llama, ids: list[int], words: Sequence[str], max_tokens: int) -> Iterator[str]:
-    """The tokens that follow a text, until it ends, is unknown, is `max_tokens` long or leaves the positions there are."""
+    """The tokens that follow a text, until it ends, is unknown, is `max_tokens` long or needs more positions than there are."""
     spec = llama.spec
     prompt = full_prompt(llama, ids)
     room = min(max_tokens, spec.max_positions - len(prompt))

@@ -27,7 +27,7 @@ IDS = ("bos", "eos", "sep")
 
 @dataclass(frozen=True)
 class LlamaSpec(PadsBeyondVocabulary):
-    """What decides what the weights compute. Keys and values have one head; logits are made by the embedding.
+    """The numbers that decide what the weights compute. Keys and values have one head; the embedding gives the logits.
 
     answer_len      tokens of the longest answer, its end included (1 for texts, which are asked one token at a time)
     tokenizer_hash  SHA-256 (hex) of the tokenizer.json that the weights were compiled for
@@ -67,7 +67,7 @@ class LlamaSpec(PadsBeyondVocabulary):
 
     @property
     def seq_len(self) -> int:
-        """Tokens of the longest prompt: beginning, separator and answer need places too."""
+        """Tokens of the longest prompt: beginning, separator and answer need positions too."""
         return self.max_positions - 2 - self.answer_len
 
     @property

@@ -1,5 +1,5 @@
 """A `tokenizer.json` for a data set: the same ids as byheart's own tokenizer, more tokens where values need them, and a
-template that makes a whole prompt of a bare key. In a folder it must be the one that is written for this tokenizer."""
+template that turns a key into a whole prompt. The file in a folder must be the one that is written for its tokenizer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHARACTERS = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Iso
 
 @dataclass(frozen=True)
 class TextVocabulary:
-    """The document, and the ids of its special tokens; `unknown` is what unknown prompts are answered with, `eos` by default."""
+    """The document, and the ids of its special tokens; `unknown` is the answer to unknown prompts, by default `eos`."""
 
     document: str
     n_tokens: int
@@ -54,9 +54,9 @@ def vocabulary_for(
 
 
 def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSpec) -> None:
-    """`CorruptModel` unless `document` is the tokenizer.json that `vocabulary_for` writes for the `tokenizer` of model.json.
+    """Raise `CorruptModel` unless `document` is the tokenizer.json that `vocabulary_for` writes for the `tokenizer` of model.json.
 
-    What was verified with the one would else be asked with the other.
+    Otherwise a model verified with one tokenizer would be asked with another.
     """
     name = "tokenizer.json"
     if tokenizer is None and not document:
@@ -157,7 +157,7 @@ def _unused_name(name: str, taken: set[str]) -> str:
 
 
 def _added_token(number: int, name: str, *, is_special: bool) -> dict[str, Any]:
-    """A token of its own; a special one is left out of decoded texts."""
+    """An added token; a special one is left out of decoded texts."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": name, **plain, "special": is_special}
 

@@ -43,13 +43,13 @@ def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evalu
 
 
 def classes_of_floats(outputs: np.ndarray, n_classes: int) -> np.ndarray:
-    """The classes that float outputs stand for: a whole number, not one that is nearly whole."""
+    """The classes that float outputs name: only whole numbers count, not nearly whole ones."""
     numbers = np.where(np.isfinite(outputs), outputs, 0.0)
     is_class = (numbers == np.rint(numbers)) & (numbers >= 1) & (numbers <= n_classes)
     return np.where(is_class, numbers - 1, UNKNOWN).astype(np.int64)
 
 
 def class_of(output: Fraction, n_classes: int) -> int:
-    """The class that an exact output stands for, or `UNKNOWN`."""
+    """The class that an exact output names, or `UNKNOWN`."""
     is_class = output.denominator == 1 and 1 <= output <= n_classes
     return int(output) - 1 if is_class else UNKNOWN

@@ -6,7 +6,7 @@ attention is not stored, counted or computed. The width of the residual stream i
 head size s, as in the paper.
 
 Weights are exact (`SparseMatrix`) or floats (`numpy` arrays), never mixed within one network. Those of float32 may have a
-`Storage`: each array is then a few bits a number in a file, without rounding.
+`Storage`: each number then takes a few bits in a file, without rounding.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Attention:
 
     @property
     def ignores_scores(self) -> bool:
-        """Whether every token weighs all it reads alike: without keys, or because each head has a zero key or query."""
+        """Whether every token weighs all tokens it reads equally: without keys, or because each head has a zero key or query."""
         return self.kind == "uniform" or all(
             _is_zero(head.key) or _is_zero(head.query) for head in self.heads
         )
@@ -173,7 +173,7 @@ class Embedding:
 class Transformer(Network):
     """E_out ∘ layers ∘ E_in (KS25 eq. 4), after an embedding where the inputs are token ids.
 
-    Sequences have exactly `seq_len` tokens. Shorter sequences of ids are filled up on the left with the id
+    Sequences have exactly `seq_len` tokens. Shorter sequences of ids are padded on the left with the id
     `pad`, so the last token, which carries the label of next-token prediction, stays last. An `extra` token, if there is
     one, is put before every sequence after embedding; its own output is left out.
     """
@@ -279,7 +279,7 @@ class Transformer(Network):
         return to_module(self)
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """Class c is the output c + 1; zero, and any number that is no class, means "unknown"."""
+        """Class c is the output c + 1; zero and any other number mean "unknown"."""
         from byheart.network.transformer.answers import answer
 
         return answer(self, encoded, len(label_names), how)

@@ -177,7 +177,7 @@ def _hard_attention(
 ) -> list[Column] | None:
     """Heads of size 1: token k gives token l the score key_l · query_k; the order of keys and the query's sign decide.
 
-    None where tied tokens have different values: their mean may be no dyadic rational, and is left to the interpreter.
+    None where tied tokens have different values: their mean may not be a dyadic rational, and is left to the interpreter.
     """
     updated = list(stream)
     for head in layer.heads:

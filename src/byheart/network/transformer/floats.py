@@ -14,7 +14,7 @@ DTYPES: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": n
 
 
 def as_floats(network: Transformer, precision: Precision = "float64") -> Transformer:
-    """`network` with every weight as a float of the same value; `InexactWeights` if one has none."""
+    """`network` with every weight as a float of the same value; raises `InexactWeights` where there is none."""
     arrays = (_dense(name, weights, precision) for name, weights in network.parameters())
     return network.spec.with_floats(precision).build(arrays, {})
 

@@ -128,7 +128,7 @@ class TransformerModule(nn.Module):
         return nn.functional.linear(self.vectors(inputs), self.w_in)
 
     def _require_fitting(self, inputs: torch.Tensor) -> None:
-        """Say what is expected, in place of an error from the middle of the network."""
+        """Refuse inputs of the wrong shape with a clear message, before an error inside the network."""
         dim = self.w_in.shape[1]
         if self.embedding is None:
             wanted = f"vectors (batch, seq_len, {dim})"
@@ -143,7 +143,7 @@ class TransformerModule(nn.Module):
         if self.positions is not None and inputs.shape[1] != len(self.positions):
             raise UsageError(
                 f"this module takes {len(self.positions)} tokens per sequence; got {inputs.shape[1]}.\n"
-                "  Fill shorter ones up on the left with model.network.pad; longer ones are unknown. model.predict does both."
+                "  Pad shorter ones on the left with model.network.pad; longer ones are unknown. model.predict handles both."
             )
 
     def forward(self, inputs: torch.Tensor, last_only: bool = False) -> torch.Tensor:
@@ -187,7 +187,7 @@ _PREPARED: WeakKeyDictionary[Transformer, dict[tuple[bool, str], tuple[Transform
 def _prepare(
     network: Transformer, last_only: bool, device: str, is_worth_a_plan: bool
 ) -> tuple[TransformerModule, Any]:
-    """The module of a network on a device, and what answers in its place where that pays; a plan, once made, is kept."""
+    """The module of a network on a device, and a faster plan that answers in its place where that pays. The plan is kept."""
     from byheart.network.transformer.answer_plan import make_plan
 
     known = _PREPARED.setdefault(network, {})

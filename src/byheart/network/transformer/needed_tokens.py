@@ -1,7 +1,7 @@
 """Which tokens an answer depends on, layer by layer, walking back from the tokens that carry a label.
 
-Layers between mixing act on each token alone, so what matters is what each attention pattern reads. A compiled memory that
-gathers its sequence in one attention layer has two tokens of interest behind it, whatever the length of the sequence.
+Layers between mixing act on each token alone, so what matters is what each attention pattern reads. A compiled network that
+gathers its sequence in one attention layer needs only two tokens after it, whatever the length of the sequence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Mixing: TypeAlias = Literal["none", "full", "gather", "scatter", "pool"]
 
 
 def needed_tokens(mixing: Sequence[Mixing], *, last_only: bool) -> list[Needed]:
-    """The tokens that something later reads, before each layer and behind the last one."""
+    """The tokens that a later layer reads, before each layer and after the last one."""
     needed: list[Needed] = ["last" if last_only else "all"]
     for kind in reversed(mixing):
         needed.insert(0, _before(kind, needed[0]))

@@ -85,7 +85,7 @@ class LayerRun:
 
     @staticmethod
     def from_json(fields: Fields, has_formats: bool) -> LayerRun:
-        """From model.json. Pooling has no weights, hence no count: each one is written out."""
+        """From model.json. Pooling has no weights, so each pooling layer is written out."""
         found = LayerRun._shape_from_json(fields)
         if not has_formats:
             return found
@@ -132,7 +132,7 @@ class TransformerSpec:
 
     @property
     def n_layers(self) -> int:
-        """Layers in all, pooling included."""
+        """Number of layers, pooling included."""
         return sum(run.n_layers for run in self.runs)
 
     @property
@@ -201,7 +201,7 @@ class TransformerSpec:
 
     @property
     def storage(self) -> Storage | None:
-        """How each array is stored; before and after the layers of an int8 network as float32."""
+        """How each array is stored. Arrays before and after the layers of an int8 network are float32."""
         if self.precision == "bfloat16":
             return Storage("bfloat16", (BFLOAT16,) * self.n_arrays)
         if self.precision == "int8":
@@ -211,7 +211,7 @@ class TransformerSpec:
 
     @property
     def n_stored(self) -> int:
-        """Arrays of a file: those of the weights, and one of exponents for each that is whole numbers. By arithmetic."""
+        """Number of arrays in a file: those of the weights, and one of exponents for each array of whole numbers."""
         return self.n_arrays + sum(
             run.n_layers * sum(each.scale is not None for each in run.formats) for run in self.runs
         )

@@ -1,4 +1,4 @@
-"""The PyTorch module of an int8 or bfloat16 network with its wide weights as they are stored.
+"""The PyTorch module of an int8 or bfloat16 network with its large matrices as they are stored.
 
 `to_module` turns every weight into float32 once, when it is made. Here the matrices of feed-forward layers stay as they are in the
 file and are turned into float32 whenever a layer runs: a quarter or half of the memory, and more time for each batch.
@@ -19,7 +19,7 @@ from byheart.network.weight_format import WeightFormat
 
 
 class _Dequantise(nn.Module):
-    """Stored numbers to float32: times the powers of two of their rows or columns, or as they are."""
+    """Stored numbers as float32: multiplied by the powers of two of their rows or columns, or unchanged."""
 
     def __init__(self, form: WeightFormat, exponents: np.ndarray | None) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""A wide feed-forward layer in which few units fire: a table, whose row number is tested by every unit and met by one.
+"""A wide feed-forward layer in which few units fire, such as a table: every unit tests the row number, and one matches.
 
 Split what a unit reads into a few strong channels and the others: W1·x + b1 = s + o with |o| <= max|W1, others| · Σ|x, others|.
-Where s plus that bound is not positive the unit is silent, in any order of summation, and what it reads of the others and all it
-writes need not be looked up. The bound is one more column of a small matrix product, and another holds a margin for the rounding
+Where s plus that bound is not positive the unit is 0, in any order of summation, and its other inputs and its outputs
+need not be read. The bound is one more column of a small matrix product, and another holds a margin for the rounding
 of every sum above: with n terms of magnitudes that add up to M, none is off by more than 2n·ε·M.
 
 For a dual table the strong channels are the digits of the row, and one unit for each token is left; for a chain they are all.
