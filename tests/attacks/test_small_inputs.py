@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -36,21 +35,22 @@ from byheart.errors import (
 )
 from byheart.measure.store import Store
 from byheart.storage.tensor_file import read_header, read_tensor, write_tensors
+from tests.effort import at_most_calls
 from tests.measure.test_store import record
 from tests.refusal import refused
 
 FIXTURES = Path(__file__).resolve().parents[1] / "storage" / "fixtures"
-MOST_SECONDS = 5.0  # of the processor; each took many times that, or gigabytes
+MOST_CALLS = 10_000_000  # of functions; some took many times that, the others gigabytes
 MOST_BYTES = 300 << 20
 NOBODY, UNREACHABLE = 65534, 77
 
 
 @pytest.fixture(autouse=True)
 def little() -> Iterator[None]:
-    """Whatever a test does must take little time and memory."""
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-    yield
-    assert time.process_time() - start < MOST_SECONDS
+    """Whatever a test does must take little work and memory."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with at_most_calls(MOST_CALLS):
+        yield
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < MOST_BYTES
 
 

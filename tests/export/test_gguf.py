@@ -50,11 +50,11 @@ def test_other_tokenizers_and_networks_are_refused(
     words = bh.Dataset.from_pairs({"capital of France": "Paris", "b": "c"}.items(), tokenizer="word")
     bh.compile(words, method="llama").save(tmp_path / "words")
     bh.compile(words, method="retrieval").save(tmp_path / "retrieval")
-    for folder, reason in (("words", "builds words from smaller tokens"), ("retrieval", "no Llama's")):
+    for folder, facts in (("words", {"why": "words"}), ("retrieval", {"family": "transformer"})):
         target = tmp_path / f"{folder}.gguf"
-        status = run(["export", str(tmp_path / folder), "--to", "gguf", "-o", str(target)])
+        status = run(["export", str(tmp_path / folder), "--to", "gguf", "-o", str(target), "--json"])
         assert status == ExitStatus.USAGE
-        assert reason in capsys.readouterr().err
+        assert json.loads(capsys.readouterr().out)["facts"] == facts
         assert not target.exists()
 
 

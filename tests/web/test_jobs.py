@@ -28,12 +28,13 @@ def add(queue: JobQueue, task: str, **arguments: object) -> Job:
     return queue.add(task, task, arguments, {"kind": task})
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> float:
-    start = time.monotonic()
-    while not condition():
-        assert time.monotonic() - start < seconds, "it did not happen in time"
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until it is so; after a minute it never will be."""
+    for _ in range(6000):
+        if condition():
+            return
         time.sleep(0.01)
-    return time.monotonic() - start
+    raise AssertionError("it did not happen")
 
 
 def test_a_job_ends_with_its_result(queue: JobQueue) -> None:
@@ -50,13 +51,11 @@ def test_progress_can_be_read_while_it_runs(queue: JobQueue) -> None:
 
 
 def test_a_running_job_is_cancelled_long_before_it_would_end(queue: JobQueue) -> None:
-    job = add(queue, "sleep", seconds=60, steps=1)
+    job = add(queue, "sleep", seconds=3600, steps=1)
     wait_for(lambda: job.state == "running")
-    start = time.monotonic()
     assert queue.cancel(job.id).state == "cancelled"
     following = add(queue, "echo")
     wait_for(lambda: following.state == "done")
-    assert time.monotonic() - start < 30
     assert job.state == "cancelled"
 
 

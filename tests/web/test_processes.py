@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,10 +51,9 @@ def test_a_worker_that_is_killed_says_by_what(worker: WorkerProcess) -> None:
 
 
 def test_a_worker_that_takes_too_long_is_ended(worker: WorkerProcess) -> None:
-    start = time.monotonic()
     with refused(WorkerFailed, exit_status=-9):
-        worker.work("sleep", {"seconds": 60, "steps": 1}, seconds=0.3)
-    assert time.monotonic() - start < 30
+        worker.work("sleep", {"seconds": 3600, "steps": 1}, seconds=0.3)
+    assert not worker.is_alive
 
 
 def test_another_thread_can_end_it(worker: WorkerProcess) -> None:

@@ -40,7 +40,8 @@ def export_model(folder: Path, kind: Format, output: Path | None) -> ExportedFil
     if kind != "onnx" and not isinstance(network, Llama):
         raise UsageError(
             f"--to {kind} takes models that `llama` compiled; this one is a {network.spec.family}.\n"
-            "  Its blocks are not those of a Llama: they have biases, and attention without softmax. Compile with --method llama."
+            "  Its blocks are not those of a Llama: they have biases, and attention without softmax. Compile with --method llama.",
+            family=network.spec.family,
         )
     if kind == "onnx":
         from byheart.export.onnx import save_onnx

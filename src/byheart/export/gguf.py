@@ -82,7 +82,8 @@ def llama_cpp_tokens(llama: Llama) -> tuple[list[str], list[int]]:
         why = "space" if SPACE in vocabulary else "words" if has_words else "rules"
         raise UsageError(
             f"llama.cpp has no tokenizer that splits texts like this model's: {WHY_NOT[why]}.\n"
-            "  Compile with --tokenizer char or bytes."
+            "  Compile with --tokenizer char or bytes.",
+            why=why,
         )
     words = {i: word for word, i in vocabulary.items()} | special
     tokens, kinds = [], []
