@@ -202,22 +202,22 @@ row_options = together(
     click.option(
         "--empty-labels",
         type=click.Choice(get_args(EmptyLabels)),
-        help="What a row without a label is: refused (error), one with an empty label, or left out.",
+        help="How to treat a row without a label: refuse the file, keep an empty label, or leave the row out.",
     ),
     click.option(
         "--empty-inputs",
         type=click.Choice(get_args(RowRule)),
-        help="What a row is whose input has no token: refused, or left out.",
+        help="How to treat a row whose input has no token: refuse the file, or leave the row out.",
     ),
     click.option(
         "--malformed-rows",
         type=click.Choice(get_args(RowRule)),
-        help="What a line is that is not a row of the table: refused, or left out.",
+        help="How to treat a line that is not a row of the table: refuse the file, or leave it out.",
     ),
     click.option(
         "--non-finite",
         type=click.Choice(get_args(RowRule)),
-        help="What a row of vectors with NaN or an infinity is: refused, or left out.",
+        help="How to treat a row of vectors with NaN or an infinity: refuse the file, or leave it out.",
     ),
     click.option(
         "--max-tokens", type=WholeNumber(), metavar="N", help="Leave out rows of more than N tokens."
