@@ -1,4 +1,4 @@
-"""Assumptions of theorems that only a look at the data settles.
+"""Assumptions of theorems that can only be checked on the data.
 
 Whether every few vectors are independent takes as many determinants as there are choices, each exact. Where there are more
 than `MOST_CHOICES` nothing is checked, and a bound that needs it is not shown.
@@ -51,7 +51,7 @@ NOT_IN_MEMORY = DataChecks(general_position=_UNCHECKED, independent_tokens=_UNCH
 
 
 def check_assumptions(data: Dataset | DatasetPieces) -> DataChecks:
-    """Look at the data; the reasons name what was found."""
+    """Check the assumptions on the data; the reasons name what was found."""
     if isinstance(data, DatasetPieces):
         return ASSUMED if data.dim is None else NOT_IN_MEMORY
     if data.task == "distribution":
@@ -96,7 +96,7 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
 
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
-    """Why not every `size` of the vectors are independent."""
+    """Why some `size` of the vectors are dependent; empty where all choices are independent."""
     if _are_too_many(len(vectors), size):
         return _not_checked(comb(len(vectors), size), size)
     if any(_is_dependent(chosen) for chosen in combinations(vectors, min(size, len(vectors)))):

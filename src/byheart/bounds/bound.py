@@ -38,7 +38,7 @@ class Bound:
     lower bound down, an upper bound up. `statement` is the id in the theorem index, empty where the index
     lists none. `quantity` says what is bounded ("parameters", "bits", "depth",
     "samples", ...); two bounds may be compared only when their quantities agree and both apply. `speaks_of` says whether it is
-    about these data or about some data of this shape; only the first kind may stand beside the size of a model of these data.
+    about these data or about some data of this shape; only the first kind may be shown beside the size of a model of these data.
     """
 
     name: str
@@ -105,7 +105,7 @@ class NotApplicable(JsonRecord):
 
 @dataclass(frozen=True)
 class Theorem:
-    """A result by its name, its id in the theorem index (if it has one) and where it stands in print."""
+    """A result with its name, its id in the theorem index (if it has one) and where it is printed."""
 
     name: str
     statement: str
@@ -138,13 +138,13 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper by what its statements are called here, and by its authors."""
+    """A paper: the prefix of its statements here, and its authors."""
 
     short: str
     authors: str
 
     def theorem(self, where: str, statement: str, source: str = "") -> Theorem:
-        """A statement of this paper; `source` says more precisely `where` it stands."""
+        """A statement of this paper; `source` says more precisely `where` it is printed."""
         return Theorem(f"{self.short} {where}", statement, f"{self.authors}, {source or where}")
 
 

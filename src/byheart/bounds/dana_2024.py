@@ -71,7 +71,7 @@ def _last_tokens(shape: AttentionOnlyShape) -> str:
 
 @realises("DPC24-T1")
 def theorem_1(shape: AttentionOnlyShape) -> Bound:
-    """So many sequences can be given the logits of any sequence encoder of dimension d, up to any γ > 0."""
+    """The number of sequences that can be given the logits of any sequence encoder of dimension d, up to any γ > 0."""
     assumptions = (ATTENTION_ONLY, ONE_LENGTH, REAL, _last_tokens(shape), "distributions of full support")
     sentence = (
         f"This attention-only Transformer comes as close as wanted to the best encoder of dimension "

@@ -33,7 +33,7 @@ class EmpiricalLaw:
 
     @property
     def bits_per_stored_bit(self) -> Fraction:
-        """Memorised bits for each bit that stores the model: what models of different precisions are compared by."""
+        """Memorised bits per stored bit, by which models of different precisions are compared."""
         return self.bits_per_parameter / self.stored_bits
 
     def parameters_for(self, bits: int) -> int:

@@ -1,7 +1,7 @@
 """Rational enclosures of the few real numbers the theorems need: logarithms, roots, π and e.
 
 Every function returns either an exact integer or an `Interval` whose ends are exact rationals with the true
-value between them. No float takes part, so nothing overflows and no decision hangs on a rounding.
+value between them. No float takes part, so nothing overflows and no decision depends on rounding.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kajitsuka & Sato (2025): sizes that suffice, as the theorems state them, with every constant in sight.
+"""Kajitsuka & Sato (2025): sizes that suffice, as the theorems state them, with all constants.
 
 Notation in the docstrings:
 

@@ -34,7 +34,7 @@ BY_BARTLETT = "Theorem 4.2, through Bartlett et al. 2019, Theorem 7"
 
 
 def _to_hold(network: str, inputs: str, value: int, what: str = "parameters") -> str:
-    """What a network that can hold every labelling of some inputs has at least."""
+    """A lower bound for a network that can hold every labelling of some inputs."""
     return f"{network} that can hold every labelling of {inputs} has at least {spell(value)} {what}."
 
 

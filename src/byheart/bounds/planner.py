@@ -1,7 +1,7 @@
 """The capacity planner: what an architecture could hold, and how large a model for that many facts would be.
 
-Four kinds of rows never mix: what our constructions would probably take (`estimate`), what theorems promise (`theorem`),
-what training was measured to reach (`trained`) and what no model can go below (`floor`). Models of different precisions
+Four kinds of rows never mix: estimates for our constructions (`estimate`), sizes that theorems prove (`theorem`),
+what training was measured to reach (`trained`) and lower bounds for every model (`floor`). Models of different precisions
 are compared by the bits they hold for each bit they store.
 """
 
@@ -37,7 +37,7 @@ class PlanRow(JsonRecord):
 
     precision            bits of a stored parameter, in words
     bits_per_stored_bit  bits of facts for each bit that stores the model, where known
-    speaks_of            of all facts of this shape, of some of them (the worst case), or of those that were measured
+    speaks_of            what the row is about: all facts of this shape, some of them (the worst case), or those that were measured
     """
 
     name: str

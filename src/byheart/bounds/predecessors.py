@@ -126,7 +126,7 @@ def bubeck_2020(n_samples: int, input_dim: int) -> Bound:
 
 @takes_numbers
 def two_layer_relu_size(n_samples: int, input_dim: int) -> TheoremSize:
-    """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that tells them apart."""
+    """N ReLU units that each read the whole vector fit any labels of N distinct points, along a direction that separates them."""
     return TheoremSize(
         TWO_LAYERS,
         width=max(input_dim, n_samples),

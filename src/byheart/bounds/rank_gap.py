@@ -1,4 +1,4 @@
-"""How far a model whose logits have small rank stays from the entropy of a corpus: a certified number.
+"""A certified lower bound on how far a model whose logits have small rank stays from the entropy of a corpus.
 
 A decoder with m neurons (MFT24 eq. 2) and a sequence encoder of dimension m (DPC24 Definition 1) both make the logits of n
 contexts over ω tokens as a product of an n × m and an m × ω matrix. So log q, the logits less a number for each context, has rank
@@ -41,7 +41,7 @@ def excess_loss(counts: Sequence[Sequence[int]], totals: Sequence[int]) -> Bound
         raise ImpossibleSize("m + 2 contexts and as many tokens are needed, and a total for each context")
     if any(count < 1 or count > total for row, total in zip(counts, totals, strict=True) for count in row):
         raise ImpossibleSize(
-            "every token must follow every context at least once, and no oftener than any token does"
+            "every token must follow every context at least once, and not more often than tokens follow it in total"
         )
     logs = [[ln(Fraction(count, total)) for count in row] for row, total in zip(counts, totals, strict=True)]
     s = _least_singular_value(logs)

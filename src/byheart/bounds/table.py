@@ -32,7 +32,7 @@ _INCONSISTENT = "equal contexts carry different labels"
 
 @dataclass(frozen=True)
 class BoundTable:
-    """All bounds for data of one shape, and beside them what our constructions take."""
+    """All bounds for data of one shape, and beside them the sizes of our constructions."""
 
     shape: DataShape
     applicable: tuple[Bound, ...]
@@ -40,7 +40,9 @@ class BoundTable:
     estimates: tuple[Estimate, ...] = ()
 
     def of(self, quantity: str, kind: str, speaks_of: Scope | None = None) -> tuple[Bound, ...]:
-        """The applicable bounds on one quantity and of one kind, and if given those that speak of this alone."""
+        """The applicable bounds of one kind on one quantity; if `scope` is given, only those about these data or about the
+        worst case.
+        """
         return tuple(
             bound
             for bound in self.applicable
@@ -60,8 +62,8 @@ def for_shape(
 ) -> BoundTable:
     """Evaluate every bound that applies to data of this shape.
 
-    estimates: what our constructions take, or why they do not take such data; shown beside the bounds, never among them.
-    checks: what was found on the data; without them, assumptions that only data settle are stated with each bound.
+    estimates: sizes of our constructions, or why they do not take such data; shown beside the bounds, never among them.
+    checks: what was found on the data; without them, assumptions that need the data are stated with each bound.
     """
     shape.require_possible()
     entries: list[Entry | Estimate] = [
@@ -122,7 +124,7 @@ def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
         elif task == "set" and shape.ragged:
             yield theorem.refuse("it is about sets of one size, and these differ")
         elif (vectors := tokens_as_vectors(shape)) is None:
-            yield theorem.refuse("nothing is known of the separation of the token vectors")
+            yield theorem.refuse("the separation of the token vectors is not known")
         else:
             sizes = (shape.n_samples, shape.context_len, shape.n_classes, vectors.dim)
             yield from size(*sizes, vectors.radius, vectors.separation).bounds()
@@ -245,7 +247,7 @@ def _flat_networks(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
     yield from _in_general_position(shape, checks)
     vectors = tokens_as_vectors(shape)
     if vectors is None:
-        yield known.VARDI.refuse("nothing is known of the separation of the samples")
+        yield known.VARDI.refuse("the separation of the samples is not known")
     else:
         sizes = (n_samples, shape.n_classes, input_dim, shape.seq_len * vectors.radius**2)
         yield known.vardi_2022_size(*sizes, vectors.separation).parameter_bound()
@@ -274,7 +276,7 @@ def _without_separation(shape: DataShape) -> Iterator[Entry]:
         yield from (theorem.refuse(reason) for theorem in (known.SONTAG, known.SIEGEL))
     elif (vectors := tokens_as_vectors(shape)) is None:
         yield known.sontag_1997(shape.n_samples)
-        yield known.SIEGEL.refuse("nothing is known of the separation of the tokens")
+        yield known.SIEGEL.refuse("the separation of the tokens is not known")
     else:
         yield known.SONTAG.refuse("the tokens are separated; it is about points with no separation")
         contexts = min(shape.n_samples, shape.context_count)

@@ -22,7 +22,7 @@ class VectorView:
     separation: Fraction
 
     def distinct_tokens(self, at_most: int) -> int:
-        """Tokens that certainly fit, on a diameter or a grid in the ball, counted up to a limit."""
+        """A number of tokens that certainly fits in the ball, on a diameter or a grid, counted up to a limit."""
         on_diameter = (2 * self.radius / self.separation).__floor__() + 1
         # the cube has side 2r/√d: floor(√(4r² / (d δ²))) + 1 places along each edge
         per_edge = isqrt((4 * self.radius**2 / (self.dim * self.separation**2)).__floor__()) + 1
@@ -55,7 +55,7 @@ def tokens_as_vectors(shape: DataShape) -> VectorView | None:
 def shape_of(dataset: Dataset | DatasetPieces) -> DataShape:
     """The numbers of a data set, with the norm and distance of its tokens measured exactly.
 
-    Vectors of data in pieces may be more than memory holds; their distances are not measured.
+    Vectors of data in pieces may not fit in memory; their distances are not measured.
     """
     if isinstance(dataset, DatasetPieces):
         if dataset.dim is not None:

@@ -1,4 +1,4 @@
-"""How many labellings a network with real parameters can tell apart: the source of the lower bounds.
+"""How many labellings a network with real parameters can realise: the source of the lower bounds.
 
 Goldberg & Jerrum (1995) count the sign patterns of polynomials; Bartlett, Harvey, Liaw & Mehrabian (2019)
 sharpen the count layer by layer. Every function here returns a number that is certainly not too small, since

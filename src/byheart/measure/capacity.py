@@ -20,7 +20,7 @@ Judge = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # (search, value)
 
 @dataclass(frozen=True)
 class Bracket:
-    """The end of one search: `passes` and `fails` are adjacent, unless an end of the range settled it.
+    """The result of one search: `passes` and `fails` are adjacent, unless an end of the range settled it.
 
     `passes` is None if nothing in the range passed; `fails` is None if everything tried passed.
     """
@@ -40,7 +40,7 @@ class CapacityEstimate:
     """What the seeds of one setting say together.
 
     `estimate` is the mean of the values that passed, `interval` its 95% interval over seeds (None for
-    one seed). Seeds whose search ran out of the range are counted in `n_open` and left out.
+    one seed). Seeds whose search left the range are counted in `n_open` and left out.
     """
 
     goal: Goal

@@ -1,6 +1,6 @@
 """The same runs over many machines with Ray. Workers train stacks; this process alone writes the store.
 
-A stack whose worker is lost is queued again, so long as it has not been lost too often; the others go on.
+A stack whose worker is lost is queued again, unless that happened too often; the others continue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def train_on_cluster(
     most: int | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
-    """Train what the store lacks on the Ray cluster at `address` ("local" starts one here); records in order."""
+    """Train the runs that are not in the store on the Ray cluster at `address` ("local" starts one here); records in order."""
     by_key = {run.key: run for run in runs}
     with ray_cluster(address, "training on a cluster") as ray:
         _train(ray, by_key, store, most, on_progress or (lambda progress: None))

@@ -1,4 +1,4 @@
-"""Random numbers that depend on (seed, step, position) alone.
+"""Random numbers that depend only on (seed, step, position).
 
 A model draws the same batches alone and in a stack, on a CPU and on a GPU, and in a CUDA graph, where a generator with
 a state could not be used per model.
@@ -26,7 +26,7 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
-    """What tells the draws of one batch apart, (n_draws,): made once, since a compiler may not make it inside a step."""
+    """The numbers that distinguish the draws of one batch, (n_draws,): made once, since a compiled step may not make them."""
     return (torch.arange(n_draws, dtype=torch.int64, device=device) + 1) * _GAMMA
 
 

@@ -177,7 +177,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def t_quantile(freedom: int) -> float:
-    """What Student's t of that many degrees of freedom stays below in absolute value, with probability `CONFIDENCE`.
+    """The bound that |t| of Student's distribution with that many degrees of freedom stays below with probability `CONFIDENCE`.
 
     With x = √n tan φ the density of t is proportional to cos^(n-1) φ, so the probability of |t| < √n tan a is the share of
     the integral up to a: bisected, by Simpson's rule on 2,000 steps, which is exact to 10 digits for such smooth functions.
@@ -203,7 +203,7 @@ def compare(
     *,
     cut_off: CutOff | None = None,
 ) -> list[Fit]:
-    """Fits of several laws to the same points, the best first: least AICc, of errors in y itself for every law."""
+    """Fits of several laws to the same points, the best first: lowest AICc, computed from errors in y for every law."""
     return sorted((fit(x, y, law, cut_off=cut_off) for law in laws), key=lambda found: found.aicc)
 
 

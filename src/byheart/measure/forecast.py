@@ -1,4 +1,4 @@
-"""What runs will cost, before they start: stacks, memory, time. One estimate for sweeps and for the papers' figures."""
+"""The cost of runs before they start: stacks, memory, time. One estimate for sweeps and for the papers' figures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the runs that a store lacks will take. Runs too large to try a few steps of here are `untimed`."""
+    """The cost of the runs that are not in a store. Runs too large to time on this machine are `untimed`."""
 
     n_runs: int
     n_stored: int

@@ -31,7 +31,7 @@ class StackedLBFGS:
     """State of one optimiser per model; `run` makes a number of rounds."""
 
     def __init__(self, flat: Tensor, objective: Objective, history: int) -> None:
-        """Evaluate the starting point, which counts as no round."""
+        """Evaluate the starting point, which does not count as a round."""
         self.flat, self.objective = flat, objective
         n_models = flat.shape[0]
         self.loss, self.grad = self._evaluate(flat)

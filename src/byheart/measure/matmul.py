@@ -3,8 +3,8 @@
 On a CPU a product with 10 columns costs three to four times one with 10 rows and the same work, because rows are what
 vector registers hold. Forward and backward passes here write Cᵀ where C is narrow and its transpose is not.
 
-On a GPU a small result with a very long inner dimension, as in the gradient of a map that millions of tokens pass, keeps a
-few of the processors busy and leaves the others idle. It is summed from many short products instead.
+On a GPU a small result with a very long inner dimension, as in the gradient of a map that millions of tokens pass, keeps few
+processors busy and leaves the others idle. It is summed from many short products instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def in_pieces(left: Tensor, right: Tensor) -> Tensor:
-    """The same product as a sum over pieces of the inner dimension, all of them in one batch, and what is left over."""
+    """The same product as a sum over pieces of the inner dimension: one batch of equal pieces, and the remainder."""
     n_pieces = left.shape[2] // PIECE
     whole = n_pieces * PIECE
 

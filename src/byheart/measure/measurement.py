@@ -118,7 +118,7 @@ def _search(specification: Specification, trainer: Trainer) -> tuple[list[Found]
 def _why_open(
     search: Search, rule: PassRule, n_seeds: int, ends: Mapping[int, Sequence[Record]]
 ) -> Iterator[str]:
-    """Of the searches that left their range, by the records at its two ends: what happened there."""
+    """Why searches left their range, from the records at its two ends."""
     easy, hard = (search.high, search.low) if search.goal == "smallest" else (search.low, search.high)
     ending = {search.low: "low", search.high: "high"}
     failed = [record for record in ends[easy] if not rule.holds(record.measured)]

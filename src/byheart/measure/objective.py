@@ -1,4 +1,4 @@
-"""Losses of every model of a stack at once, and what is measured of them."""
+"""Losses and other measurements of every model of a stack at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTS_UP_TO = 4
 class _NegativeLogLikelihood(torch.autograd.Function):
     """Σ over targets of -weight · log-probability, per model.
 
-    The gradient is row_weight · probabilities, less the weights at the targets: two passes over the logits, where the
+    The gradient is row_weight · probabilities minus the weights at the targets: two passes over the logits, where the
     derivative of a gather would make a table of zeros first.
     """
 

@@ -1,4 +1,4 @@
-"""Where a sweep stands, in words and as a share of the work, for whoever shows it."""
+"""The progress of a sweep, in words and as a share of the work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOTAL = 1000  # parts the work is divided into
 
 
 def report_to(show: Progress) -> Callable[[SweepState], None]:
-    """What a sweep calls with its state, so that `show` tells of it."""
+    """A function that a sweep calls with its state, and that reports to `show`."""
     first: list[SweepState] = []
 
     def report(progress: SweepState) -> None:

@@ -1,4 +1,4 @@
-"""A run and its record: the full configuration of one trained model, and what became of it. Both are immutable."""
+"""A run and its record: the full configuration of one trained model, and its outcome. Both are immutable."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What became of one run. Nothing in it changes once it is stored."""
+    """The outcome of one run. Nothing in it changes once it is stored."""
 
     key: str
     config: dict[str, Any]

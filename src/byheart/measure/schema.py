@@ -76,7 +76,9 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """What in a store of this version is not as `migrate` makes it: a view may never end, a trigger may undo what was stored."""
+    """Find what `migrate` would not have made in a store of this version: a view may never end, a trigger may undo what was
+    stored.
+    """
     ours, found = _own_parts(), _parts(connection)
     for name, part in ours.items():
         is_spare = part[0] == "index" and name not in found  # without it a query is slower, and no different
@@ -94,7 +96,7 @@ def _own_parts() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def _parts(connection: sqlite3.Connection) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Tables, views, triggers and indexes by name, each with the words of the statement that made it."""
+    """Tables, views, triggers and indexes by name, each with the SQL statement that made it."""
     parts = "SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL"
     return {name: (kind, tuple(sql.split())) for name, kind, sql in connection.execute(parts).fetchall()}
 

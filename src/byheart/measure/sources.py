@@ -262,7 +262,7 @@ def complete_description(data: Description, seed: int, folder: Path) -> dict[str
                 name=name,
             )
     if type(full["seed"]) is not int or full["seed"] < 0:
-        raise UsageError(f"`seed` of data must be a whole number, not negative; got {full['seed']!r}.")
+        raise UsageError(f"`seed` of data must be a whole number of at least 0; got {full['seed']!r}.")
     require_memory(f"data of kind {kind}", 8 * source.n_numbers(full))
     if full.get("read", "last") not in ("first", "last"):
         raise UsageError(f"`read` must be first or last; got {full['read']!r}.")

@@ -1,4 +1,4 @@
-"""Runs into stacks: what may train together, what should, and how much fits."""
+"""Group runs into stacks: what may train together, what should, and how much fits."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def pack(
 ) -> list[Batch]:
     """Stacks of runs that agree where they must, within `memory` bytes and `most` models.
 
-    Models are padded to the largest of their stack, so like sizes go together: the cuts between sizes are those with the
-    least padded parameters and overhead in all. `overhead` says what a stack costs where the device's default is far off, as
+    Models are padded to the largest of their stack, so similar sizes go together: the cuts between sizes minimise
+    padded parameters plus overhead. `overhead` says what a stack costs where the device's default is far off, as
     for deep models with large frozen tables, whose steps are many operations on few weights that move. A run that alone
     exceeds the memory still gets a stack of its own: it is tried, and fails by itself.
     """

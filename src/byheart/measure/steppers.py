@@ -40,10 +40,10 @@ class Stepper(Protocol):
         """Make `steps` steps."""
 
     def freeze(self, models: Sequence[int]) -> None:
-        """Let these models stay as they are from now on."""
+        """Stop training these models."""
 
     def take(self, stack: Stack, models: Sequence[int]) -> Stepper:
-        """Go on with these models alone, now stacked as `stack`."""
+        """Continue with only these models, now stacked as `stack`."""
 
 
 def make_stepper(stack: Stack, trainings: Sequence[Training], engine: Engine) -> Stepper:
@@ -64,7 +64,7 @@ def _without_compiling(device: torch.device) -> Engine:
 class AdamStepper:
     """Adam or AdamW, one step after another.
 
-    With `falls_back`, steps that cannot be compiled (no compiler on the machine) are made as they are.
+    With `falls_back`, steps that cannot be compiled (no compiler on the machine) run uncompiled.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class AdamStepper:
             self.graph.replay()
 
     def _capture(self, steps: int) -> int:
-        """Capture a step, and a turn, after a few ordinary steps, which a capture needs and which count; their number."""
+        """Capture a step and a turn of steps. A capture needs a few ordinary steps first, which count; returns their number."""
         ordinary = min(3, steps)
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch states no types here
         side.wait_stream(torch.cuda.current_stream())

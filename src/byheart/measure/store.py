@@ -89,7 +89,7 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open a store. SQLite keeps files beside it even to read it: in a folder that nobody may write to it is told not to."""
+    """Open a store. SQLite needs files beside it even for reading; in a read-only folder it is told not to make them."""
     place, is_fixed = str(path), not os.access(path.parent, os.W_OK)
     if is_fixed:
         without_log = not path.with_name(f"{path.name}-wal").exists()
@@ -160,7 +160,7 @@ class Store:
         if _file_at(self.path) != self._file:  # SQLite would write on into a file without a name
             raise StoreStopped(
                 f"the run store {self.path} was removed or replaced while it was in use; what was stored in it is gone with it.\n"
-                "  Run the same command again: what the file there lacks is trained.",
+                "  Run the same command again: it trains the runs that are missing from the file.",
                 path=str(self.path),
             )
         row = vars(record) | {name: canonical(getattr(record, name)) for name in DOCUMENTS}
@@ -255,7 +255,7 @@ def this_process() -> str:
 
 
 def _has_died(owner: str) -> bool:
-    """True if the owner was a process of this machine that is no more. Others are judged by their lease."""
+    """Whether the owner was a process of this machine that has ended. Owners on other machines are judged by their lease."""
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     started = owner.rpartition(":")[2]
     if host != socket.gethostname() or not rest.isdigit():

@@ -37,7 +37,7 @@ SECTIONS = ("sizes", "options", "data", "training")
 
 
 def read_row(row: Sequence[Any]) -> Record:
-    """The record in a row of the table; `DataError` names the run and the field where it is not one."""
+    """The record in a row of the table; raises `DataError` with the run and the field where it is not one."""
     values = dict(zip(COLUMNS, row, strict=True))
     run = f"run {str(values['key'])[:12]}"
     for name, kind in COLUMNS.items():
@@ -82,7 +82,7 @@ def _document(text: str, run: str, name: str) -> dict[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    """A number that is a float, too."""
+    """Whether a value is a number that a float can hold."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2.0**1023
 
 

@@ -25,7 +25,7 @@ PACE_STEPS = 0.05  # of a stack's steps tell its pace
 
 @dataclass(frozen=True)
 class SweepState:
-    """Where a sweep stands: `moment` speaks of the stack in training."""
+    """The state of a sweep; `moment` is that of the stack in training."""
 
     n_runs: int
     n_stored: int
@@ -54,7 +54,7 @@ class Sweep:
     """Trains every run that the store lacks, in stacks, and stores each record as its model ends.
 
     After `max_seconds` nothing new begins; with `gives_up`, a stack that cannot end by then is given up as soon as its pace
-    shows it, and what would fit comes next. With `wait`, `run` returns only when every run is stored, by this process or by
+    shows that, and stacks that fit come next. With `wait`, `run` returns only when every run is stored, by this process or by
     others at work on the same store. `overhead` is what a stack costs, as `pack` counts it.
     """
 
@@ -113,7 +113,7 @@ class Sweep:
         return SweepReport(len(self.by_key), n_found, self.n_trained, seconds, not pending)
 
     def _bytes(self, run: Run) -> int:
-        """Memory of a run, measured once: while others are at work this is asked again and again."""
+        """Memory of a run, measured once: this is asked repeatedly while other processes work."""
         if run.key not in self.bytes:
             self.bytes[run.key] = bytes_per_model(
                 run.model, training_set_of(run.data), run.training, self.place

@@ -66,7 +66,7 @@ def _parse(condition: str) -> tuple[str, str, str]:
         name, found, text = condition.partition(sign)
         if found:
             return name.strip(), sign, text.strip()
-    raise UsageError(f"{condition!r} is no condition; write column=value, or use !=, <, <=, >, >=.")
+    raise UsageError(f"{condition!r} is not a condition; write column=value, or use !=, <, <=, >, >=.")
 
 
 def _meets(value: Any, sign: str, text: str) -> bool:
@@ -114,7 +114,7 @@ class Compared:
 
 
 def compare(rows: Sequence[Row], by: Sequence[str], metric: str) -> list[Compared]:
-    """Group rows by columns and average `metric`; by default compare by whatever differs, except seeds and outcomes."""
+    """Group rows by columns and average `metric`; by default by all columns that differ, except seeds and outcomes."""
     known = columns_of(rows)
     if metric not in known:
         metric = f"measured.{metric}"
@@ -148,7 +148,7 @@ def points(rows: Sequence[Row], x: str, y: str) -> tuple[list[float], list[float
 
 
 def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
-    """What the rows have in common, and what tells each apart, as short texts for people."""
+    """What the rows have in common, and what distinguishes each, as short texts for people."""
     apart = differing_columns(rows)
     shared = [
         f"{name.partition('.')[2]}={value}"
@@ -161,7 +161,7 @@ def labels(rows: Sequence[Row]) -> tuple[str, list[str]]:
 
 
 def differing_columns(rows: Sequence[Row]) -> list[str]:
-    """Columns of the configuration that are not the same in every row, seeds apart."""
+    """Columns of the configuration that are not the same in every row, except seeds."""
     sections = ("family", "sizes.", "options.", "data.", "training.")
     return [
         name

@@ -1,8 +1,8 @@
 """Texts cut to their first tokens: words, distinct texts, and the papers' collections as small arrays of token ids.
 
 One file holds, for each collection and sampling seed, the first tokens of shuffled texts; `byheart.reproduce.samples` makes it
-where the texts are, and it is then carried anywhere. A run takes the first `n_samples` of them and numbers their tokens anew,
-so its vocabulary is that of its subset alone.
+where the texts are, and it can then be copied to other machines. A run takes the first `n_samples` texts and renumbers their
+tokens, so its vocabulary is that of its subset.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def text_rows(raw: bytes, path: str | Path) -> list[dict[str, Any]]:
                 rows.append(dict(json.loads(line.decode("utf-8"))))
         except (ValueError, TypeError, RecursionError) as error:
             raise MalformedFile(
-                f"{path}, line {number} is no JSON object: {error}.", path=str(path), line=number
+                f"{path}, line {number} is not a JSON object: {error}.", path=str(path), line=number
             ) from error
     return rows
 
@@ -162,7 +162,7 @@ class Samples:
 
 @lru_cache(maxsize=1024)
 def _digest(path: str, collection: str, n_samples: int, sample: int) -> str:
-    """What the first texts of a sample are told by; thousands of runs ask for the same ones."""
+    """The digest of the first texts of a sample, cached because thousands of runs ask for it."""
     ids, labels = _arrays(path, collection, sample)
     if n_samples > len(ids):
         raise DataError(

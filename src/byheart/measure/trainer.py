@@ -1,7 +1,7 @@
 """Training a stack: rounds between records, early stops per model, finished models taken out.
 
-The result of a model depends on its own configuration and seed alone, up to the rounding of matrix products, whoever
-its neighbours are.
+The result of a model depends only on its own configuration and seed, up to the rounding of matrix products, and not on
+the other models of the stack.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAIL_SAMPLES = 20  # evaluations among the final `tail` steps
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of one model. `seconds` is its share of the stack's time."""
+    """The outcome of one model. `seconds` is its share of the stack's time."""
 
     status: Status
     steps: int
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a stack stands, for whoever watches."""
+    """The progress of a stack in training."""
 
     step: int
     n_steps: int
@@ -55,7 +55,7 @@ class Moment:
 
 
 def has_diverged(first_loss: float, loss: float) -> bool:
-    """Whether training ended in nonsense: a loss that is not finite, or far above the one at the start."""
+    """Whether training diverged: the loss is not finite, or far above the one at the start."""
     return not loss <= DIVERGED * max(first_loss, 1.0)
 
 
@@ -128,7 +128,7 @@ class _Loop:
         return [self.outcomes[model] for model in range(len(self.trainings))]
 
     def _look(self, step: int) -> None:
-        """Measure, record, stop who is through, and take finished models out."""
+        """Measure, record, stop models that are done, and remove them."""
         plan = self.trainings[0]
         values = {name: column.tolist() for name, column in measure(self.stack, self.stepper.flat).items()}
         before, self.clock = self.clock, time.perf_counter()
@@ -181,7 +181,7 @@ class _Loop:
             self.on_finish(model, outcome)
 
     def _compact(self) -> None:
-        """Drop finished models; where a step was captured or compiled, only once half of them are through."""
+        """Drop finished models; where a step was captured or compiled, only once half of them are done."""
         ended = [slot for slot, model in enumerate(self.members) if model not in self.running]
         if not ended or not self.running:
             return
@@ -199,7 +199,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
     index = torch.tensor(models, device=stack.device)
 
     def some(value: Any) -> Any:
-        """What belongs to these models, of whatever has an entry for each model."""
+        """The entries of these models, from anything with one entry per model."""
         if isinstance(value, Tensor):
             return value[index] if value.dim() and value.shape[0] == len(stack.models) else value
         if isinstance(value, tuple):
@@ -212,7 +212,7 @@ def take(stack: Stack, models: Sequence[int]) -> Stack:
 
 
 def _milestones(plan: Training) -> list[int]:
-    """Steps at which the stack is looked at: every record, the end, and some of the tail."""
+    """Steps at which the stack is measured: every record, the end, and some near the end."""
     points = set(range(plan.record_points, plan.steps, plan.record_points)) | {plan.steps}
     if plan.tail:
         start = max(plan.steps - plan.tail, 0)

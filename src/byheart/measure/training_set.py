@@ -39,7 +39,7 @@ class TrainingSet:
     values: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Check that the arrays agree, and close them for writing."""
+        """Check that the arrays agree, and make them read-only."""
         n_rows = len(self.inputs)
         if n_rows == 0:
             raise DataError("a training set needs at least one sample; this one has none.")

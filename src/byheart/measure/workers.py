@@ -1,4 +1,4 @@
-"""Several processes on one machine, one store between them. Who finishes first takes what is left."""
+"""Several processes on one machine that share one store. Each takes new runs when it has finished its own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def make_trainer(
         if len(records) < len({run.key for run in runs}):
             raise BudgetSpent(
                 f"the budget of {budget.max_seconds:g} s is spent: {len(records)} of {len(runs)} runs are stored.\n"
-                "  Run the same command again to go on."
+                "  Run the same command again to continue."
             )
         return records
 
@@ -73,7 +73,7 @@ def train_here(
     max_seconds: float | None = None,
     on_progress: Callable[[SweepState], None] | None = None,
 ) -> list[Record]:
-    """Train what the store lacks with `n_workers` processes, this one included; records in the order of the runs.
+    """Train the runs that are not in the store with `n_workers` processes, this one included; records in the order of the runs.
 
     Runs left over when the time is up have no record. A helper that dies leaves its runs to the others, who see it
     at their next claim; helpers end with this process, however it ends.

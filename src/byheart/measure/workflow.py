@@ -64,7 +64,7 @@ def measure(
 def read(
     spec: str | Path | Mapping[str, Any] | Specification, families: Sequence[Factory] = ()
 ) -> Specification:
-    """A checked specification; functions in the place of a family are entered as families of this process."""
+    """A checked specification; functions given as a family become families of this process."""
     for factory in families:
         add_family(factory)
     if isinstance(spec, Specification):
@@ -83,7 +83,7 @@ def read(
 
 
 def load_factory(text: str) -> Factory:
-    """The function that FILE.py:FUNCTION names. The file is run: only ever one that the user names."""
+    """The function that FILE.py:FUNCTION names. The file is run, so it must be one that the user named."""
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith(".py") or not Path(path).is_file():
         raise UsageError(
@@ -118,7 +118,7 @@ def _is_stacked(point: Mapping[str, Mapping[str, Any]]) -> bool:
 
 @contextmanager
 def _opened(store: str | Path | None) -> Iterator[Store]:
-    """The store at a path, or one that is gone afterwards."""
+    """The store at a path, or a temporary one."""
     if store is not None:
         with Store(Path(store)) as opened:
             yield opened

@@ -5,8 +5,8 @@ registers, applies ReLU, and adds multiples of the result to some registers. All
 before the block. What the paper does by composing plain layers is done here by adding, and what must be forgotten is
 subtracted: a register z >= 0 is cleared by z ← z - ReLU(z).
 
-`emit` turns a program into a network; `count` tells its size from the same description. A description that is only
-counted may stand for data nobody has seen: `Repeat` says how often blocks occur, `typical(bits)` is a number of that many bits.
+`emit` turns a program into a network; `count` computes its size from the same description. A description that is only
+counted may be of data that do not exist yet: `Repeat` says how often blocks occur, `typical(bits)` is a number of that many bits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def clear(*registers: str) -> tuple[Unit, ...]:
 class Block:
     """One feed-forward layer: units side by side, and constants added to registers. `part` says what it is for.
 
-    wide  arrays that a network of precision int8 stores as float32: those with numbers that only the data settle
+    wide  arrays that a network of precision int8 stores as float32: those whose numbers depend on the data
     """
 
     units: Sequence[Unit]
@@ -64,7 +64,7 @@ Column: TypeAlias = "Number | np.ndarray"
 
 @dataclass(frozen=True, eq=False)
 class TableBlock:
-    """One feed-forward layer of many units, each a row: what `Block` says unit by unit, column by column.
+    """One feed-forward layer of many units, one per row: like a `Block`, but written by columns.
 
     Unit a adds writes[r][a] · ReLU(Σ reads[s][a] · s + biases[a]) to every register r.
     """
@@ -124,7 +124,7 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class Repeated:
-    """`times` copies of a number that is not zero, and zeros up to `length`, in whatever order: good for counting only."""
+    """`times` copies of a non-zero number, and zeros up to `length`, in any order: only for counting."""
 
     number: Number
     times: int
@@ -140,7 +140,7 @@ class Program:
 
     inputs  for each register that input enters, its multiple of every coordinate (E_in)
     table   how token ids become vectors; None where vectors enter
-    pad     the id that fills up short sequences
+    pad     the id that pads short sequences
     extra   the vector of an extra token before every sequence
     """
 
@@ -173,12 +173,12 @@ def flat_steps(steps: Iterable[Step]) -> Iterator[Block | TableBlock | RegisterA
 
 
 def typical(bits: int) -> Dyadic:
-    """A whole number of `bits` bits, which stands for any other."""
+    """A whole number of `bits` bits, as an example of all of them."""
     return Dyadic(1, bits - 1)
 
 
 def typical_fraction(bits: int) -> Dyadic:
-    """A number below 1 with `bits` bits after the point, which stands for any other."""
+    """A number below 1 with `bits` bits after the point, as an example of all of them."""
     return Dyadic(1, -bits)
 
 

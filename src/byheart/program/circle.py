@@ -1,4 +1,4 @@
-"""Labels as points on circles: two numbers tell any number of labels apart (DPC24 Proposition 3)."""
+"""Labels as points on circles: two numbers distinguish any number of labels (DPC24 Proposition 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from byheart.theorems import realises
 def circle_points(n_points: int, dim: int = 2) -> Float[np.ndarray, "n_points dim"]:
     """Unit vectors such that W W_gᵀ is largest at g: points on a circle for d = 2.
 
-    In higher dimension point i stands at the angles 2π i f_k/N on d/2 circles (the first frequency is 1, so no two
+    In higher dimension point i is at the angles 2π i f_k/N on d/2 circles (the first frequency is 1, so no two
     points coincide); the other frequencies are the multiples by which the largest inner product is smallest, tried
     in order. An odd last coordinate is 0.
     """

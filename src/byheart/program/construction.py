@@ -36,7 +36,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def size(self) -> Size:
-        """The size of the network, before it is there."""
+        """The size of the network, before it is built."""
 
     @abstractmethod
     def emit(self, progress: Progress | None = None) -> Construction:
@@ -47,7 +47,7 @@ class Plan(ABC):
 class Construction(Plan):
     """Data compiled to weights, with what was assumed and what was chosen on the way.
 
-    Where deciding is the whole work it is the plan too: the network is there already.
+    Where planning is all the work, the construction is its own plan: the network exists already.
     """
 
     memoriser: Memoriser
@@ -67,7 +67,7 @@ class Construction(Plan):
         return self
 
     def claims(self) -> dict[str, Any]:
-        """What the construction says of itself; a certificate repeats it and vouches for none of it."""
+        """What the construction says about itself; a certificate repeats it without checking it."""
         promised, sizes = self.theorem_size, ("width", "depth", "parameters", "weight_bits")
         return {
             "method": self.method,
@@ -77,7 +77,7 @@ class Construction(Plan):
         }
 
     def target(self) -> dict[str, Any]:
-        """Where the solver that the caller chose aims at the total gap, the certificate also says whether that is met."""
+        """The total gap that the chosen solver aims at, if any; the certificate then also says whether it is met."""
         aims_at_gap = "allowed_divergence" in self.notes and self.notes["allowed_divergence"] is None
         return {} if not aims_at_gap else {"rule": "total-gap", "allowed_gap": self.notes["allowed_gap"]}
 
@@ -113,7 +113,7 @@ class ProgramPlan(Plan):
     def in_floats(self, precision: Precision) -> ProgramPlan:
         """The same in floats, where every weight and every sum on these data is exact, in any order of summation.
 
-        Elsewhere `AssumptionViolated`, whose fact `reason` says what does not fit.
+        Otherwise raises `AssumptionViolated`, whose fact `reason` says what does not fit.
         """
         try:
             network = emit(self.program, precision)
@@ -136,14 +136,14 @@ class ProgramPlan(Plan):
 
 
 def size_of_bound(bound: Bound, width: int, depth: int) -> TheoremSize:
-    """A bound on the parameters as the size that a theorem promises."""
+    """A bound on the parameters, in the form of a theorem's size."""
     assert isinstance(bound.value, int)
     theorem = Theorem(bound.name, bound.statement, bound.source)
     return TheoremSize(theorem, width, depth, bound.value, 0, bound.assumptions)
 
 
 def report_attempts(progress: Progress | None) -> Callable[[], None]:
-    """To be called before each attempt of a search: tells that one more is under way, how many come being unknown."""
+    """A function to call before each attempt of a search; it reports one more attempt, since their total is unknown."""
     numbers = itertools.count(1)
 
     def begin() -> None:

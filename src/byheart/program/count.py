@@ -47,12 +47,12 @@ def _bits_of_step(step: blocks.Step, registers: Sequence[str]) -> int:
 
 
 def count_dense(program: blocks.Program) -> int:
-    """Entries of all weight matrices, without a look at the weights: blocks that make their units when asked make none."""
+    """Entries of all weight matrices, without the weights: blocks with lazy units do not make them."""
     return _entries_outside(program) + sum(_entries(step, program.model_width) for step in program.steps)
 
 
 def _entries_outside(program: blocks.Program) -> int:
-    """Entries of what is before and after the layers."""
+    """Entries of the matrices before and after the layers."""
     n_entries = (program.dim + 1) * program.model_width + sum(map(len, _columns(program.table)))
     return n_entries + (0 if program.extra is None else program.dim)
 
@@ -130,7 +130,7 @@ def count_numbers(numbers: blocks.Numbers, precision: Precision = "exact") -> Si
 
 
 def count_progression(numbers: range) -> Size:
-    """Whole numbers that ascend from 0 or above, without listing them.
+    """Count ascending whole numbers from 0 or above, without listing them.
 
     A number x has Σ_b [x >= 2^b] bits, so all together have Σ_b #{x >= 2^b}.
     """
@@ -143,7 +143,7 @@ def count_progression(numbers: range) -> Size:
 
 
 def _weights(n_nonzero: int, longest: int = 0, bits: int = 0) -> Size:
-    """Numbers that are not zero, in matrices that are counted elsewhere: how many, and their bits (KS25 section 3.3)."""
+    """How many numbers are not zero, and their bits (KS25 section 3.3); the matrices themselves are counted elsewhere."""
     return Size(0, n_nonzero, 0, 0, longest, bits)
 
 

@@ -1,4 +1,4 @@
-"""The distinct tokens of a data set: numbered, with the exact vector each one stands for, and their places on a line."""
+"""The distinct tokens of a data set: numbered, with the exact vector of each, and their places on a line."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class DistinctTokens:
     sequences   token numbers, (n_samples, seq_len); the last of each row carries the label
     points      the vector of each token, exactly
     separation  how large the vectors are and how far apart
-    table       what turns ids into these vectors; None if the data are vectors already
-    pad         the id that fills up short sequences on the left; None if there are none
+    table       maps ids to these vectors; None if the data are vectors already
+    pad         the id that pads short sequences on the left; None if there are none
     """
 
     sequences: np.ndarray
@@ -47,7 +47,7 @@ class DistinctTokens:
 
     @property
     def pad_number(self) -> int:
-        """The number of the token that fills up short sequences of ids without positions: the last, as its id is the largest."""
+        """The number of the padding token for ids without positions: the last, as its id is the largest."""
         assert self.pad is not None
         return self.points.n_points - 1
 
@@ -105,7 +105,7 @@ class LabelledTokens:
 
 
 def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
-    """The labelled tokens of `data`; sequences are filled up on the left, so places move to the right."""
+    """The labelled tokens of `data`; sequences are padded on the left, so places move to the right."""
     samples, positions = label_places(data.inputs, data.task)
     columns = positions + tokens.sequences.shape[1] - data.lengths[samples]
     return LabelledTokens(
@@ -117,7 +117,7 @@ def labelled_tokens(data: Dataset, tokens: DistinctTokens) -> LabelledTokens:
 
 
 def line_table(n_vocab: int, n_places: int | None) -> TokenTable:
-    """Token a at place k stands at 2(a·n + k) + 2 on a line: in one dimension, at least 2 and 2 apart.
+    """Token a at place k is the number 2(a·n + k) + 2: all are at least 2, and at least 2 apart.
 
     One number per token and one per position, the smallest table that keeps all pairs distinct.
     """
@@ -134,9 +134,9 @@ def table_of_shape(shape: DataShape) -> MaybeTable:
 
 
 def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits: int = 6) -> Projection:
-    """The tokens on a line, at least 2 and 2 apart (KS25 Lemma C.2).
+    """The tokens as numbers of at least 2, at least 2 apart (KS25 Lemma C.2).
 
-    A table has placed every token so already, those that do not occur included, and is left as it is.
+    A table has already placed every token so, including those that do not occur, and is left unchanged.
     """
     if tokens.table is None:
         spread = largest_spread(tokens.separation, tokens.dim)
@@ -146,7 +146,7 @@ def project_tokens(tokens: DistinctTokens, rng: np.random.Generator, factor_bits
 
 
 def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumption]:
-    """What every construction for sequences assumes, as found."""
+    """The assumptions of every construction for sequences, as checked on the data."""
     return (
         Assumption("inputs are finite", True, f"{data.n_samples} sequences of at most {data.seq_len} tokens"),
         Assumption("equal contexts carry equal labels", True, f"{n_contexts} distinct contexts"),
@@ -154,7 +154,7 @@ def assume_contexts(data: Dataset, n_contexts: int) -> tuple[Assumption, Assumpt
 
 
 def assume_separated(statement: str, separation: Separation) -> Assumption:
-    """That tokens are separated, and how far."""
+    """The assumption that tokens are separated, with their distance."""
     apart = "one distinct token" if separation.delta is None else f"δ = {separation.delta:.6g}"
     return Assumption(
         statement, True, f"{separation.n_distinct} distinct tokens, r = {separation.r:.6g}, {apart}"

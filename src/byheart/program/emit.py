@@ -210,7 +210,7 @@ class _Writer:
 
 
 def _spread(line: Column | Sequence[Number], length: int) -> Sequence[Number]:
-    """The numbers of a line one by one, a single one for all."""
+    """The numbers of a row or column; a single number stands for all."""
     if isinstance(line, np.ndarray):
         plain: list[Number] = line.tolist()
         return plain

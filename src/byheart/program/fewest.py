@@ -1,4 +1,4 @@
-"""The fewest heads or neurons that do, by trying: a guess that is widened where it is wrong, then halved."""
+"""The fewest heads or neurons that suffice, by search: a guessed interval is widened where it is wrong, then halved."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class FewestFound(Generic[Fit]):
 def find_fewest(
     fit: Callable[[int], Fit], reaches: Callable[[Fit], bool], high: int, low: int = 0, *, most: int
 ) -> FewestFound[Fit] | None:
-    """The least size in (low, most] whose fit reaches its goal, where that of one fewer does not; None if `most` do not do.
+    """The least size in (low, most] whose fit reaches its goal while one fewer does not; None if even `most` do not suffice.
 
-    A guess (low, high] is widened where it is wrong, then halved. Neither end is taken on trust: both were fitted.
+    A guess (low, high] is widened where it is wrong, then halved. Both ends were fitted, not assumed.
     """
     tried: dict[int, Fit] = {}
 

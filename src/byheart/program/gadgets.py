@@ -18,7 +18,7 @@ from byheart.theorems import realises
 def threshold(register: str, least: int, writes: Form, hold: Form | None = None) -> tuple[Unit, Unit]:
     """Add `writes` if the whole number in `register` is at least `least`: ReLU(z - least + 1) - ReLU(z - least) is 0 or 1.
 
-    `hold` adds to what is read, to hold the threshold back where another register says so.
+    `hold` adds other registers to what is read, which can keep the threshold from firing.
     """
     reads = {register: 1, **(hold or {})}
     return Unit(reads, 1 - least, dict(writes)), Unit(reads, -least, negate(writes))
@@ -161,11 +161,11 @@ class KeyedExtraction:
         return (*self.opening(), *entries)
 
     def outline(self) -> tuple[Step, ...]:
-        """The same for counting: from each entry to the next, weights lose as many bits."""
+        """The same for counting: weights lose the same number of bits from each entry to the next."""
         return (*self.opening(), *mean_of_ends(0, self.n_entries - 1, self.entry))
 
     def opening(self) -> Blocks:
-        """The block that readies both packed registers."""
+        """The block that prepares both packed registers."""
         return side_by_side((self.keys.opening(),), (self.values.opening(),))
 
     def entry(self, number: int) -> Blocks:

@@ -1,7 +1,7 @@
 """Banded elimination over GF(2): linear systems whose rows are sparse and stay near the diagonal.
 
 Equation i says that the table bits of its rows, in the channels of its pattern, add up to a given parity. Column
-`row · n_channels + channel` stands for one table bit. Equations come sorted by their first row, so each touches a window of
+`row · n_channels + channel` is one table bit. Equations come sorted by their first row, so each touches a window of
 columns that only moves right, and elimination costs (equations) · (window)²/64 at most, whatever the size of the table.
 
 The kernels are compiled by numba; they are deterministic and release the interpreter's lock.

@@ -1,4 +1,4 @@
-"""Units that are made when they are looked at: a wide block says how many it has, and a layout is sized without them."""
+"""Units that are made on access: a wide block knows how many it has, so a layout is sized without making them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from byheart.program.blocks import Unit
 
 
 class Units(Sequence[Unit]):
-    """Units that are made when they are looked at."""
+    """A sequence of units that are made on access."""
 
     @abstractmethod
     def unit(self, at: int) -> Unit:
@@ -26,7 +26,7 @@ class Units(Sequence[Unit]):
 
 
 class LazyUnits(Units):
-    """So many units of one kind."""
+    """A number of units of one kind."""
 
     def __init__(self, n_units: int, make: Callable[[int], Unit]) -> None:
         self._n_units, self._make = n_units, make

@@ -18,7 +18,7 @@ N = TypeVar("N", bound=Network)
 
 @dataclass(frozen=True, eq=False)
 class SolvedNetwork(Generic[N]):
-    """A network one of whose matrices solves a linear system, and what is known of that system."""
+    """A network with a matrix that solves a linear system, and what is known about that system."""
 
     network: N
     condition: float  # estimated, in the 1-norm
@@ -26,7 +26,7 @@ class SolvedNetwork(Generic[N]):
     scale: Mapping[str, float]  # of what was drawn or found, by name
 
     def to_notes(self) -> dict[str, float]:
-        """As the notes of a construction tell it."""
+        """In the form of the notes of a construction."""
         return {"condition": self.condition, "residual": self.residual, **self.scale}
 
 
@@ -76,9 +76,9 @@ def solve_least_norm(
 
 @contextmanager
 def ordered_sums() -> Iterator[None]:
-    """Run the linear algebra of numpy and scipy on one thread inside. As a decorator: in the function.
+    """Run the linear algebra of numpy and scipy on one thread, in a block or (as a decorator) in a function.
 
-    With more than one thread it adds in another order, and weights get other bits.
+    More than one thread would add in another order and give weights other bits.
     """
     import scipy.linalg  # noqa: F401  (a library that is loaded later would not be bounded)
     from threadpoolctl import threadpool_limits

@@ -127,7 +127,7 @@ def pack_fields(fields: Sequence[int], field_bits: int, n_fields: int) -> Fracti
 
 @realises("KS25-L B.3")
 def weigh_tokens(values: Sequence[Fraction], weights: Mapping[int, int], plan: LookupPlan | None) -> Blocks:
-    """φ as a network: token w, standing at values[w] on the line, gets weights[w], or 0 if it has none.
+    """φ as a network: token w, at values[w] on the line, gets weights[w], or 0 if it has none.
 
     Source:     KS25 Lemma B.3.
     Assumes:    values at least 2 and at least 2 apart (Lemma C.2); weights as Lemma B.2 gives them; `plan` for as many points

@@ -74,7 +74,7 @@ class LineMap:
     offset: Number
 
     def unit(self, coordinates: Sequence[str], into: str) -> Unit:
-        """Adds the place of the point in these registers to a register; on the points the map was made for it is at least 2."""
+        """A unit that adds the image of the point in these registers to a register; it is at least 2 on the points of the map."""
         line = zip(coordinates, self.coefficients, strict=True)
         return Unit({name: value for name, value in line if value}, self.offset, {into: 1})
 
@@ -97,12 +97,12 @@ class Projection(LineMap):
 
 
 def typical_map(dim: int, bits: int) -> LineMap:
-    """A map with coefficients and offset of `bits` bits, which stands for any other when weights are counted."""
+    """A map with coefficients and offset of `bits` bits, as an example for counting weights."""
     return LineMap((typical(bits),) * dim, typical(bits))
 
 
 def typical_line(shape: DataShape, bits: int) -> LineMap:
-    """The map that puts tokens of this shape on a line, for counting; a table has put ids there already."""
+    """The map that puts tokens of this shape on a line, for counting; a table has placed ids there already."""
     return LineMap((1,), 0) if shape.vocab is not None else typical_map(shape.dim or 1, bits)
 
 
@@ -262,7 +262,7 @@ def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
 
 
 def _finalists(points: IntegerPoints, candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The candidates that look best in floats; all of them where floats cannot tell the points apart."""
+    """The candidates that look best in floats; all of them where floats cannot distinguish the points."""
     if points.n_points < 2000:
         return candidates
     try:

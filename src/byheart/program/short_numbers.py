@@ -21,7 +21,7 @@ SHORT_BITS = 8
 
 
 def short_parts(number: Number, n_parts: int) -> list[Fraction]:
-    """`number` as the sum of that many short numbers, each the one nearest to what is left; what is left of all is in the last."""
+    """`number` as the sum of that many short numbers, each nearest to the remainder; the last part takes the rest."""
     rest, found = Fraction(Dyadic.of(number).fraction), []
     for _ in range(n_parts - 1):
         found.append(_nearest_short(rest))
@@ -30,7 +30,7 @@ def short_parts(number: Number, n_parts: int) -> list[Fraction]:
 
 
 def split_column(numbers: np.ndarray, n_parts: int) -> list[np.ndarray]:
-    """The same number by number for an array, whose numbers have at most 53 bits if they are split at all."""
+    """The same for every number of an array; numbers that are split have at most 53 bits."""
     if n_parts == 1:
         return [numbers]
     rest, found = numbers.astype(np.float64), []

@@ -51,7 +51,7 @@ def labelled_vectors(method: str, data: Dataset) -> LabelledVectors:
 
 
 def assume_single(data: Dataset, vectors: LabelledVectors) -> tuple[Assumption, Assumption]:
-    """What the predecessors assume, as found."""
+    """The assumptions of the predecessors, as checked on the data."""
     delta = vectors.tokens.separation.delta
     apart = "a single one" if delta is None else f"at least {delta:.6g} apart"
     return (
@@ -92,5 +92,5 @@ def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
 
 
 def count_wrong(network: AttentionOnly, tokens: np.ndarray, next_tokens: np.ndarray) -> int:
-    """How many tokens the network, run natively, follows by another one than `next_tokens` says."""
+    """For how many tokens the network, run natively, answers something other than `next_tokens`."""
     return int((network.compute_logits(tokens[:, None]).argmax(axis=1) != next_tokens).sum())

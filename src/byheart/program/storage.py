@@ -1,8 +1,8 @@
 """How the arrays of a program are stored where each has a format of its own: in a network of precision int8.
 
-A layer's arrays are stored in the fewest bits that hold them exactly, those that a block calls wide as float32. In a table every
-channel has an exponent of its own. What is before and after the layers is float32. No format depends on numbers that only the data
-settle, so a description that is only counted has those of the network that is built.
+A layer's arrays are stored in the fewest bits that hold them exactly, except that those which a block calls wide are float32. In
+a table every channel has an exponent of its own. What is before and after the layers is float32. No format depends on the data,
+so a description that is only counted has the same formats as the network that is built.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _OF_TABLES = {"w1": WeightFormat("int8", "columns"), "w2": WeightFormat("int8", 
 
 
 def storage_of(steps: Sequence[Step], layers: Sequence[Layer], n_before: int) -> Storage:
-    """How a network is stored whose layers the steps became, with that many arrays before them and one behind."""
+    """How the network of these steps is stored, with that many arrays before the layers and one after them."""
     formats = [each for step, layer in zip(steps, layers, strict=True) for each in layer_formats(step, layer)]
     return Storage("int8", (*(FLOAT32,) * n_before, *formats, FLOAT32))
 
 
 def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
-    """How the arrays of a layer of floats are stored, in their order; the step is what became this layer."""
+    """How the arrays of a layer of floats are stored, in their order; the layer was made from the step."""
     found = []
     for name, weights in layer.parameters():
         if isinstance(step, Block) and name in step.wide:
@@ -39,14 +39,14 @@ def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
 
 
 def one_unit(step: Step) -> Step:
-    """The step itself, or a table that is only counted with one unit, which stands for all."""
+    """The step itself; for a table that is only counted, a table with one unit as an example of all."""
     if not isinstance(step, TableBlock) or isinstance(step.biases, np.ndarray):
         return step
     return replace(step, n_units=1)
 
 
 def step_bits(step: Step, layer: Layer, n_units: int) -> int:
-    """Bits of the arrays of a layer that `one_unit` of the step became, with as many units as the step has."""
+    """Bits of the arrays of a layer, computed from the layer of `one_unit` of the step and its number of units."""
     assert not isinstance(step, Repeat | SumPool)
     found = 0
     for each, (name, weights) in zip(layer_formats(step, layer), layer.parameters(), strict=True):

@@ -1,4 +1,4 @@
-"""What is to follow each context: sparse distributions, and logits of finite margin that stand for them."""
+"""What should follow each context: sparse distributions, and logits of finite margin that represent them."""
 
 from __future__ import annotations
 

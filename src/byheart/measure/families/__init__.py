@@ -43,7 +43,7 @@ def add_family(factory: Factory) -> Family:
 
 
 def family_of(name: str) -> Family:
-    """The family of that name; a `UsageError` lists those there are."""
+    """The family of that name. Otherwise raises `UsageError` with the names of all families."""
     family = FAMILIES.get(name) or _OWN.get(name)
     if family is None:
         hint = (

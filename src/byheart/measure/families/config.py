@@ -35,7 +35,7 @@ class SizeField:
 class OptionField:
     """A choice a family offers; the first is the default.
 
-    One that came later `is_implied` at its default: the configuration leaves it out, so that runs of before keep their keys.
+    An option that was added later `is_implied` at its default: the configuration leaves it out, so that older runs keep their keys.
     """
 
     name: str
@@ -45,7 +45,7 @@ class OptionField:
 
 
 def complete_model(family: Family, model: ModelConfig) -> ModelConfig:
-    """`model` with defaults filled in; a `UsageError` if it names what the family does not know."""
+    """`model` with defaults filled in; raises `UsageError` if it has names that the family does not know."""
     sizes = {f.name: f.default for f in family.size_fields if f.default is not None} | dict(model.sizes)
     options = {o.name: o.choices[0] for o in family.option_fields} | dict(model.options)
     known = {f.name for f in family.size_fields} | {o.name for o in family.option_fields}

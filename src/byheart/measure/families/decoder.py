@@ -76,7 +76,7 @@ class OneLayerDecoderFamily(Family):
         return weights
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """The embedding and the head, if so asked: the authors' second experiment trains the rest alone."""
+        """The embedding and the head, if asked: the authors' second experiment trains only the rest."""
         if model.options["attention"] == "trained":
             return frozenset()
         maps = ("query", "key", "value", "output")

@@ -6,7 +6,7 @@ The module maps token ids (batch, seq_len), or vectors (batch, seq_len, input_di
 each token (batch, seq_len, n_classes), of which the one at the last token of an input counts (the first where the data
 say so).
 
-A module knows no axis of models, so each trains alone. Runs are keyed by the name of the function and a digest of the file that
+A module has no axis of models, so each trains alone. Runs are keyed by the name of the function and a digest of the file that
 defines it: after a change of the file they are other runs.
 """
 
@@ -48,7 +48,7 @@ class OwnModuleFamily(Family):
     reads_first: bool
 
     def __init__(self, factory: Factory) -> None:
-        """`UsageError` where the parameters of the function or its source cannot be read."""
+        """Raises `UsageError` where the parameters of the function or its source cannot be read."""
         self.factory = factory
         module = _module_name(factory)
         self.name = f"{module}:{getattr(factory, '__qualname__', type(factory).__qualname__)}"
@@ -97,12 +97,12 @@ class OwnModuleFamily(Family):
     def initial(
         self, model: ModelConfig, training_set: TrainingSet, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """What the module begins with where torch's generator has the seed of the run."""
+        """The module's own initial weights, made with the seed of the run."""
         module = self._seeded(model, training_set, generator.initial_seed())
         return {name: each.detach().to(torch.float64) for name, each in module.named_parameters()}
 
     def for_stack(self, models: Sequence[ModelConfig], inputs: Inputs) -> Family:
-        """The same with a module of its own: what one run changes in its buffers, no other run sees."""
+        """The same family with its own module, so that runs do not share buffers."""
         (model,), (training_set,) = models, inputs.training_sets
         bound = copy(self)
         bound.module = self._seeded(model, training_set, 0).to(inputs.device)
@@ -193,7 +193,7 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
 
 
 def _digest(factory: Factory, name: str) -> str:
-    """Of the file that defines it, or of its own text where there is no file, as in a notebook."""
+    """The digest of the file that defines the function, or of its source where there is no file, as in a notebook."""
     try:
         file = inspect.getsourcefile(factory)
         text = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else None
