@@ -112,8 +112,8 @@ def length_keeping_direction(points: IntegerPoints, rng: np.random.Generator) ->
 
     Source:     KS25 Lemma G.1 (Park et al. 2021), inequality (151): |v·(x - y)| >= √(8/(πd)) / V² · ‖v‖ ‖x - y‖ for all V points.
     Assumes:    distinct points.
-    Guarantee:  exact, pair by pair. The lemma says that a direction drawn evenly from all has a chance of more than zero, which
-                falls no lower as entries get longer; so the search ends.
+    Guarantee:  exact, pair by pair. By the lemma a uniformly random direction succeeds with positive probability, which does not
+                decrease with longer entries; so the search ends.
     Size:       V² pairs for each draw.
     """
     rounds = _candidate_rounds(points, rng)
