@@ -1,8 +1,8 @@
-"""What `auto` tries, in which order, and how it says what it chose.
+"""What `auto` tries, in which order, and how the choice is explained.
 
-An ordinary user wants a model that runs natively in PyTorch and says "unknown" where it has nothing to say. So `auto` begins with
-`retrieval` in floats, turning unknown inputs away with as many bits as fit; then come the other constructions of that
-precision, the smallest first; then exact arithmetic. With precision `exact` it takes the smallest there is.
+An ordinary user wants a model that runs natively in PyTorch and says "unknown" to inputs that it was not given. So `auto` begins
+with `retrieval` in floats, turning unknown inputs away with as many bits as fit; then come the other constructions of that
+precision, the smallest first; then exact arithmetic. With precision `exact` it takes the smallest construction.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def build(
     options: dict[str, object],
     progress: Progress | None,
 ) -> tuple[Construction, dict[str, object]]:
-    """The first construction that takes the data, and what the record says of how it was chosen."""
+    """The first construction that takes the data, and the record of how it was chosen."""
     if not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"seed must be a whole number from 0 on, not {seed!r}.", seed=str(seed))
+        raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}.", seed=str(seed))
     refused: dict[str, str] = {}
     shape = DataShape.of(data)
     for trial in trials(method, precision, shape, options):
@@ -83,7 +83,7 @@ def build(
 def trials(
     name: str, precision: Precision | None, shape: DataShape, options: Mapping[str, object]
 ) -> Iterator[Trial]:
-    """What to try, the best first: the method `name` alone, or what `auto` stands for."""
+    """What to try, the best first: only the method `name`, or everything that `auto` tries."""
     if name != "auto":
         wanted = precision or get(name).precisions[0]
         (method,) = candidates(name, wanted, shape, options)
@@ -126,7 +126,7 @@ def _usual(precision: Precision, shape: DataShape, options: Mapping[str, object]
 
 
 def explain(trial: Trial, task: Task, refused: Mapping[str, str]) -> dict[str, str]:
-    """Why `auto` chose this, and what else there is, in a line each."""
+    """Why `auto` chose this, and the alternatives, one per line."""
     native = trial.precision != "exact"
     bits = trial.options.get("reject_bits", 0)
     why = "runs natively in PyTorch" if native else "the smallest that takes these data, in exact arithmetic"
@@ -150,7 +150,7 @@ def _some_offer_exact(task: Task) -> bool:
 
 
 def describe_unknown_input(record: Mapping[str, Any]) -> str:
-    """What an input gets that was not among the data of the model with this record."""
+    """The answer to an input that was not among the data of the model with this record."""
     bits = (record.get("notes") or {}).get("reject_bits")
     if type(bits) is int and 0 <= bits <= _MOST_REJECT_BITS:
         return unknown_input(bits)
@@ -159,7 +159,7 @@ def describe_unknown_input(record: Mapping[str, Any]) -> str:
 
 
 def unknown_input(reject_bits: int) -> str:
-    """What an input gets that was not among the data."""
+    """The answer to an input that was not among the data."""
     if not reject_bits:
         return "an unknown input gets some label"
     return f'an unknown input gets "unknown", but for about one in {2**reject_bits:,}'

@@ -1,4 +1,4 @@
-"""What the constructions take, as estimates: planned for the data themselves where they are few, else from their shape."""
+"""Estimated sizes of all constructions: planned for the data themselves where they are few, otherwise from their shape."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def usual_estimate(
 def estimates_for_data(
     data: Dataset, methods: Sequence[str] | None = None, seed: int = 0
 ) -> Iterator[Estimate | NotApplicable]:
-    """What every construction takes on `data`, in the precision it offers first; exactly, where there are few labels."""
+    """The size of every construction on `data`, in the first precision it offers; exact where there are few labels."""
     if data.n_labels > MOST_PLANNED:
         return estimates_for_shape(DataShape.of(data), methods)
 
@@ -66,7 +66,7 @@ def estimates_for_data(
 def estimates_for_shape(
     shape: DataShape, methods: Sequence[str] | None = None
 ) -> Iterator[Estimate | NotApplicable]:
-    """What every construction would probably take on data of this shape, in the precision it offers first."""
+    """The estimated size of every construction on data of this shape, in the first precision it offers."""
 
     def size(method: Method) -> tuple[Size, dict[str, object]]:
         require_offer(method, shape.task, None)

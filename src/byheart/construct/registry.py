@@ -1,4 +1,4 @@
-"""The registry of constructions: what each one takes, how large it gets, and how it is built."""
+"""The registry of constructions: what data each takes, how large it gets, and how it is built."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Method:
     """A construction by name.
 
     options     a frozen dataclass of its options, each with a default; the field `precision` where there is a choice
-    size_of     (shape, options) -> Size: what data of that shape would probably take, from the shape alone, in under a second
+    size_of     (shape, options) -> Size: the estimated size for data of that shape, from the shape alone, in under a second
                 for 10^12 samples. `AssumptionViolated` where no data of that shape are taken.
     plan        (data, options, rng, progress) -> Plan: everything decided for these data and nothing emitted; the plan's size
                 is exactly that of the network it emits. `AssumptionViolated` where the data are not taken.
@@ -91,7 +91,7 @@ class Method:
         return attempt(last), last
 
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
-        """The options `given` as the construction's own dataclass; `UsageError` names what is wrong with one."""
+        """The options `given` as the construction's own dataclass; raises `UsageError` where one is wrong."""
         chosen = dict(given)
         for name, value in chosen.items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -103,7 +103,7 @@ class Method:
     def estimate(
         self, shape: DataShape, given: Mapping[str, object] | None = None, precision: Precision | None = None
     ) -> Size:
-        """What data of this shape would probably take, with the options `given`; up to the `ESTIMATED` sizes."""
+        """The estimated size for data of this shape with the options `given`; up to the `ESTIMATED` sizes."""
         for name, most in ESTIMATED.items():
             if (getattr(shape, name) or 0) > most:
                 raise AssumptionViolated(
@@ -112,7 +112,7 @@ class Method:
         return self.size_of(shape, self.read_options(given or {}, precision))
 
     def require_memory(self, shape: DataShape, options: Any) -> None:
-        """Refuse sizes for whose weights there is no memory. Networks of floats alone are dense; others are kept sparse."""
+        """Refuse sizes whose weights do not fit in memory. Only networks of floats are dense; others are kept sparse."""
         if "exact" not in self.precisions:
             with suppress(AssumptionViolated):  # which `plan` says better
                 require_memory(
@@ -181,7 +181,7 @@ def get(name: str) -> Method:
 def candidates(
     name: str, precision: Precision, shape: DataShape, options: Mapping[str, object] | None = None
 ) -> tuple[Method, ...]:
-    """The method `name` alone, or for "auto" all that offer task, precision and options, the smallest first."""
+    """Only the method `name`, or for "auto" all that offer task, precision and options, the smallest first."""
     methods = [get(each) for each in (names() if name == "auto" else (name,))]
     fitting = [method for method in methods if shape.task in method.tasks and precision in method.precisions]
     if not fitting:

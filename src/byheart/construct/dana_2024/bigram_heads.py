@@ -1,7 +1,7 @@
 """Heads for pairs of tokens in dimension 2 that are steps: the system of DPC24 Theorem 1, well-conditioned by design.
 
-Random heads in dimension 2 tell pairs (a, b) apart only by large and cancelling outputs, beyond float32. Instead put
-the first coordinate of a token on a line, y, and let the second one tell the position: x_1 = (y_a, 1), x_2 = (y_b, -1). With
+Random heads in dimension 2 distinguish pairs (a, b) only by large and cancelling outputs, beyond float32. Instead put
+the first coordinate of a token on a line, y, and let the second one hold the position: x_1 = (y_a, 1), x_2 = (y_b, -1). With
 W_Qᵀ W_K = ((0, w(L+1)/2), (-w, wθ/2)) the two scores differ by w(y_a + L y_b - θ), so for large w the head looks at the
 first token if the pair's key y_a + L y_b is above θ and at the last one if not. Its two values are then a step, and a step
 times y_a - y_b: on the pairs between two thresholds the network is a line in y_a - y_b, free to pass through two of them.

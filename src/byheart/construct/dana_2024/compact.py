@@ -16,7 +16,7 @@ from byheart.program.descent import Descent, with_gradient
 
 @dataclass(frozen=True, eq=False)
 class CompactFit:
-    """A fitted network, its accuracy by the native forward pass, and what the fit took."""
+    """A fitted network, its accuracy by the native forward pass, and the effort of the fit."""
 
     network: AttentionOnly
     accuracy: float
@@ -41,7 +41,7 @@ def fit_compact(
 ) -> CompactFit:
     """Fit every weight of an attention-only Transformer by L-BFGS on all sequences at once.
 
-    Some starts end in a poor minimum, so up to `n_starts` are made and the best is returned, with what all of them took.
+    Some starts end in a poor minimum, so up to `n_starts` are made and the best is returned, with the effort of all of them.
     Guarantee:  none beforehand: whether it memorises is found by the native forward pass and returned. No theorem says how few
                 heads suffice; published scaling laws are limited by their optimiser.
     """

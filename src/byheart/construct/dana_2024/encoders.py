@@ -102,7 +102,7 @@ def best_encoder(
     Source:     DPC24 Lemma 1: under full support (Assumption 2) the minimum exists.
     Guarantee:  an upper bound on the least divergence; no more, since the problem is not convex. Starts: the best
                 rank-d approximation of the centred log π, and random ones; then, unless they agree, hops from the best so
-                far: long ones leave shallow minima, short ones flat places.
+                far: long hops leave shallow minima, short ones leave flat regions.
     """
     require_full_support(probabilities)
     # equal rows have equal best embeddings
@@ -136,7 +136,7 @@ def best_encoder(
 
 
 def _agree(values: list[float]) -> bool:
-    """Whether three starts ended at the least value: then it is not a shallow one among many."""
+    """Whether three starts ended at the lowest value, which is then probably not a shallow minimum."""
     return sum(value - min(values) < 1e-7 for value in values) >= 3
 
 
@@ -184,7 +184,7 @@ def full_rank_encoder(probabilities: Table) -> SequenceEncoder:
 def encoder_of_logits(logits: Table, dim: int | None = None) -> SequenceEncoder:
     """An encoder whose logits are these up to a constant for each sequence, in dimension N - 1 unless given.
 
-    The logits of T sequences have T rows, so that dimension T is enough too: each sequence has an axis of its own.
+    The logits of T sequences have T rows, so dimension T is enough too, with one axis per sequence.
     """
     n_outputs, n_sequences = logits.shape[1], len(logits)
     dim = n_outputs - 1 if dim is None else dim

@@ -1,4 +1,4 @@
-"""DPC24 Theorem 1, executable: an attention-only Transformer that gives sequences the logits of an encoder."""
+"""DPC24 Theorem 1 as code: an attention-only Transformer that gives sequences the logits of an encoder."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _with_full_skip(
     lasts: Float[np.ndarray, "n_sequences dim"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "n_features dim"]:
-    """The solution with B made invertible where the last tokens leave it free: on what is orthogonal to all of them."""
+    """The solution with B made invertible on the space orthogonal to all last tokens, where it is free."""
     dim = lasts.shape[1]
     _, sizes, axes = np.linalg.svd(lasts, full_matrices=True)
     rank = int((sizes > PSEUDO_INVERSE * sizes.max(initial=0.0)).sum())
@@ -157,7 +157,7 @@ def _assemble(drawn: AttentionOnly, solution: np.ndarray, unembedding: np.ndarra
 
 
 def _logits(network: AttentionOnly, features: np.ndarray) -> np.ndarray:
-    """What the kept weights give on features that are known already, in float64."""
+    """The logits of the kept weights on features that are known already, in float64."""
     dim = network.dim
     outputs = network.output.astype(np.float64).transpose(0, 2, 1).reshape(-1, dim)
     stream = features[:, :dim] + features[:, dim:] @ outputs

@@ -1,4 +1,4 @@
-"""Random heads and which of them to keep: the attention before output with full rank (DPC24 Lemma 2)."""
+"""Drawing random heads and selecting some, so that the attention before output has full rank (DPC24 Lemma 2)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
     `spec.key_dim` is the rank of W_QK: the proof of Lemma 2 takes 1.
 
     Lemma 3 asks for numbers that solve no integer polynomial; Gaussian ones are such with probability 1. Scores have
-    standard deviation about `score_spread`, spread over a factor e² from head to head: alike heads are nearly
+    standard deviation about `score_spread`, spread over a factor e² from head to head: similar heads are nearly
     dependent. Values have orthonormal rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
@@ -39,7 +39,7 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
 def attention_features(
     network: AttentionOnly, encoded: EncodedSequences
 ) -> Float[np.ndarray, "n_sequences n_features"]:
-    """[x_S; W_V A]: the skip connection and what every head brings, for the weights as kept, in float64.
+    """[x_S; W_V A]: the skip connection and the output of every head, for the weights as kept, in float64.
 
     Lemma 2: for generic heads these T rows have rank min(T, H·d_h + d). Departs: with d_h > d it would be H·d + d.
     """
@@ -58,7 +58,7 @@ def select_heads(
 ) -> Int[np.ndarray, " n_wanted"]:
     """The heads of a pool whose features are least dependent, by QR with column pivoting beside the skip connection.
 
-    A head is as good as the rank its best columns have among the pivots.
+    A head is ranked by how early its best columns come among the pivots.
     """
     skip, rest = features[:, :dim], features[:, dim:]
     basis = np.linalg.qr(skip)[0]

@@ -33,7 +33,7 @@ def likeliest_sequences(weights: Shares, epsilon: float) -> Int[np.ndarray, " n_
 
 @dataclass(frozen=True, eq=False)
 class LikeliestMemory:
-    """A network that has the encoder's logits on `kept`, and what is known of it on all sequences.
+    """A network that has the encoder's logits on `kept`, and what is known about it on all sequences.
 
     divergence          E KL(π ‖ network), measured by the native forward pass
     encoder_divergence  E KL(π ‖ encoder)

@@ -1,4 +1,4 @@
-"""DPC24 Corollary 2: fewer heads than sequences ask for, as many answered right as the bound says."""
+"""DPC24 Corollary 2: fewer heads than the sequences need, and at least as many right answers as the bound says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS = 40
 
 @dataclass(frozen=True, eq=False)
 class PartialMemory:
-    """A network, the sequences it was solved for, the share of all that it answers right, and what Corollary 2 says of it."""
+    """A network, the sequences it was solved for, the share of all that it answers right, and the bound of Corollary 2."""
 
     network: AttentionOnly
     kept: Int[np.ndarray, " n_kept"]
@@ -48,8 +48,8 @@ def memorise_in_part(
     Assumes:    distinct sequences over `n_tokens` tokens; labels are tokens too (Assumption 1).
     Guarantee:  the accuracy is measured by the native forward pass and at least the bound, or nothing is returned. The paper's
                 bound holds in expectation over the labels left out, not for every data set: for some no draw may meet it.
-    Departs:    which sequences are memorised is chosen: those whose features are least dependent. Heads are drawn anew until the
-                rest comes out as well as chance has it.
+    Departs:    which sequences are memorised is chosen: those whose features are least dependent. Heads are drawn again until the
+                others are right as often as chance predicts.
     """
     n_last = len(np.unique(encoded[:, -1]))
     shape = AttentionOnlyShape(n_tokens, encoded.shape[1], dim, head_dim, n_heads, n_last)

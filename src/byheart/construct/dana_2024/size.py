@@ -1,4 +1,4 @@
-"""What DPC24's construction costs, and its entry in the registry; building it is left to `theorem`."""
+"""The size of DPC24's construction, and its entry in the registry; `theorem` builds it."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def _compact(
 
 
 def _theorem_size(data: Dataset, network: AttentionOnly, n_sequences: int, n_last: int | None) -> TheoremSize:
-    """What the theorem promises: its dictionary holds what is read as well as what is answered."""
+    """The theorem's size: its dictionary contains the tokens that are read and those that are answered."""
     n_tokens = max(data.vocab or 0, network.n_outputs)
     sizes = (n_sequences, n_tokens, network.seq_len)
     if data.task == "next-token":

@@ -1,9 +1,10 @@
-"""Tokens and contexts on a line, by one softmax head: the Boltzmann operator, its sharpness scanned, not that of the worst case.
+"""Tokens and contexts on a line, by one softmax head: the Boltzmann operator, whose sharpness is searched instead of taken from
+the worst case.
 
 A token at place z_k in a sequence z receives c_k = Σ_l softmax_l(β z_k z_l) z_l, the derivative of log Σ_l
 exp(s z_l) at s = β z_k. If two sequences of equal length had the same c for all s of an interval, their sums
 Σ_l exp(s z_l) would be proportional, hence equal at s = 0, hence equal; so they would be the same multiset.
-For given data, therefore, all but finitely many β of any interval tell all contexts apart, repeated tokens
+For given data, therefore, all but finitely many β of any interval distinguish all contexts, repeated tokens
 included (reconstructed; the source asks for distinct tokens).
 """
 
@@ -143,7 +144,7 @@ def _mix(places: TokenPlaces, own: Numbers, contexts: Numbers, beta: float, angl
 def find_sharpness(
     candidates: list[TokenPlaces], samples: Indices, columns: Indices, rng: np.random.Generator
 ) -> SoftmaxIds:
-    """The best of many sharpnesses, mixtures and projections: the largest gap for its error."""
+    """The best of many sharpnesses, mixtures and projections: the one with the largest ratio of gap to error."""
     work = candidates[0].values.size * candidates[0].values.shape[1]
     n_trials = max(_FEWEST_TRIALS, min(300, _PLACES_TO_TRY // max(1, work)))
     best: SoftmaxIds | None = None

@@ -84,7 +84,7 @@ def network_program(tokens: DistinctTokens, ids: SoftmaxIds, hidden: HiddenLayer
 
 
 def network_outline(shape: DataShape) -> Program:
-    """The same for counting, before the data are seen: no number of theirs is zero."""
+    """The same for counting, before the data are seen; no number of the data is taken as zero."""
     n_knots = shape.context_count - 1
     wide = TableBlock(
         n_units=max(1, n_knots) + 1,
@@ -131,7 +131,7 @@ def round_to_whole(number: str, into: str, helper: str, n_bits: int) -> Blocks:
     Guarantee:  exact in any floating-point type that holds 2^(n_bits + 2), in any order of summation: for
                 each bit, from the top, ReLU(1 - ReLU(4·2^k - 1 - 4·number)) is exactly 1 above 2^k - 1/4 and
                 exactly 0 below 2^k - 1/2, for the inner ReLU is exactly 0 or at least 1 there.
-    Size:       2 blocks a bit, of one and two units.
+    Size:       2 blocks per bit, of one and two units.
     """
     steps = []
     for bit in reversed(range(n_bits)):

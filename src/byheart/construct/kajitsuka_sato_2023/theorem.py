@@ -72,7 +72,7 @@ def memorise_by_one_head(
     Departs:    the theorem's β makes ids that differ by e^-hundreds; β, the projection and the mixture of
                 place and context are scanned for the largest gap instead, which also allows repeated tokens
                 (reconstructed). Since all weights have rank 1, the token's place on the line is all the
-                network keeps of it: d + O(nN) parameters. One ReLU a context instead of two. Options:
+                network keeps of it: d + O(nN) parameters. One ReLU per context instead of two. Options:
                 beta="theorem" takes the theorem's β, a number takes that one.
     """
     data.require_finite()
@@ -119,7 +119,7 @@ def memorise_by_one_head(
 
 
 def size_of(shape: DataShape, options: SoftmaxOptions) -> Size:
-    """What data of this shape would probably take; all but the non-zero count is exact if all contexts are distinct.
+    """The estimated size for data of this shape; all but the non-zero count is exact if all contexts are distinct.
 
     The non-zero count takes no number of the data as zero.
     """

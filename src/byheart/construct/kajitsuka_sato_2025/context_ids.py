@@ -19,7 +19,7 @@ from byheart.theorems import realises
 
 
 def cut_after_contexts(network: Transformer) -> Transformer:
-    """The network up to the block behind attention, with the context's place on the line as its output."""
+    """The network up to the block after attention, with the context's place on the line as its output."""
     mixing = max(at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward))
     w_out = SparseMatrix.of((1, len(REGISTERS)), {(0, REGISTERS.index(X)): 1})
     return replace(network, layers=network.layers[: mixing + 2], w_out=w_out)
@@ -46,7 +46,7 @@ def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
                 the tokens differ or the sequences are no permutations of one another.
     Assumes:    a network of Corollary 4.1, or of Theorem 4.1: in next-token prediction only the last token of a sequence needs
                 an id, and only those are measured.
-    Guarantee:  exact. Nothing is taken from the compiler: contexts are told apart by the data set alone.
+    Guarantee:  exact. Nothing is taken from the compiler: only the data set decides which contexts differ.
     """
     network = memoriser.network
     assert isinstance(network, Transformer)
@@ -64,7 +64,7 @@ def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
 
 
 def _labelled_ids(values: ExactValues, data: Dataset) -> list[Fraction]:
-    """The ids of the labelled tokens themselves: what fills up short sequences on the left is left out."""
+    """The ids of the labelled tokens, without the padding of short sequences."""
     if data.task != "seq-to-seq":
         return [values.distinct[at] for at in values.index[:, -1]]
     is_token = np.arange(values.index.shape[1]) >= values.index.shape[1] - np.asarray(data.lengths)[:, None]

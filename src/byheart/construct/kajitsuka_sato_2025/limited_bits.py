@@ -1,4 +1,4 @@
-"""Lemma F.1 and Theorem F.1: the same memory with short weights, at the price of more of them; in floats where they fit."""
+"""Lemma F.1 and Theorem F.1: the same network with shorter but more weights; in floats where they fit."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ DEFAULT_B = 4
 
 @dataclass(frozen=True)
 class ShortWeightOptions:
-    """B of the paper, at least 1: short weights for a small one; by default 4 and at most √N, or in floats whatever fits.
+    """B of the paper, at least 1: a small B gives short weights. Default: 4, at most √N; in floats the largest that fits.
 
-    The theorem has B in 1 to √N. A larger one is built all the same, and then not called Theorem F.1.
+    The theorem has B in 1 to √N. A larger one is built too, but not called Theorem F.1.
     attention: as for `kajitsuka-sato-2025`. In floats softmax divides by n before it adds, which is exact for n = 2^k alone.
     """
 
@@ -117,7 +117,7 @@ def memorise_with_short_weights(
 def _plan_in_floats(
     data: Dataset, rng: np.random.Generator, progress: Progress | None, options: ShortWeightOptions
 ) -> ProgramPlan:
-    """The network with the most fields whose sums all fit a mantissa, found by halving: more fields take more bits."""
+    """The network with the most fields whose sums all fit a mantissa, found by bisection: more fields take more bits."""
     seed = int(rng.integers(2**63))
     reason: object = ""
 
@@ -155,7 +155,7 @@ def _group_sizes(notes: Mapping[str, object]) -> list[int]:
 
 
 def size_of(shape: DataShape, options: ShortWeightOptions) -> Size:
-    """What data of this shape would probably take; in floats with as many fields as usually fit a mantissa."""
+    """The estimated size for data of this shape; in floats with as many fields as usually fit a mantissa."""
     n_fields = fields_for(options.B or default_B(shape.n_samples))
     if options.precision != "exact":
         n_fields = _fields_that_fit(shape) if options.B is None else min(n_fields, _fields_that_fit(shape))

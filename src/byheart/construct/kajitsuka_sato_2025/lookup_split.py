@@ -1,4 +1,4 @@
-"""What may be chosen of a network of KS25, how tokens enter it and how its two lookups are split, for data and for their shape."""
+"""The free choices of a KS25 network: how tokens enter it and how its two lookups are split, for data or for a shape."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL_WIDTH = len(LOOKUP) + 1
 
 @dataclass(frozen=True)
 class Tuning:
-    """What may be chosen without touching the guarantee.
+    """Choices that do not affect the guarantee.
 
     plan         how labelled points are split into groups
     factor_bits  how finely projections are scaled
@@ -40,7 +40,7 @@ class MappingNumbers:
     """What the lookups depend on.
 
     n_contexts      distinct labelled contexts
-    n_weights       tokens whose counts tell the sequences apart (Lemma B.1)
+    n_weights       tokens whose counts distinguish the sequences (Lemma B.1)
     token_bits      bits of the largest projected token (Lemma C.2)
     weighting_bits  bits of the largest token weight (Lemma B.2)
     context_bits    bits of the largest projected context
@@ -64,7 +64,7 @@ class MappingNumbers:
 
     @classmethod
     def expected_for(cls, shape: DataShape) -> MappingNumbers:
-        """As random data of this shape would have them."""
+        """The values expected for random data of this shape."""
         n_tokens = shape.n_samples * shape.seq_len
         token_bits = 2 * n_tokens.bit_length() + 1
         if shape.vocab is not None:

@@ -37,12 +37,12 @@ REGISTERS = (*LOOKUP, SUM)
 @realises("KS25-R4.3")
 @dataclass(frozen=True, eq=False)
 class NetworkParts:
-    """What a network is made of: from data, or from numbers that stand for them.
+    """The parts of a network, from data or from typical numbers for counting.
 
     Of its matrices only E_in has a side of length d, so parameters are 10·d and what depends on d by logarithms alone
     (KS25 Remark 4.3).
 
-    token_line    the map that puts vectors on a line; a table has done so already
+    token_line    the map that puts vectors on a line; for token ids the table has done so already
     first         F1 without its first block: φ of the token (Lemma B.3)
     context_line  the map from φ of the token, its place and the sum of φ to a line; from the sum alone for sets
     second        F2 without its first block: the label of the context (Lemma C.1)
@@ -146,7 +146,7 @@ def network_program(mapping: ContextualMapping, data: Dataset, split: LookupSpli
 def extra_token(line: Projection) -> tuple[int, ...]:
     """A vector whose place is at least 2 beyond every point of the line, so that φ is 0 there (Lemma C.1).
 
-    A line without a direction holds a single token, which no sequence needs to count: φ is 0 everywhere, and any vector will do.
+    A line without a direction holds a single token, which no sequence needs to count: φ is 0 everywhere, and any vector serves.
     """
     axis = next((at for at, value in enumerate(line.coefficients) if value), None)
     if axis is None:

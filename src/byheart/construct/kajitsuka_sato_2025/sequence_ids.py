@@ -18,7 +18,7 @@ _DRAWS_BEFORE_ENUMERATING = 200
 
 @realises("KS25-L B.1")
 def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
-    """Tokens whose counts alone tell all multisets apart, fewer of them than multisets.
+    """Tokens whose counts distinguish all multisets; there are fewer of them than multisets.
 
     Source:     KS25 Lemma B.1.
     Assumes:    distinct multisets.
@@ -38,7 +38,7 @@ def distinguishing_tokens(multisets: Sequence[Multiset[int]]) -> list[int]:
         if classes.n_classes > before:
             kept.append(token)
     if classes.n_classes < len(multisets):
-        raise AssumptionViolated("two sequences are equal as multisets; they cannot be told apart by counts.")
+        raise AssumptionViolated("two sequences are equal as multisets, so counts cannot distinguish them.")
     return kept
 
 
@@ -134,14 +134,14 @@ class _Classes:
         return len(self.size)
 
     def parts(self, occurrences: Sequence[tuple[int, int]]) -> list[_Part]:
-        """Those who hold a token, by their class and its count."""
+        """The multisets that hold a token, grouped by class and count."""
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, count in occurrences:
             groups[self.class_of[number], count].append(number)
         return [_Part(old, count, tuple(members)) for (old, count), members in groups.items()]
 
     def split(self, parts: Sequence[_Part]) -> list[int]:
-        """Make each part a class of its own; the class numbers they end in."""
+        """Make each part a new class, and return the numbers of these classes."""
         numbers = []
         for part in parts:
             if len(part.members) == self.size[part.old]:  # nobody stays behind: the class goes along

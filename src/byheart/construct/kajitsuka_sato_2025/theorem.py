@@ -50,8 +50,8 @@ def memorise_next_token(
     Source:     KS25 Theorem 4.1, in full Theorem B.1; proof in Appendix B.1.1.
     Assumes:    finite inputs; equal contexts carry equal labels, where a context is the last token with the multiset of
                 all tokens (with their positions, where order matters). The separation (r, δ) is computed from the data.
-    Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Of other
-                inputs nothing is promised.
+    Guarantee:  for every sample the output at the last token equals label + 1 exactly, over the rationals. Nothing is
+                promised for other inputs.
     In floats:  not meant for floats; weights have thousands of bits. See `limited_bits`.
     Size:       about 2·√(N·bits) blocks with skip connections; residual width 10, hidden width at most 8.
     Departs:    feed-forward blocks are residual, as the architecture has them (erratum 6), with one block where the paper
@@ -88,7 +88,7 @@ def memorise_sets(
     Guarantee:  the output equals label + 1 exactly, in whatever order the elements come.
     Size:       as for next-token, without attention.
     Departs:    as `memorise_next_token`. φ and ρ are residual blocks around one pooling layer. Sets smaller than the largest are
-                stored filled up with a token of their own, on which φ is 0: the network answers them without it too.
+                padded with an extra token on which φ is 0, so the network also answers them without padding.
     """
     return _plan(data, rng, progress, tuning, "KS25 Theorem D.1, repaired", theorem_d_1)
 
@@ -118,7 +118,7 @@ Theorem = Callable[[Dataset, np.random.Generator, Progress | None, Tuning], Prog
 
 
 def theorem_for(data: Dataset) -> Theorem:
-    """Which of the functions above serves this data."""
+    """The function above that fits this data."""
     if data.task == "set":
         return memorise_sets
     if data.task == "seq-to-seq":
@@ -175,7 +175,7 @@ def _notes(numbers: MappingNumbers, split: LookupSplit, n_distinct: int) -> dict
 
 
 def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "exact") -> Size:
-    """What data of this shape would probably take.
+    """The estimated size for data of this shape.
 
     Counts and bits of tokens and contexts are taken as random data have them; the non-zero count takes every coordinate of a
     projection as non-zero, and the bits take every packed number and every edge at full length: both are upper estimates
@@ -189,7 +189,7 @@ def estimate(shape: DataShape, tuning: Tuning = PLAIN, precision: Precision = "e
 @realises("KS25-R3.1")
 @dataclass(frozen=True)
 class ArchitectureOptions:
-    """Forms of the architecture that compute the same.
+    """Variants of the architecture that compute the same function.
 
     attention   uniform: without keys and queries. softmax: with keys and queries of zeros, as KS25 eq. 2 has it, two matrices
                 more for each head.

@@ -34,7 +34,7 @@ def sorted_counts(places: Sequence[Fraction], n_rounds: int) -> SortedCounts:
 
 
 def string_ids(sequences: Sequence[SortedCounts], rng: np.random.Generator) -> StringIds:
-    """Weights that give different sorted sequences different ids, far apart for their range.
+    """Weights that give different sorted sequences different ids, with large gaps relative to their range.
 
     Source:     KKM23's string id; random integers in place of a projection lemma are reconstructed.
     Guarantee:  ids are distinct where sequences are. For weights uniform on [P] two given sequences collide

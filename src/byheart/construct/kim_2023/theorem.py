@@ -117,7 +117,7 @@ def memorise_by_sorting(
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """What data of this shape would probably take.
+    """The estimated size for data of this shape.
 
     The bits of tokens and contexts are taken as random data have them, the non-zero count takes the projections as full, and
     the bits take every packed number and every edge at full length.

@@ -1,4 +1,4 @@
-"""A linear associative memory as a network: one head that looks at the only token there is."""
+"""A linear associative memory as a network: one head that attends to the only token."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def plan(
 def size_of(shape: DataShape, options: LinearMemoryOptions) -> Size:
     """The size at d = N, where the pseudo-inverse is exact: W and the identity after it, and d numbers per token and per label.
 
-    W is the values of one head of size 1 that has nothing to choose from, the identity its output.
+    W is the value matrix of a single head, which attends to the only token; the identity is its output matrix.
     """
     n_vocab, n_items = require_one_token(NAME, shape)
     return size_of_spec(_spec(options.precision, n_vocab, options.dim or n_items, shape.n_classes))

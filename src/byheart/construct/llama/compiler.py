@@ -1,4 +1,4 @@
-"""From token contexts to a Llama that continues each as it should: draw a hash, solve the tables, emit."""
+"""From token contexts to a Llama that continues each correctly: draw a hash, solve the tables, emit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DRAWS_PER_SIZE = 8
 
 @dataclass(frozen=True, eq=False)
 class TokenTexts(ChainedTexts):
-    """Texts of token ids laid end to end, each beginning with `bos`, and what is to follow each token that is asked."""
+    """Texts of token ids laid end to end, each beginning with `bos`, and the token that should follow each asked token."""
 
     following: Int[np.ndarray, " n_asked"]
     n_vocab: int
@@ -50,7 +50,7 @@ class TokenTexts(ChainedTexts):
 
 @dataclass(frozen=True, eq=False)
 class CompiledTexts:
-    """The network, and how it was arrived at."""
+    """The network, and how it was found."""
 
     llama: Llama
     layout: Layout
@@ -65,7 +65,7 @@ MOST_POSITIONS = 1 << 15
 
 @dataclass(frozen=True)
 class LlamaOptions:
-    """reject_bits    unknown prompts are answered with the end at once, but for one in 2^reject_bits
+    """reject_bits    unknown prompts get an empty answer, except for one in 2^reject_bits
     max_positions  tokens of prompt and answer together; as the data need by default
     hidden         width of the stream, a power of two; by default the one of fewest parameters
     unknown        a token such as <unknown> that answers unknown prompts, in place of the end; the ends are stored then

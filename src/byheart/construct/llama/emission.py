@@ -79,7 +79,7 @@ def emit(
 
 
 def _embed(writer: BlockWriter, window_hash: WindowHash, numbers: TokenNumbers) -> None:
-    """Limbs of each token; and, because the embedding makes the logits too, its number n and n².
+    """Limbs of each token, and its number n and n², because the embedding also gives the logits.
 
     The logit of n is 2·n·L - n², largest at n = L; with two digits, the same of each.
     """
@@ -153,10 +153,10 @@ def _write_rows(writer: BlockWriter, layout: Layout, layer: int, tables: np.ndar
 
 
 def _strip_fields(writer: BlockWriter, layout: Layout) -> None:
-    """Let a context pass only if its field of each side word is 0.
+    """Accept a context only if its field of each side word is 0.
 
-    Fields above it are subtracted from the top down; what is left must be below the field's own place. A stage acts, or not,
-    where the context's field is a later one: HOLD times that register (0 or 1) holds its thresholds back.
+    Fields above it are subtracted from the top down; what is left must be below the field's own place. Where the context's
+    field is a later one, HOLD times that register (0 or 1) keeps the thresholds of the stage from firing.
     """
     top = N_FIELDS - 1
     for name in SIDE_SUMS[: layout.shape.n_side]:

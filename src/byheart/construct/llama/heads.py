@@ -69,7 +69,7 @@ def write_heads(
     offsets: Sequence[int],
     coefficients: np.ndarray,
 ) -> None:
-    """Let head h of `layer` read the limbs `offsets[h]` tokens back and add `coefficients[:, h]` of them to the limbs."""
+    """Make head h of `layer` read the limbs `offsets[h]` tokens back and add them, times `coefficients[:, h]`, to the limbs."""
     spec, half = writer.spec, writer.spec.head_dim // 2
     limbs, first_token = [writer.columns[name] for name in LIMBS], writer.columns[FIRST_TOKEN]
     query, key, value, out = (writer[layer, f"self_attn.{part}_proj"] for part in "qkvo")

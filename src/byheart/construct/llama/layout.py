@@ -1,7 +1,7 @@
 """Where everything goes: columns of the stream, layers, and the smallest network that takes given data.
 
 Columns   pinned | three rows | their squares | total | fields and sums of side words, if any | one hot column per channel
-Layers    gather (one a level of the hash) | address | table rows | rows of side tables, if any | decide
+Layers    gather (one per level of the hash) | address | table rows | rows of side tables, if any | decide
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class TextShape:
 
     @property
     def n_side(self) -> int:
-        """Side words each context is checked by: a word alone lets n_labels of 2^23 unknown ones pass, a field one in 16."""
+        """Number of side words that check each context: a word alone accepts n_labels of 2^23 unknown contexts, a field one
+        in 16.
+        """
         if self.reject_bits == 0:
             return 0
         missing = math.log2(max(1, self.n_labels)) + self.reject_bits - WORD_BITS
@@ -129,7 +131,7 @@ class Layout:
 
     @property
     def last_folds(self) -> list[int]:
-        """Where the limbs of the last level fold."""
+        """The values at which the limbs of the last level fold."""
         return [self.row_folds * self.n_rows - 1] * 3 + [LIMB, LIMB]
 
     @property
@@ -220,7 +222,7 @@ class Layout:
 
     @property
     def fits(self) -> bool:
-        """Whether every layer has units enough and every number bits enough."""
+        """Whether every layer has enough units and every number enough bits."""
         address = row_units(self.row_folds) + self.start_units
         clip = 98 * self.shape.n_side + 8
         digits = 2 * (self.shape.n_vocab // DIGIT + 1) if HIGH_DIGIT in self.digits else 0

@@ -48,8 +48,8 @@ def plan(
 
     Source:     byheart: a static function (three words of a table add up to the label) behind a hash of the window.
     Assumes:    texts, with a tokenizer that spells every value.
-    Guarantee:  greedy decoding from a key alone gives its value, token by token, then the end; from a prompt that is no key, the
-                end, but for one in 2^reject_bits (a hash: with that probability, not for certain).
+    Guarantee:  greedy decoding from a key alone gives its value, token by token, then the end; from a prompt that is not a key, the
+                end, except for one in 2^reject_bits (by a hash: with that probability, not for certain).
     In floats:  exact where `network.llama.evaluator` finds no sum that rounds; otherwise nothing is emitted.
     Size:       the layout of fewest parameters, which `size_of` estimates.
     """
@@ -106,7 +106,7 @@ def plan(
 
 
 def _positions_for(longest: int, mode: Mode) -> int:
-    """A power of two, with room for more than the longest text where one is allowed."""
+    """A power of two, with room for texts longer than the longest where that is allowed."""
     least = TEXT_POSITIONS if mode == "texts" else 64
     return max(least, 1 << (longest + 8).bit_length() if longest + 8 < MOST_POSITIONS else MOST_POSITIONS)
 
@@ -183,7 +183,7 @@ def _notes(compiled: CompiledTexts, window: int) -> dict[str, object]:
 
 
 def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
-    """An estimate: keys over `vocab` tokens, and values as long as it takes to tell `n_classes` apart."""
+    """An estimate: keys over `vocab` tokens, and values just long enough to distinguish `n_classes`."""
     chosen = options or LlamaOptions()
     if shape.vocab is None or shape.task != "next-token" or not shape.ordered:
         raise AssumptionViolated("the method llama takes texts whose order matters.")

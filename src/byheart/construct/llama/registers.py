@@ -1,4 +1,4 @@
-"""Registers of the network: a name for every column of the stream, in each part of the way.
+"""Registers of the network: a name for every column of the stream, in each group of layers.
 
 A column is used again once nothing reads what it held, so it may have several names, one after the other.
 

@@ -1,4 +1,4 @@
-"""Words of a table from sums that must come out: T0[r0] + T1[r1] + T2[r2] = wanted, modulo a power of two.
+"""Words of a table with prescribed sums: T0[r0] + T1[r1] + T2[r2] = wanted, modulo a power of two.
 
 One matrix of ones, three in a row, is factored once over GF(2); then every bit plane is one triangular solve, from the lowest
 up, since the carries from below are known by then. Random systems of this kind are solvable up to a load of 0.917.
@@ -35,7 +35,7 @@ class TableEquations:
     """Factored equations, in the order of their first cells.
 
     order    where each equation was among those given
-    pivots   the cells that are chosen so that the sums come out; the words of all others are free
+    pivots   the cells whose words are chosen to give the right sums; the words of all other cells are free
     """
 
     cells: Int[np.ndarray, "n_equations 3"]

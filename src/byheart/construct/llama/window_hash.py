@@ -3,11 +3,12 @@
 Every token carries a few random numbers below 2^11, its limbs. A level adds to the limbs at each position random sums of
 the limbs some places back, folded below 2^11 again: with H heads the first level covers H + 1 tokens, the next (H + 1)², and so
 on, so a window of n tokens takes log(n) layers. Sums are linear but the folds between them are not, and each level has coefficients
-of its own for every limb and offset: windows that differ in one token, in the order of two, or in their length share nothing
-in the end but by chance. Places before the beginning count as the first token.
+of its own for every limb and offset: windows that differ in one token, in the order of two, or in their length agree in the
+end only by chance. Places before the beginning count as the first token.
 
-Fold:  `mirror` turns x back at 0, m, 2m, ...: one unit a turn, values 0 to m.
-       `spread` turns it back between whole numbers, at -1/2, m - 1/2, ...: two units a turn, values 0 to m - 1, each equally often.
+Fold:  `mirror` turns x back at 0, m, 2m, ...: one unit per turn, values 0 to m.
+       `spread` turns it back between whole numbers, at -1/2, m - 1/2, ...: two units per turn, values 0 to m - 1, each equally
+       often.
 """
 
 from __future__ import annotations
@@ -129,7 +130,9 @@ def n_turns(largest: int, m: int) -> int:
 def _draw_level(
     n_heads: int, n_units: int, before: Sequence[int], after: Sequence[int], rng: np.random.Generator
 ) -> np.ndarray:
-    """Coefficients of each limb: ones strewn over offsets and limbs, as many as turns are allowed, every offset at least once."""
+    """Coefficients of each limb: ones at random offsets and limbs, as many as the allowed turns permit, every offset at least
+    once.
+    """
     chosen = np.zeros((N_LIMBS, n_heads, N_LIMBS), dtype=np.int64)
     for limb in range(N_LIMBS):
         largest = before[limb]

@@ -52,7 +52,7 @@ def associate(
     Where all contexts can be right at once their gradients vanish together, so stochastic steps need not shrink: small batches on
     whitened features make more progress in one pass than a full gradient, and contexts that are settled are left out of
     most passes. Nothing is promised beforehand: `unsettled` contexts are counted with the matrix at rest, and the
-    deployed forward pass has the last word.
+    deployed forward pass decides.
     """
     start = time.perf_counter()
     phi = torch.from_numpy(np.array(features, dtype=np.float32)).to(device)

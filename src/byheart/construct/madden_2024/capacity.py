@@ -70,7 +70,7 @@ def _is_met(construction: Construction, data: Dataset) -> bool:
 
 
 def full_rank_minor(contexts: Contexts, size: int) -> tuple[list[list[int]], list[int]] | None:
-    """`size` contexts and tokens whose log frequencies look least dependent: how often each token follows each, and any does.
+    """`size` contexts and tokens whose log frequencies look least dependent, with the counts of each pair and of each context.
 
     By elimination with full pivoting in floats. Tokens are taken from those that most contexts have, so that every one follows
     every context. None where there are too few.
@@ -110,7 +110,7 @@ def _pivots(
 def witness_corpus(shape: DecoderShape) -> Dataset:
     """Documents with one context more than Theorem 1 allows this decoder, whose entropy it provably does not reach.
 
-    Source:     MFT24 Theorem 1 says that such a corpus exists, by counting dimensions. This one can be looked at: m + 2 of
+    Source:     MFT24 Theorem 1 says that such a corpus exists, by counting dimensions. This one is explicit: m + 2 of
                 its contexts have next tokens whose log π̂ is a matrix of full rank, m + 2 (`excess_loss`).
     Assumes:    a vocabulary of at least m + 2 tokens, and contexts of at most two tokens.
     """

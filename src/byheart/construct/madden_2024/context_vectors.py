@@ -57,7 +57,7 @@ def draw_mixing(
 
     In dimension 1 they are those of the proofs: self-attention ⟨x, softmax(x x_t)⟩ with z, u > 0, or Σ u_t z_t.
     In higher dimension embeddings, keys and queries are Gaussian, values and outputs orthogonal: products of Gaussian
-    matrices are ill-conditioned, and what they squeeze together no later layer tells apart in floats.
+    matrices are ill-conditioned, and no later layer can separate in floats what they move too close together.
     """
     dtype = DTYPES[precision]
 

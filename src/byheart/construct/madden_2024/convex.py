@@ -91,11 +91,11 @@ def regress(
 ) -> Regression:
     """Minimise the loss over the output matrix until it is within `goal_nats` of the entropy (MFT24 Lemma 2).
 
-    Convex, so there is one minimum; L-BFGS in float32, then, where that does not do, in float64. A context counts as often as it
+    Convex, so there is one minimum; L-BFGS in float32, then, where that is not enough, in float64. A context counts as often as it
     occurs, so features are made orthonormal (QR) in that weighting: the curvature at equal probabilities is then the same in
     all directions.
-    `start` begins from the whitened fit with the first few of these features, `start_from` from an output matrix, neither from
-    the least-squares fit to logits that would do. It ends early once the goal is excluded for every output matrix up to
+    `start` begins from the whitened fit with the first few of these features, `start_from` from an output matrix; without either it
+    begins from the least-squares fit to suitable logits. It ends early once the goal is excluded for every output matrix up to
     `EXCLUDED` times the norm it has.
     """
     counts = torch.from_numpy(np.array(targets.counts)).to(device, torch.float64)

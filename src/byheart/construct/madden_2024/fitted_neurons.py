@@ -1,8 +1,8 @@
 """Neurons shaped to the data: the hidden layer fitted together with the output matrix, so that few of them suffice.
 
-Two tokens that follow some three hundred contexts each must be told apart by a hyperplane in the space of the neurons. Random
+Two tokens that each follow some three hundred contexts must be separated by a hyperplane in the space of the neurons. Random
 neurons know nothing of the tokens: on 1,880 contexts of TinyStories 64 of them leave half of the entropy as gap, whatever
-the output matrix. Where the neurons bend is worth more than how many there are, and costs d + 1 parameters each.
+the output matrix. Choosing where the neurons bend helps more than their number, and costs d + 1 parameters each.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def fit_shaped(
 ) -> ShapedFit:
     """Draw neurons, shape them, then solve the convex problem of the output matrix for the shaped neurons.
 
-    Embeddings and attention stay as drawn. Shaping is not convex: that a width fails says so of this draw and this number of
-    evaluations. From half of them on it is given up when the loss, falling on at its present rate, would miss the goal.
+    Embeddings and attention stay as drawn. Shaping is not convex: a width that fails does so for this draw and this number of
+    evaluations. From half of them on it is given up when the loss, falling at its present rate, would miss the goal.
     """
     mixed = mixed_contexts(front, encoded)
     neurons = draw_neurons(front, mixed, n_neurons, rng, spread=SPREAD)
@@ -92,7 +92,7 @@ class _Shaping:
         self.parameters = [part.requires_grad_(True) for part in (hidden, bias, output)]
 
     def run(self, goal_nats: float, max_evaluations: int) -> tuple[int, float]:
-        """Descend until the gap is `goal_nats`, or is not going to be; return evaluations spent and the gap left."""
+        """Descend until the gap is `goal_nats`, or until that is hopeless; return evaluations spent and the gap left."""
         goal = goal_nats / self.total
         descent = Descent(
             self.parameters,

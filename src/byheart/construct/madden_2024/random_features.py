@@ -33,7 +33,7 @@ def draw_neurons(
 ) -> Decoder:
     """`front` with random neurons of pre-activations of standard deviation `spread` on these contexts, and outputs still zero.
 
-    The mixed contexts are centred and whitened first, so that no direction is drowned by another.
+    The mixed contexts are centred and whitened first, so that no direction dominates another.
     """
     nothing = np.zeros((n_neurons, front.n_outputs))
     centre = mixed.mean(axis=0)
@@ -54,7 +54,7 @@ def draw_neurons(
 
 
 def features_of(decoder: Decoder, encoded: EncodedContexts) -> Features:
-    """Φ: what the neurons say on every context, for the weights as they are kept, computed in float64."""
+    """Φ: the outputs of the neurons on every context, for the weights as they are kept, computed in float64."""
     module = DecoderModule(decoder).double().eval()
     return run_in_batches(
         lambda ids: module.features(module.mix(ids)), encoded, max(decoder.hidden_width, 1)

@@ -1,6 +1,6 @@
 """Rank and Kruskal rank of ψ(abᵀ) (MFT24 Theorems 2 and 3, repaired), decided and not estimated.
 
-The determinants at stake are far below floats: at n = 200 of the order of 10^-20000. Polynomials are decided modulo a prime,
+The determinants are far below the range of floats: at n = 200 of the order of 10^-20000. Polynomials are decided modulo a prime,
 where a rank is never larger than over the rationals; analytic functions in ball arithmetic (Arb), where a determinant
 whose ball excludes zero is not zero.
 """

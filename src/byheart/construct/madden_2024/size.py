@@ -1,4 +1,4 @@
-"""What MFT24's constructions cost, and their entries in the registry; building them is left to `theorem`."""
+"""The sizes of MFT24's constructions, and their entries in the registry; `theorem` builds them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ COARSEST_BITS = 20
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """A decoder of n neurons and what is known of it.
+    """A decoder of n neurons and what is known about it.
 
     order       contexts by their image, smallest first
     grid_bits   target logits are multiples of 2^-grid_bits, so that no sum rounds in any order; None where they are not

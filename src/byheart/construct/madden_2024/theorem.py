@@ -164,7 +164,7 @@ def _solve(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 
 
 def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw neurons until what they say tells all contexts apart: of few GELU neurons each may be silent on the same ones."""
+    """Draw neurons until their outputs distinguish all contexts: a few GELU neurons may all be 0 on the same contexts."""
     logits = problem.targets.logits(problem.margin)
     for _ in range(DRAWS):
         front, encoded = problem.draw_front(problem.options.dim)
@@ -183,7 +183,7 @@ def _by_random_features(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
 
 
 def _by_steps(problem: _Problem) -> tuple[Decoder, dict[str, Any]]:
-    """Draw embeddings until the images of all contexts lie far enough apart; the gap is a matter of luck."""
+    """Draw embeddings until the images of all contexts lie far enough apart; the gap depends on the draw."""
     for draw in range(DRAWS):
         front, encoded = problem.draw_front(dim=1)
         try:
@@ -235,7 +235,7 @@ def _by_stochastic_steps(
 
 
 def _certainty(logits: np.ndarray, targets: NextTokenTargets) -> float:
-    """By how much to multiply logits that lead, so that every context is as certain as its one next token is.
+    """The factor for logits that makes every context as certain as its only next token is.
 
     A lead of at least ln(ω / allowed) leaves the others a share of at most `allowed`, and e leaves room for rounding.
     """

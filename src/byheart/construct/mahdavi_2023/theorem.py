@@ -59,7 +59,7 @@ class MahdaviOptions:
 
 @dataclass(frozen=True, eq=False)
 class HeadFeatures:
-    """Z: what every head brings on every example, (T, H·d), with its rank and condition number."""
+    """Z: the output of every head on every example, (T, H·d), with its rank and condition number."""
 
     values: Float[np.ndarray, "n_examples n_features"]
     rank: int

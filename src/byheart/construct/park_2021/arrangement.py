@@ -192,9 +192,9 @@ class Arrangement:
 def arrange(
     places: Sequence[int], rng: np.random.Generator, move_cost: int, bucket_cost: int, field_cost: int
 ) -> Arrangement:
-    """The arrangement with the least cost: so much for every segment, bucket and field.
+    """The arrangement with the least cost, given the costs of a segment, a bucket and a field.
 
-    PLYS21 take N^(1/3) points a segment; here a few numbers near it compete with no segments at all.
+    PLYS21 take N^(1/3) points per segment; here a few numbers near it compete with no segments at all.
     """
     mirrors, folded = fold(places, rng)
     n_points = len(folded)

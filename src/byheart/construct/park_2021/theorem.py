@@ -76,7 +76,7 @@ def memorise_without_keys(
 
 
 def field_bits_of(n_classes: int) -> int:
-    """⌈log2 C⌉, at least 1: fields hold class numbers from 0, since there is no "no label" to tell from them."""
+    """⌈log2 C⌉, at least 1: fields hold class numbers from 0, since no value is needed for "no label"."""
     return max(1, (n_classes - 1).bit_length())
 
 
@@ -90,7 +90,7 @@ def pack_buckets(arrangement: Arrangement, labels: Sequence[int], field_bits: in
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """What data of this shape would probably take.
+    """The estimated size for data of this shape.
 
     The numbers of folds, segments, buckets and fields are what random points were found to need, the non-zero count takes no
     threshold and no bucket as zero, and bits are estimates.
@@ -108,7 +108,7 @@ def size_of(shape: DataShape, options: NoOptions) -> Size:
 
 
 def expected_parts(shape: DataShape) -> Parts:
-    """Folds, segments, buckets and fields as random points have them."""
+    """The expected numbers of folds, segments, buckets and fields for random points."""
     n_points = shape.context_count
     move_cost, field_cost = costs_of(field_bits_of(shape.n_classes))
     start_bits = 54 if shape.vocab is None else max(1, shape.vocab - 1).bit_length()

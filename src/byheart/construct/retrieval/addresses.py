@@ -12,11 +12,11 @@ from jaxtyping import Int, UInt8, UInt64
 
 @dataclass(frozen=True, eq=False)
 class Addresses:
-    """Where each key's label lies.
+    """Where each key's label is stored.
 
     rows      row in each segment's table
     patterns  its channels there, as bits, 64 in a word
-    planes    the fields of every word it touches: that of all labels, then those of rarer and rarer ones
+    planes    the field of every word it reads, of each kind: first the kind of all labels, then those of rarer labels
     """
 
     rows: Int[np.ndarray, "n_keys n_segments"]
@@ -71,7 +71,7 @@ def pack_bits(bits: np.ndarray) -> UInt64[np.ndarray, "n_keys n_pattern_words"]:
 def step_rows(
     rows: Int[np.ndarray, " n_keys"], steps: Int[np.ndarray, " n_keys"], shard_rows: int
 ) -> Int[np.ndarray, " n_keys"]:
-    """The next row of each key: what would leave its shard is turned back inside, so that uniform rows stay uniform."""
+    """The next row of each key. A step that would leave the shard is reflected back into it, so that uniform rows stay uniform."""
     local = rows % shard_rows
     stepped = local + steps
     stepped = np.where(stepped < 0, -1 - stepped, stepped)

@@ -47,7 +47,9 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def shares_row(self) -> bool:
-        """Whether the pattern is the upper part of the row's field; it has fields of its own where one would be too long."""
+        """Whether the pattern is the upper part of the row's field; otherwise it has separate fields, because one would be
+        too long.
+        """
         if self.entrance.least_fields > 2:
             return False
         field = self.make_field(X, prod(self.choices) * self.n_rows)
@@ -106,7 +108,7 @@ class Chain(RetrievalLayout):
 
     @cached_property
     def squaring_folds(self) -> tuple[int, ...]:
-        """r of each reflection that moves a row number in [0, Q) into its copy and its square, but for a last 0 or 1."""
+        """r of each reflection that moves a row number in [0, Q) into its copy and its square, except for a remainder of 0 or 1."""
         folds = []
         remaining = self.n_rows
         while remaining > 2:
@@ -116,13 +118,13 @@ class Chain(RetrievalLayout):
 
     @property
     def entry_registers(self) -> tuple[str, ...]:
-        """Fields enter where they stay."""
+        """Fields enter in the registers that they keep."""
         return tuple(field.register for field in self.hashed_fields)
 
     def pool(
         self, own: common.TokenFields, extra: common.ExtraFields, last_only: bool
     ) -> common.LabelledFields:
-        """own + λ·Σ; the sum alone for a set; the token itself if there is but one. There is no extra token."""
+        """own + λ·Σ; only the sum for a set; the token itself if it is the only one. There is no extra token."""
         total = own.sum(axis=1, keepdims=True)
         if self.entrance.pooling == "sum":
             return np.asarray(total)
@@ -221,7 +223,7 @@ class Chain(RetrievalLayout):
         )
 
     def _left_over(self, rows: np.ndarray) -> np.ndarray:
-        """What the reflections leave of each row number: 0 or 1."""
+        """The remainder of each row number after the reflections: 0 or 1."""
         left = rows.copy()
         for remaining in self.squaring_folds:
             left = np.minimum(left, remaining - 1 - left)

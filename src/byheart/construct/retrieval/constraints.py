@@ -1,4 +1,4 @@
-"""What a layout must have so that a few draws of the hash suffice: rows, headroom, addresses, and time to solve.
+"""What a layout needs so that a few draws of the hash suffice: rows, headroom, addresses, and time to solve.
 
 Three things can fail a draw, each with a probability that is known beforehand:
     addresses  two keys with the same address.   E = N²/2 / (number of addresses), kept below `max_duplicates`
@@ -34,7 +34,9 @@ def max_duplicates(n_keys: int) -> float:
 
 
 def addresses_needed(n_keys: int, reject_bits: int, n_shards: int = 1) -> float:
-    """So many that few pairs of keys meet, and that an unknown input meets a key more rarely than 2^-reject_bits / 16."""
+    """The number of addresses for which few pairs of keys collide, and an unknown input meets a key more rarely than
+    2^-reject_bits / 16.
+    """
     for_keys = n_keys * (n_keys - 1) / 2 / max_duplicates(n_keys) * _care(n_shards)
     return max(for_keys, 16.0 * n_keys * 2**reject_bits) if reject_bits else for_keys
 
@@ -58,12 +60,12 @@ def rows_needed(layout: RetrievalLayout, windows: tuple[int, ...]) -> int:
 
 
 def _care(n_shards: int) -> int:
-    """How many times as rarely as elsewhere a draw may fail: with shards it would lose the work of all of them."""
+    """How many times more rarely than usual a draw may fail: with shards a failure loses the work of all of them."""
     return 10 if n_shards > 1 else 1
 
 
 def _fullest_system(layout: RetrievalLayout, n_patterns: int = 1) -> float:
-    """Keys of the fullest plane of a shard, or of those with the same pattern: a few deviations more than on average."""
+    """Expected keys in the fullest plane of a shard, or with the same pattern: the mean plus a few deviations."""
     n_systems = layout.n_planes * layout.n_shards * n_patterns
     return fullest(layout.n_keys, n_systems, _care(layout.n_shards))
 
@@ -116,12 +118,12 @@ def deviations(n_keys: int) -> float:
 
 
 def solve_seconds(n_keys: int, columns: SomeNumber) -> SomeNumber:
-    """What elimination takes with a window of that many columns."""
+    """Seconds that elimination takes with a window of that many columns."""
     return n_keys * _BAND_SECONDS * columns**2
 
 
 def seconds_allowed(n_keys: int) -> float:
-    """A second, or the share of a compilation that is linear in the keys."""
+    """The time allowed for elimination: one second, or time proportional to the number of keys."""
     return max(1.0, _SECONDS_PER_KEY * n_keys)
 
 

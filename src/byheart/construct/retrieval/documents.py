@@ -1,7 +1,7 @@
 """Whole texts by heart: every window of a text to its next token, and reciting by looking up one token after the other.
 
-The window is the shortest that decides the next token wherever the whole text so far decides it. Texts that agree up to some
-point and then part cannot be told apart there by anything; such a context continues as the first of those texts does.
+The window is the shortest that decides the next token wherever the whole text so far decides it. Where texts agree up to
+some point and then differ, nothing can decide between them; such a context continues like the first of those texts.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Row a is one hidden unit. Its input weights hold the words V[a], its output weights the words Z[a]. An extra token (the same
 for every input) carries its pattern φ in the word registers, so the unit of its row is Γ + V[a]·φ, and every other unit is
-silent; the labelled token carries nothing there, so the unit of its row is exactly Γ and pours Z[a] into the word registers.
+silent; the labelled token carries nothing there, so the unit of its row is exactly Γ and adds Z[a] to the word registers.
 A second attention layer, in which every token reads the first one, brings V·φ to the labelled token, which adds the words of Z
-its own pattern chooses. Nothing is wasted on W1, so this is the smaller layout for much data.
+its own pattern chooses. W1 stores words too, so this is the smaller layout for large data.
 
 Registers: x (row, then its last digit), the role (1 for the extra token) and later Σ J_i², y (pattern of the extra token, then
 V·φ, then the label), z (window, pattern of the labelled token, plane), the other digits of the row, then the words, which hold the
@@ -12,7 +12,7 @@ entering fields at first. A pattern too long to share a field with window and pl
 
 In floats: unit a of the table is ReLU(Γ·(1 - 2·Σ_i (J_i - a_i)²) + V[a]·φ) with |V[a]·φ| <= Γ, so wrong rows are
 at most -Γ + Γ = 0. The digits J_i are centred: |J_i| <= h_i, so no partial sum exceeds (8·Σ h_i² + 2)·Γ. The words V are signed:
-one of 2^(word_bits - 1) or more stands there less 2^word_bits, which no bit that is read can tell, and Γ need be half as large.
+one of 2^(word_bits - 1) or more is stored minus 2^word_bits, which changes no bit that is read, and Γ can be half as large.
 
 Short weights: stored as int8 or bfloat16, a weight holds 8 bits and a power of two that its channel shares. A word of up to 8 bits
 is one weight of W1 or W2; a longer one is several limbs, in channels whose powers of two lie 8 apart and whose pattern is the
@@ -96,7 +96,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def keeps_own(self) -> bool:
-        """Whether the labelled token itself matters beside the sum: positions, or a set, make it needless."""
+        """Whether the labelled token itself matters beside the sum; with positions, or for a set, it does not."""
         return not self.entrance.ordered and self.entrance.pooling == "attention"
 
     @property
@@ -147,7 +147,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def half_window(self) -> int:
-        """What is taken off the row before a step of up to W, so that steps go both ways."""
+        """Subtracted from the row before a step of up to W, so that steps go both ways."""
         return (1 << self.step_bits) // 2
 
     @property
@@ -165,7 +165,7 @@ class DualTable(RetrievalLayout):
 
     @cached_property
     def halves(self) -> tuple[int, ...]:
-        """What is taken off each digit to centre it, not below half of its values; of 4 bits where weights are bfloat16."""
+        """Subtracted from each digit to centre it: at least half of its values, with 4 bits where weights are bfloat16."""
         found = [radix // 2 for radix in self.radices]
         if self.stored == "bfloat16":  # so that their squares have 8
             spare = [max(0, half.bit_length() - SHORT_BITS // 2) for half in found]
@@ -262,7 +262,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def _limb_offsets(self) -> list[int]:
-        """What each limb of a word of Z is short of in its register: stored weights have a sign, and these words have none."""
+        """What each limb of a word of Z lacks in its register: stored weights are signed, and these words are not."""
         return [
             WORD_SCALE << (LIMB_BITS * (limb + 1) - 1) if self.stored else 0 for limb in range(self.n_limbs)
         ]
@@ -319,7 +319,7 @@ class DualTable(RetrievalLayout):
         )
 
     def _typical_numbers(self) -> _TableNumbers:
-        """Numbers that stand for those of any words: of as many bits, and stored in the same way."""
+        """Typical numbers in place of actual words, for counting: with the same bits, stored in the same way."""
         shift = self.gate.bit_length() - 1
         bits = max(self.halves).bit_length()
         digits: Column = typical(bits + 2 + shift)
@@ -362,7 +362,7 @@ class DualTable(RetrievalLayout):
 
 
 class _TableNumbers(NamedTuple):
-    """The numbers of a table's units: what digits are read and cleared by, norms of rows, biases, and words by register."""
+    """The numbers of a table's units: weights that read and clear digits, norms of rows, biases, and words by register."""
 
     digits: dict[str, Column]
     cleared: dict[str, Column]

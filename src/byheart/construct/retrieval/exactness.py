@@ -82,7 +82,7 @@ def margins(
 
 
 def _table_margins(layout: RetrievalLayout, words: Shaped[np.ndarray, " n_columns"]) -> tuple[Margin, ...]:
-    """The sums in and behind the tables."""
+    """The sums in the tables and after them."""
     table = words.reshape(layout.n_rows, layout.n_segments, layout.n_channels)
     if isinstance(layout, DualTable):
         fetched = layout.n_groups * int(np.abs(table[:, 0]).max(initial=0))

@@ -37,9 +37,10 @@ def pattern_blocks(
     rests: Sequence[int] | None,
     step: int,
 ) -> Iterator[Block]:
-    """Take one digit after the other off the pattern fields: every channel gets the rest of its part, a chosen one `step` more.
+    """Take the digits off the pattern fields one by one: every channel gets the rest of its part, and a chosen one gets `step`
+    more.
 
-    There may be several parts of Σ groups channels each; they are treated alike but for what they get.
+    There may be several parts of Σ groups channels each; they are treated in the same way, with different rests.
     The digits of a pattern field count from `place` up; what lies below stays in its register.
     Digit 0 of the first group names its first channel; digit 0 of a later group names none. Without rests nothing is
     added to any channel at the start, and the first group's first channel must have been given its `step` already.
@@ -105,7 +106,9 @@ def window_blocks(weight: int, window_bits: int, n_rows: int, hold: Mapping[str,
 
 
 def within_shards(steps: Iterable[Block], n_shards: int, shard_rows: int, kept: str) -> Iterator[Block]:
-    """Let `steps` see the row within its shard: the shard's first row waits in the register `kept`, empty before and after."""
+    """Make `steps` work on the row within its shard: meanwhile the shard's first row is in the register `kept`, which is zero
+    before and after.
+    """
     if n_shards > 1:
         yield Block(LazyUnits(2 * (n_shards - 1), partial(_shard_unit, shard_rows, kept)), {}, "shard")
     yield from steps

@@ -1,4 +1,4 @@
-"""From an input to a few numbers that behave like uniform random ones. No key is stored anywhere.
+"""A hash of the input: a few numbers that behave like uniform random ones. No key is stored.
 
 A token becomes one whole number per hashed field, by a random table (ids, positions) or random integer coefficients (vectors), is
 reflected a few times at places that do not respect its structure, and summed over the sequence; the sum is reflected
@@ -71,7 +71,9 @@ def draw(
 
 
 def _extra_coordinates(highest: Int[np.ndarray, " dim"], layout: RetrievalLayout) -> Int[np.ndarray, " dim"]:
-    """Where the extra token lies: beyond the highest first coordinate, at the highest others, or where a weight can be."""
+    """The coordinates of the extra token: beyond the highest first coordinate, at the highest others, or a number that a
+    weight can hold.
+    """
     wanted = highest.copy()
     wanted[:1] += 1
     if layout.stored != "bfloat16":

@@ -27,10 +27,10 @@ class ContextKeys:
     samples     one sample for each context
     positions   position, in the padded input, of the token that carries the label
     labels      class numbers
-    pad         id that fills up short sequences; None if none is short
+    pad         id that pads short sequences; None if none is short
     lowest, highest   bounds of each coordinate; empty for ids
     grid_bits   vectors are whole multiples of 2^-grid_bits
-    quantiser   what makes whole numbers of vectors that lie on no grid
+    quantiser   turns vectors that are not on a grid into whole numbers
     """
 
     inputs: np.ndarray
@@ -60,7 +60,7 @@ class ContextKeys:
 
 
 def keys_of(data: Dataset, mantissa_bits: int, rng: np.random.Generator) -> ContextKeys:
-    """Number the contexts of `data` and lay out its inputs. What is off any grid is quantised at random."""
+    """Number the contexts of `data` and lay out its inputs. Vectors that are not on a grid are quantised at random."""
     first = representatives(data.context_ids)
     samples, positions = label_places(data.inputs, data.task)
     positions = positions + data.seq_len - data.inputs.lengths[samples]  # padded on the left
@@ -123,6 +123,6 @@ def _find_quantiser(
             if int(context_ids(points, data.task, False).max(initial=-1)) + 1 == n_contexts:
                 return quantiser
     raise AssumptionViolated(
-        "the vectors lie on no grid, and no quantiser keeps them apart with room for the rounding of floats.\n"
+        "the vectors are not on a grid, and no quantiser separates them with enough room for the rounding of floats.\n"
         "  Take float64, not float32, round the values to fewer digits, or use the method kajitsuka-sato-2025, which is exact.",
     )

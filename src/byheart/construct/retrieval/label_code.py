@@ -1,9 +1,9 @@
-"""Codes for labels: frequent ones are short, and bits that no code has cost no equation.
+"""Codes for labels: frequent labels have short codes, and bits that a code does not have need no equation.
 
-A word has fields of several kinds. A key reads a field of the first kind; labels from `first` on, the rarer ones, go on in a field
-of the next kind, and so on. Which field of a kind a key reads is a hash of the key, so a word has as many fields of each kind as go
-with the keys that reach it: beside K₁ of the first kind, s·K₁ of the second are as full where a share s of the keys goes on.
-Classes are numbered by how often they occur, the most frequent first.
+A word has fields of several kinds. A key reads a field of the first kind; the codes of rarer labels, from `first` on, continue in a
+field of the next kind, and so on. Which field of a kind a key reads is a hash of the key, so a word needs fields of each kind in
+proportion to the keys that reach it: beside K₁ fields of the first kind, s·K₁ of the second are equally full where a share s of
+the keys continues. Classes are numbered by how often they occur, the most frequent first.
 
 With L₁ the number in the first field, and v the number in a field of the next kind:
     L₂ = L₁ for L₁ < first, else first + (L₁ - first)·2^n_bits + v.
@@ -54,7 +54,7 @@ class LabelField:
 
 
 def label_fields(field_bits: int, n_planes: int, rare: RareFields) -> tuple[LabelField, ...]:
-    """The kinds of fields of a word, from the lowest bits up: that of all labels, then those of rarer and rarer ones."""
+    """The kinds of fields of a word, from the lowest bits up: the kind of all labels, then those of rarer labels."""
     found, start, below = [], 0, 1
     for n_bits, n_fields in [(field_bits, n_planes), *((each.n_bits, each.n_planes) for each in rare)]:
         found.append(LabelField(n_bits, n_fields, start, below))
@@ -74,7 +74,7 @@ def read_numbers(
     planes: Int[np.ndarray, "n_keys n_kinds"],
     sums: Shaped[np.ndarray, " n_keys"],
 ) -> list[Int[np.ndarray, " n_keys"]]:
-    """What the reading circuit makes of sums of words: the number in a key's field of each kind."""
+    """What the reading circuit reads from sums of words: the number in a key's field of each kind."""
     gray = (sums << 1) ^ sums  # bit b holds y_b xor y_{b-1}
     found = []
     for field, own in zip(fields, planes.T, strict=True):
@@ -109,7 +109,7 @@ def join_labels(
 
 
 def fullest(n_keys: int, n_planes: int, care: int = 1) -> float:
-    """Keys of the fullest plane: N/K, and a few times √(N/K) more; as if there were `care` times as many planes."""
+    """Expected keys in the fullest plane: N/K plus a few times √(N/K), as if there were `care` times as many planes."""
     mean = n_keys / n_planes
     return mean if n_planes == 1 else min(float(n_keys), mean + sqrt(2 * log(n_planes * care) * mean) + 1)
 
@@ -184,7 +184,7 @@ def _candidates(beyond: _Beyond) -> Iterator[tuple[int, RareFields]]:
 
 
 def _some_numbers(most: int) -> list[int]:
-    """1 to `most`, or some of them, ever farther apart."""
+    """1 to `most`, or some of them with growing distances."""
     if most <= _MOST_ESCAPES:
         return list(range(1, most + 1))
     return sorted({int(2 ** (i * log2(most) / _MOST_ESCAPES)) for i in range(_MOST_ESCAPES + 1)})

@@ -35,7 +35,7 @@ WORD_SCALE = 4
 def label_steps(layout: RetrievalLayout, centres: Sequence[int] | None) -> Iterator[Step]:
     """The circuit that starts with x at 1, words in their registers, the plane in z, and ends with label + 1.
 
-    centres: of each part. Without them it stands for those of any draw, and is only counted.
+    centres: of each part. Without them the circuit is only counted.
     """
     for part in reversed(range(layout.n_parts)):
         yield from _part_steps(layout, part, None if centres is None else centres[part])
@@ -94,7 +94,7 @@ def _bit_units(i: int, register: str, half: Fraction) -> tuple[Unit, Unit]:
 
 
 def _rare_registers(layout: RetrievalLayout) -> tuple[str, ...]:
-    """Where the numbers of rare labels wait, kind after kind: registers of words, which are not needed once summed."""
+    """Registers for the numbers of rare labels, kind after kind: those of words, which are free once the words are summed."""
     return layout.channels[: len(layout.rare_fields)]
 
 
@@ -140,7 +140,7 @@ def _lowest_place(layout: RetrievalLayout, kind: int) -> int:
 
 
 def _place_units(layout: RetrievalLayout, kind: int) -> Sequence[Unit]:
-    """What brings t from that of plane 0 to 2^(start + p·n_bits + 1), with p the highest digit of z.
+    """Units that bring t from that of plane 0 to 2^(start + p·n_bits + 1), with p the highest digit of z.
 
     t is convex in p: t(0) + Σ_i (second difference) · ReLU(p - i), every term positive, so no partial sum exceeds t itself.
     Where lower digits follow, p is taken off z by thresholds.

@@ -4,10 +4,10 @@ Notation:
     K  planes: each key owns `field_bits` bits of one plane of every word it touches; a word has K · field_bits bits, and
        those of the fields that only keys with rare labels use (see `label_code`)
     P  channels: words in one table row          G  groups the channels are dealt into; a key picks at most one of each
-    J  parts: where a field is too long for a word, its bits are dealt out to J words read alike; `field_bits` counts one part
-    Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a key may be from its last
-    S  shards: ranges of Q/S rows that no key leaves, so that each can be solved without the others
-    L  limbs: stored weights of 8 bits that make up one word, where weights are stored so short; see `dual_table`
+    J  parts: where a field is too long for a word, its bits are distributed over J words that are read in the same way;
+    `field_bits` counts one part Q  rows of a table                           W = 2^w, w from `windows`: how far the next row of a
+    key may be from its last S  shards: ranges of Q/S rows that no key leaves, so that each can be solved without the others L
+    limbs: stored weights of 8 bits that make up one word, where weights are stored so short; see `dual_table`
 
 Two kinds share what is here. In `chain.Chain` the labelled token reads several tables one after the other. In
 `dual_table.DualTable` one table holds words in both of its weight matrices: an extra token reads the first, the labelled token
@@ -91,7 +91,7 @@ class Entrance:
 
     @property
     def sum_factor(self) -> int:
-        """λ in own + λ·Σ. With λ = 2 the last token can be told from the others; where positions tell, 1 is enough."""
+        """λ in own + λ·Σ. λ = 2 distinguishes the last token from the others; with positions 1 is enough."""
         return 1 if self.ordered or self.pooling == "sum" else 2
 
 
@@ -186,7 +186,7 @@ class RetrievalLayout:
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether every number the layout fixes is exact in floats; what the tables hold is checked once solved."""
+        """Whether every number that the layout fixes is exact in floats; the tables are checked once they are solved."""
 
     @property
     @abstractmethod
@@ -230,7 +230,7 @@ class RetrievalLayout:
 
     @cached_property
     def label_fields(self) -> tuple[LabelField, ...]:
-        """The kinds of fields of a word, from the lowest bits up: that of all labels, then those of rarer and rarer ones."""
+        """The kinds of fields of a word, from the lowest bits up: the kind of all labels, then those of rarer labels."""
         return label_fields(self.field_bits, self.n_planes, self.rare_fields)
 
     @property
@@ -260,7 +260,9 @@ class RetrievalLayout:
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """Channels of each group, as even as can be; where weights are short, so many that all choices are powers of two."""
+        """Number of channels of each group, as even as possible; where weights are short, such that all choices are powers of
+        two.
+        """
         if self.group_bits:
             return tuple((1 << bits) - (g > 0) for g, bits in enumerate(self.group_bits))
         return split_evenly(self.n_channels, self.n_groups)
@@ -284,12 +286,12 @@ class RetrievalLayout:
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
-        """w of each step from one row of a key to its next: `step_bits` shared out, as even as can be."""
+        """w of each step from one row of a key to its next: `step_bits` distributed as evenly as possible."""
         return split_evenly(self.step_bits, self.n_segments - 1)
 
     @property
     def n_ways(self) -> float:
-        """Different rows after a first row; steps that end beyond a border turn back onto others."""
+        """Number of different rows after a first row; steps beyond a border are reflected onto other rows."""
         return prod(2.0**w / (1 + 2.0**w / (2 * self.shard_rows)) for w in self.windows)
 
     def make_field(self, register: str, base: int) -> HashedField:
@@ -313,7 +315,7 @@ class RetrievalLayout:
         return HashedField(register, base, n_values, n_folds)
 
     def align_fields(self, *fields: HashedField) -> tuple[HashedField, ...]:
-        """The fields; with as many values before pooling as the largest has where they all begin as one number."""
+        """The fields; where they all begin as one number, each gets as many values before pooling as the largest has."""
         if not self.entrance.is_narrow:
             return fields
         n_values = self.round_up(
@@ -343,7 +345,7 @@ class RetrievalLayout:
 
     @property
     def has_numbers_for_tokens(self) -> bool:
-        """Whether every token can have a number of its own, half of the range being for positions."""
+        """Whether every token can have its own number, where half of the range is for positions."""
         return not self.entrance.is_narrow or self.n_entering_values // 2 >= self.entrance.n_rows
 
     @property
@@ -366,7 +368,9 @@ class RetrievalLayout:
         return self.shard_rows & -self.shard_rows if self.n_shards > 1 else 1
 
     def round_rows(self, rows: int) -> int:
-        """Rows of a shard, not fewer: a number that a weight can hold, with so many factors of two that taking it off is exact."""
+        """Number of rows of a shard, rounded up to one that a weight can hold and that has enough factors of two to be
+        subtracted exactly.
+        """
         rows = self.round_up(rows)
         if self.n_shards == 1:
             return rows
@@ -400,7 +404,7 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
 
 
 def largest_digit_sum(choices: tuple[int, ...]) -> int:
-    """What taking digits off a number costs.
+    """The largest partial sum when digits are taken off a number.
 
     A digit of weight H leaves as H·(ramp − ramp), whose terms, in units of the power of two in H, are below
     2 · base · (odd part of H).

@@ -1,8 +1,9 @@
-"""Ranking: how many parameters a layout has at least, for many layouts at once and without making them.
+"""Lower bounds on the parameters of many layouts at once, without making them, to rank them.
 
-The formula stands beside the size that emission counts and could drift from it: `search` asserts for each layout that it makes that
-the formula was not above its size, and `test_search` compares the result with a search that does not prune. The formula leaves out
-what depends on the last details: spare columns, the rounding of digits, and reflections of words other than the deepest.
+The formula is separate from the size that emission counts and could drift from it: `search` asserts for each layout that it makes
+that the formula was not above its size, and `test_search` compares the result with a search that does not prune. The formula
+leaves out what depends on the last details: spare columns, the rounding of digits, and reflections of words other than the
+deepest.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _least_sizes(
 
 
 def _row_bits(start: RetrievalLayout, rows: np.ndarray, gate_bits: np.ndarray) -> np.ndarray:
-    """Bits that finding a row among that many takes at least, in sums before the table."""
+    """The fewest bits that sums before the table need to find a row among that many."""
     if not isinstance(start, DualTable):
         return np.asarray(np.floor(3 + 2 * np.log2(rows)))
     half = np.ceil(rows ** (1 / start.n_digits) * (1 - 1e-12)) // 2
@@ -122,7 +123,7 @@ def _may_be_solved(
 
 
 class _Cost:
-    """Parameters of blocks as they are added up, from those of entering and mixing."""
+    """A running count of the parameters of blocks, which begins with those of entering and mixing."""
 
     def __init__(self, start: RetrievalLayout, channels: np.ndarray) -> None:
         self.is_dual = isinstance(start, DualTable)
@@ -166,7 +167,7 @@ def _least_step_bits(
     columns: np.ndarray,
     channels: np.ndarray,
 ) -> np.ndarray:
-    """Steps without which there are too few addresses, even with the most rows and no step turned back."""
+    """The fewest bits of steps that give enough addresses, even with the most rows and no reflected step."""
     k = start.n_segments
     rows = _MOST_STRETCH * np.ceil((columns / (1 - MOST_SPARE) / channels + k - 1) / k)
     n_patterns = 2 * patterns if isinstance(start, DualTable) else patterns

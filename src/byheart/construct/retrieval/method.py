@@ -75,9 +75,9 @@ def plan(
     Assumes:    equal contexts carry equal labels. Vectors off any grid are quantised; that no token lies near a border of the
                 quantiser is measured.
     Guarantee:  for every sample the output at its labelled token is exactly label + 1, in the float type asked for, in any order of
-                summation. Other inputs answer arbitrarily; with reject_bits f they answer "unknown" but for a share of about 2^-f.
+                summation. Other inputs get arbitrary answers; with reject_bits f all but a share of about 2^-f get "unknown".
     In floats:  exact; `exactness.margins` is the proof, checked before a network is emitted. With precision exact the same
-                network has words as long as make it smallest, or numbers of at most `word_bits` bits.
+                network has words of the length that makes it smallest, or numbers of at most `word_bits` bits.
     Size:       `size_of`; the layout search knows the size of every layout before building it.
     Departs:    randomised: a draw of the hash fails with a known probability and is drawn again from the same seed.
     """
@@ -130,7 +130,7 @@ def _solve(
 
 
 def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> AssumptionViolated:
-    """What to say where every draw failed."""
+    """The error for the case that every draw failed."""
     return AssumptionViolated(
         f"no hash tells these {n_keys} contexts apart: {n_draws} draws failed "
         f"({', '.join(f'{count} by {name}' for name, count in failures.items() if count)}).\n"
@@ -140,7 +140,7 @@ def refuse_keys(n_keys: int, n_draws: int, failures: Mapping[str, int]) -> Assum
 
 
 def own_generators(options: RetrievalOptions, rng: np.random.Generator) -> list[np.random.Generator]:
-    """What the random bits of each shard are drawn from; where none were asked for, the one generator of the compilation."""
+    """The random generator of each shard; without shards, the generator of the compilation."""
     return [rng] if options.shards is None else rng.spawn(options.shards)
 
 

@@ -2,7 +2,7 @@
 
 Two rounds of tasks for each draw of the hash. First every piece of the data becomes the hashed fields of its keys, sorted by shard.
 Then every shard collects its keys from all pieces, solves them and leaves the words of its rows. Tasks leave whole files and are
-not done twice, so a compilation goes on where it was stopped; they share nothing else, so it does not matter who does them.
+not done twice, so a compilation continues where it was stopped; they share nothing else, so any worker can do them.
 
 The weights are those that `method.plan` gives the same data in memory with the same number of shards.
 """
@@ -66,7 +66,7 @@ from byheart.program.emit import emit
 class WholeNumbers:
     """How the inputs of every piece become whole numbers.
 
-    pad              id that fills up short sequences; None if none is short
+    pad              id that pads short sequences; None if none is short
     grid_bits        vectors are whole multiples of 2^-grid_bits
     lowest, highest  bounds of each coordinate; empty for ids
     """
@@ -135,7 +135,7 @@ def build(
     workers: Workers,
     progress: Progress | None = None,
 ) -> Construction:
-    """Compile data in pieces, whose contexts are counted, with results on the way kept under `folder`."""
+    """Compile data in pieces whose contexts are counted; intermediate results are kept under `folder`."""
     assert pieces.n_contexts is not None
     n_contexts = pieces.n_contexts
     if options.shards is None:

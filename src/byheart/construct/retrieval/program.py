@@ -26,9 +26,9 @@ class Contents:
     """The numbers of one network that its layout leaves open.
 
     words      the words of the tables       centres    for each part, the multiple of 2^word_bits in the middle of its sums
-    pad        the id that fills up short sequences
+    pad        the id that pads short sequences
     grid_bits  vectors are whole multiples of 2^-grid_bits
-    quantiser  what makes whole numbers of vectors that lie on no grid
+    quantiser  turns vectors that are not on a grid into whole numbers
     """
 
     hashed: KeyHash
@@ -40,7 +40,7 @@ class Contents:
 
 
 def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Program:
-    """The program of a network. Without contents it stands for any network of the layout, and is only counted."""
+    """The program of a network. Without contents it is only counted."""
     entrance, registers, n_parts = layout.entrance, layout.entry_registers, layout.n_entering_parts
     table: TokenTable | None = None
     extra: Numbers
@@ -146,7 +146,10 @@ def _typical_columns(fields: Sequence[HashedField], n_rows: int) -> list[Numbers
 
 
 def _entrance_blocks(layout: RetrievalLayout, hashed: KeyHash | None) -> Iterator[Block]:
-    """The reflections before pooling. The first also makes every field non-negative and tells the extra token from others."""
+    """The reflections before pooling.
+
+    The first also makes every field non-negative and distinguishes the extra token from others.
+    """
     n_fields = len(layout.hashed_fields)
     offsets = [0] * n_fields
     if hashed is not None and layout.stored != "bfloat16":  # which has added them already

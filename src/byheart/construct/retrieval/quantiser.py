@@ -51,7 +51,7 @@ def draw_quantiser(
 ) -> Quantiser | None:
     """A random quantiser whose cell borders keep away from all `values`; None if this draw has a border too near.
 
-    Values so large that a projection overflows have none.
+    There is none for values so large that a projection overflows.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _draw(values, n_bits, mantissa_bits, rng)
@@ -100,7 +100,7 @@ def quantising_blocks(
 ) -> Iterator[Block]:
     """From projections in the first channels to fields Σ weights·(whole number); the channels are zero in the end.
 
-    Two channels for each projection: what is left of it, and e. Without a quantiser the blocks are only counted.
+    Two channels for each projection: its remainder, and e. Without a quantiser the blocks are only counted.
     """
     n, n_bits = entrance.n_projections, entrance.n_bits
     if quantiser is None or weights is None:

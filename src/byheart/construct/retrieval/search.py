@@ -1,7 +1,7 @@
 """The layout search: the smallest network that is expected to hold the data, and why.
 
-Layouts of every kind, with every number of planes, channels and groups worth a look, are ranked by what they need at least, and
-sized in that order until none that is left can be smaller. Only layouts for which a few draws of the hash suffice are taken
+Layouts of every kind, with every promising number of planes, channels and groups, are ranked by a lower bound on their size, and
+sized in that order until no remaining one can be smaller. Only layouts for which a few draws of the hash suffice are taken
 (see `constraints`).
 """
 
@@ -60,9 +60,9 @@ def find_layout(
 ) -> RetrievalLayout:
     """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero.
 
-    n_parts: words that the bits of a label are dealt out to. A dual table has one. n_shards: ranges of rows solved apart.
+    n_parts: words over which the bits of a label are distributed; one in a dual table. n_shards: ranges of rows solved separately.
     label_counts: keys of each label, the most frequent first, where labels may have codes of several lengths.
-    Layouts are sized in the order of what they need at least, and none is sized that needs more than the best so far has: the
+    Layouts are sized in the order of their lower bounds, and those whose bound exceeds the best size so far are skipped: the
     answer is that of the full search, which `prune=False` makes.
     """
     part_bits = -(-field_bits // n_parts)
@@ -99,7 +99,7 @@ def find_layout(
 
 
 def _most_planes(n_keys: int, field_bits: int, mantissa_bits: int) -> int:
-    """Planes with hardly a key in each would be emptier than full; long words may have more of them, being few."""
+    """The most planes worth trying: planes with few keys each would be nearly empty; long words, which are few, may have more."""
     limit = isqrt(n_keys) if mantissa_bits > _LONG_BITS else isqrt(n_keys) // 4
     return min((mantissa_bits - 2) // field_bits, 2 + limit)
 
@@ -114,7 +114,7 @@ def _coded(start: RetrievalLayout, label_counts: tuple[int, ...]) -> Iterator[tu
 
 
 def _plane_counts(most: int) -> list[int]:
-    """All numbers up to `most` while they are few, then ever fewer."""
+    """All small numbers up to `most`, then with growing gaps."""
     return sorted(
         {*range(1, min(most, 32) + 1), *(int(32 * _RATIO**i) for i in range(200))} & {*range(most + 1)}
     )
@@ -172,7 +172,7 @@ def fill(start: SomeLayout, n_planes: int, n_channels: int, n_groups: int) -> So
 
 
 def _with_rows(layout: SomeLayout) -> SomeLayout | None:
-    """Choose rows and windows: the smallest windows that give enough addresses, or for few keys more rows than they need."""
+    """Choose rows and windows: the smallest windows that give enough addresses, or, for few keys, extra rows."""
     for stretch in (1, 2, 4) if layout.n_keys <= _FEW else (1,):
         found = _with_windows(layout, stretch)
         if found is not None:

@@ -1,7 +1,7 @@
 """One shard: the keys of a range of rows, solved without those of any other range.
 
-No key leaves its shard (`addresses.step_rows`), so the equations of two shards share no unknown. Each is solved with random bits of
-its own; where and in which order does not matter.
+No key leaves its shard (`addresses.step_rows`), so the equations of two shards share no unknown. Each is solved with its own
+random bits; where and in which order does not matter.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def solve_shard(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedShard | Failure:
-    """Fill the rows of one shard; `fields` are those of its keys alone."""
+    """Fill the rows of one shard; `fields` are those of its own keys."""
     where = layout.addresses(fields)
     where = Addresses(where.rows - shard * layout.shard_rows, where.patterns, where.planes)
     if where.n_duplicates:

@@ -96,7 +96,7 @@ def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
 
 
 def _least_size(layout: DualTable) -> int:
-    """Weights that the table, both patterns and the sum of the words have, whatever else there is."""
+    """A lower bound on the size: the weights of the table, both patterns and the sum of the words."""
     n_registers = len(layout.word_registers)
     n_units = layout.n_rows + 2 * sum(layout.radices) + 4 * layout.n_channels + n_registers
     return (2 * layout.model_width + 1) * n_units
@@ -145,7 +145,7 @@ def _words(
 
 
 def _groups(n_keys: int) -> Iterator[tuple[int, ...]]:
-    """Bits that choose a channel of each group, as even as can be; few keys have no use for many channels."""
+    """Bits that choose a channel of each group, as even as possible; few keys do not need many channels."""
     for n_groups in range(1, _MOST_GROUPS + 1):
         for bits in _GROUP_BITS:
             for n_larger in range(1, n_groups + 1):

@@ -43,8 +43,8 @@ _SPREADS = ((1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4), (3, 3), (3, 4))
 class RetrievalOptions:
     """The options of `retrieval`.
 
-    reject_bits  f: unknown inputs answer "unknown" but for a share of about 2^-f
-    shards       ranges of rows that are solved apart, with random bits of their own; the network is one all the same
+    reject_bits  f: all but a share of about 2^-f of unknown inputs get "unknown"
+    shards       ranges of rows that are solved separately, each with its own random bits; they make one network
     word_bits    precision exact: bits of the longest number; as many as make the network smallest unless given
     """
 
@@ -67,10 +67,10 @@ class RetrievalOptions:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What only a look at the data tells.
+    """What can only be known from the data.
 
     token_bits     bits of Σ (levels of a coordinate) of vectors on a grid, or of each projection of others; None for ids
-    n_projections  projections that vectors on no grid are quantised in
+    n_projections  projections in which vectors that are not on a grid are quantised
     more_folds     extra reflections, to mix tokens that are similar
     """
 

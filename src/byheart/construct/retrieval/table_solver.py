@@ -73,7 +73,7 @@ def solve(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> SolvedTable | Dependent:
-    """Fill the tables so that every key reads its label; or say which plane's equations are dependent.
+    """Fill the tables so that every key reads its label; otherwise return the plane whose equations are dependent.
 
     Bits no key needs are random, so that unknown inputs read random fields: reject bits rely on it.
     """
@@ -114,7 +114,7 @@ def solve(
 
 
 def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:
-    """Take 2^word_bits off those words that have their highest bit, in the segments whose words are signed."""
+    """Subtract 2^word_bits from words with their highest bit set, in the segments whose words are signed."""
     n_bits = (layout.word_bits - 1) % _LIMB_BITS + 1
     words = highest.reshape(layout.n_rows, layout.n_segments, layout.n_channels)[
         :, : layout.n_signed_segments
@@ -133,7 +133,7 @@ class _Sum:
         self._below = np.zeros(len(rows), dtype=np.int64)
 
     def bits_at(self, bit: int) -> Int[np.ndarray, " n_keys"]:
-        """(bit - 1 of the sum) xor (bit of the sum of what lies below): all of label_i but the parity of bit `bit`."""
+        """(bit - 1 of the sum) xor (bit of the sum of what lies below): everything of label_i except the parity of bit `bit`."""
         at, place = divmod(bit, _LIMB_BITS)
         while self._at < at:
             total = self._total()
@@ -188,5 +188,5 @@ def _planes(layout: RetrievalLayout, where: Addresses, labels: Int[np.ndarray, "
 def read_labels(
     layout: RetrievalLayout, where: Addresses, sums: Shaped[np.ndarray, " n_keys"]
 ) -> Int[np.ndarray, " n_keys"]:
-    """The labels that sums of words stand for: what the reading circuit makes of them."""
+    """The labels that the reading circuit reads from sums of words."""
     return join_labels(read_numbers(layout.label_fields, where.planes, sums), layout.rare_fields)

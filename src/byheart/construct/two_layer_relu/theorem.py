@@ -50,7 +50,7 @@ class Knot:
 
 
 def interpolating_knots(points: Sequence[tuple[Fraction, int]], slope: Fraction) -> list[Knot]:
-    """Knots that lead a line of slope `slope` through the first point on through all points.
+    """Knots that bend a line of slope `slope` through the first point so that it passes through all points.
 
     Source:     folklore; the power-of-two weights are reconstructed.
     Assumes:    points ascending and distinct, with dyadic coordinates.
@@ -90,7 +90,7 @@ def memorise_by_interpolation(
 
     Source:     the two-layer bound behind Baum (1988) and Bubeck et al. (2020), who need fewer units for
                 points in general position: N distinct points are fitted by N ReLU units along a direction
-                that tells them apart (folklore).
+                that separates them (folklore).
     Assumes:    one vector per sample; equal samples carry equal labels.
     Guarantee:  the output equals label + 1 exactly on every sample, over the rationals.
     In floats:  with precision float64 or float32, the same network natively: every sum on these data is checked to be
@@ -124,7 +124,7 @@ def memorise_by_interpolation(
 
 
 def size_of(shape: DataShape, options: InterpolationOptions) -> Size:
-    """What data of this shape would probably take; dense parameters, depth and width are exact if all samples are distinct.
+    """The estimated size for data of this shape; dense parameters, depth and width are exact if all samples are distinct.
 
     The non-zero count takes every unit as one that bends; bits are estimates.
     """

@@ -69,7 +69,7 @@ def memorise_vectors(
 
 
 def size_of(shape: DataShape, options: NoOptions) -> Size:
-    """What data of this shape would probably take.
+    """The estimated size for data of this shape.
 
     The bits of a place on the line are taken as random data have them, the non-zero count takes every coordinate of the
     projection as non-zero, and the bits take every packed number and every edge at full length.
