@@ -96,7 +96,7 @@ def spread(x: np.ndarray, m: int) -> np.ndarray:
 
 
 def level_offsets(window: int, n_heads: int) -> tuple[tuple[int, ...], ...]:
-    """Offsets that together reach exactly `window` tokens, `n_heads` a level; what the position itself holds stays."""
+    """Offsets that together reach exactly `window` tokens, `n_heads` per level; the position itself stays."""
     levels: list[tuple[int, ...]] = []
     covered = 1
     while covered < window or not levels:
