@@ -122,7 +122,7 @@ class Theorem:
         more: str = "",
         speaks_of: Scope | None = None,
     ) -> Bound:
-        """What it says of one problem; `more` says more precisely where it stands.
+        """The bound for one problem; `more` says more precisely where it is printed.
 
         Unless `speaks_of` says otherwise, what is enough is enough for these data, and what is needed is needed by some data;
         of what a model can hold, the least is held of any data, and more than the most is too much for some.

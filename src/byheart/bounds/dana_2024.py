@@ -52,7 +52,7 @@ class AttentionOnlyShape:
         """H min(d, d_h) + min(d, L) for sequences with L distinct last tokens (d of them where L is not given).
 
         Departs: printed as H d_h + d. A head wider than d does not reach d_h, and the skip connection sees the last token
-                 alone: sequences that end alike get the same vector from it, so its rank is at most L.
+                 alone: sequences with the same last token get the same vector from it, so its rank is at most L.
         """
         n_last_tokens = self.dim if self.n_last_tokens is None else self.n_last_tokens
         return self.n_heads * min(self.dim, self.head_dim) + min(self.dim, n_last_tokens)

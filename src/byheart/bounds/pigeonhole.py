@@ -15,7 +15,7 @@ _EXACT_POWER_BITS = 1 << 16
 
 @takes_numbers
 def label_bits(n_labels: int, n_classes: int) -> int:
-    """ceil(log2(n_classes ** n_labels)): whole bits that can tell all labellings apart, exactly.
+    """ceil(log2(n_classes ** n_labels)): the whole bits that distinguish all labellings, exactly.
 
     Small powers are formed and measured; large ones go through an enclosure of log2(n_classes), refined
     until both ends round to the same integer. A power of two is exact, and otherwise

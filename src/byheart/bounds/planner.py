@@ -106,7 +106,7 @@ def plan(
     """How large a model for `n_facts` facts of `value_bits` bits each would be, by every answer we have.
 
     Facts are token sequences of length `seq_len` over `vocab` tokens, positions counting, each with one of
-    2^value_bits values. `estimates` tells what constructions would probably take on data of a shape.
+    2^value_bits values. `estimates` gives the estimated sizes of constructions for data of a shape.
     """
     if n_facts < 1 or value_bits < 1:
         raise UsageError(f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.")

@@ -34,7 +34,7 @@ class VectorView:
 def tokens_as_vectors(shape: DataShape) -> VectorView | None:
     """The tokens as vectors, or None when their separation is unknown.
 
-    Token ids are the numbers 0 to ω - 1, a distance of 1 apart, and the one that fills up shorter sequences is ω; where
+    Token ids are the numbers 0 to ω - 1, a distance of 1 apart, and the padding of shorter sequences is ω; where
     positions matter one more coordinate holds the position, from 0.
     """
     last = shape.context_len - 1 if shape.has_positions else 0

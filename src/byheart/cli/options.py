@@ -212,12 +212,12 @@ row_options = together(
     click.option(
         "--malformed-rows",
         type=click.Choice(get_args(RowRule)),
-        help="How to treat a line that is not a row of the table: refuse the file, or leave it out.",
+        help="How to treat a line that is not a row of the table: refuse the file, or leave the line out.",
     ),
     click.option(
         "--non-finite",
         type=click.Choice(get_args(RowRule)),
-        help="How to treat a row of vectors with NaN or an infinity: refuse the file, or leave it out.",
+        help="How to treat a row of vectors with NaN or an infinity: refuse the file, or leave the row out.",
     ),
     click.option(
         "--max-tokens", type=WholeNumber(), metavar="N", help="Leave out rows of more than N tokens."

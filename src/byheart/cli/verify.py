@@ -85,7 +85,7 @@ def command(
     as_json: bool,
     **reading: str | None,
 ) -> int:
-    """Check every sample of DATA on the model in DIR, without trusting whoever made it.
+    """Check every sample of DATA on the model in DIR, without trusting its maker.
 
     It holds if every row got its right label. DATA is read as the data of the model were (the same columns, task and tokenizer)
     unless told otherwise, and the first line says which columns. Rows are left out only by a rule given here. The answer is false

@@ -62,7 +62,7 @@ class Contexts:
 
     @property
     def n_predictions(self) -> int:
-        """How many tokens are predicted in all: every token but the first of its document."""
+        """Total number of predicted tokens: every token except the first of its document."""
         return int(self.counts.sum())
 
     @cached_property

@@ -62,7 +62,7 @@ class TableOptions(RowOptions, total=False):
 
 @dataclass(frozen=True)
 class DataSource(JsonRecord):
-    """What a reader was told, and the name of the file it read.
+    """The options that a file was read with, and its name.
 
     file        name of the file, without its folder
     input, label

@@ -244,7 +244,7 @@ class BytesTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class FileTokenizer(Tokenizer):
-    """A Hugging Face `tokenizer.json`, of which only what turns text into ids and back is kept.
+    """A Hugging Face `tokenizer.json`, reduced to the parts that turn text into ids and back.
 
     Padding, truncation and special tokens are left out: a token added or dropped silently would be a wrong input.
     """

@@ -1,6 +1,6 @@
 """One-layer networks that answer with logits, as ONNX graphs: MFT24's decoder and DPC24's attention-only Transformer.
 
-The graph takes token ids (batch, seq), shorter inputs filled up on the left with the id `pad`, or vectors (batch, seq, d), and
+The graph takes token ids (batch, seq), shorter inputs padded on the left with the id `pad`, or vectors (batch, seq, d), and
 gives logits (batch, n_outputs), as the PyTorch module does.
 """
 

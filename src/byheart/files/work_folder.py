@@ -31,7 +31,7 @@ MEMORY_PER_BYTE = 8  # of a JSON document that is read
 
 
 class DamagedWork(UsageError):
-    """A file of an unfinished compilation is not what was written there."""
+    """A file of an unfinished compilation was damaged or changed."""
 
 
 def damaged(path: Path, problem: str) -> DamagedWork:

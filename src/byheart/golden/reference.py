@@ -204,7 +204,7 @@ class ReferenceEngine:
         return Cache([none] * shape.n_layers, [none] * shape.n_layers, slots, slots.bool())
 
     def positions(self, valid: Tensor, cache: Cache) -> Tensor:
-        """The position of each new token: how many valid tokens stand before it."""
+        """The position of each new token: how many valid tokens precede it."""
         before = cache.valid.sum(1, keepdim=True)
         return before + (valid.long().cumsum(1) - 1).clamp(min=0)
 

@@ -4,7 +4,7 @@ A decision is the gap g between the logits of the right token and of a rival. Ev
 own, a number that is 0 here and at most e_i in an engine; to first order g moves by the sum over i of (dg/d error_i) * error_i.
 The derivatives come from one backward pass, so no step is bounded by norms and nothing is counted twice.
 
-Two kinds of error are told apart:
+There are two kinds of error:
 
 - *rounding* of sums, products and stored values: different at each place and of either sign. Their effects are added as
   squares: sigma^2 = sum (dg/d error_i * e_i)^2 / 3. A sum of n products in any order has e = u32 * sqrt(n) * |w . x|_2 (Higham and

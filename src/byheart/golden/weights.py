@@ -1,6 +1,6 @@
 """The weights of a golden checkpoint: generic, so that each one takes part in every answer.
 
-No entry is zero and no two rows are alike; every matrix has the scale at which scores have a spread of about `SHARPNESS` nats,
+No entry is zero and no two rows are equal; every matrix has the scale at which scores have a spread of about `SHARPNESS` nats,
 each block changes the residual stream by as much as it holds, and the stream is so small (`STREAM`) that epsilon shows.
 
 For long distances (`n_needles`) most tokens are fillers whose keys are zero, and a few are needles whose scores stand far above

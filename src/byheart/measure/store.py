@@ -223,7 +223,7 @@ class Store:
 
     @_explain
     def renew(self, owner: str | None = None) -> None:
-        """Say that the owner is alive, so that its claims stand."""
+        """Record that the owner is alive, so that its claims stay valid."""
         expires = time.time() + LEASE_SECONDS
         self.connection.execute(
             "UPDATE claims SET expires = ? WHERE owner = ?", (expires, owner or this_process())

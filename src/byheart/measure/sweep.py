@@ -1,7 +1,7 @@
 """Running many runs into a store: resumable, several processes at a time, nothing trained twice.
 
 A process claims the runs of a stack, trains them and stores each as soon as it ends. If it dies, its claims lapse and the
-unfinished runs are claimed by whoever comes next.
+unfinished runs are claimed by the next process.
 """
 
 from __future__ import annotations

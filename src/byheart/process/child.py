@@ -111,7 +111,7 @@ class JsonChild:
         return ChildEnded(why or f"exit status {status}", status)
 
     def kill(self, why: str) -> None:
-        """End the process and its children at once; whoever waits for its answer learns `why`."""
+        """End the process and its children at once; a waiting `ask` raises with the reason `why`."""
         if self.is_alive:
             self._why = self._why or why
             _kill(self._process)

@@ -14,7 +14,7 @@ PARENT_SECONDS = 0.5  # between two looks at the parent
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process with this number runs, as far as can be told. One that has ended and was not waited for does not."""
+    """Whether a process with this number runs, as far as is known. One that has ended but was not waited for counts as ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -26,7 +26,7 @@ def is_running(pid: int) -> bool:
 
 
 def start_of(pid: int) -> str:
-    """When a process of this machine started, in the kernel's ticks; empty where that cannot be told."""
+    """When a process of this machine started, in the kernel's ticks; empty where that is unknown."""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else ""
 
@@ -47,7 +47,7 @@ def end_tree(pid: int) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """The processes that a process started, those that they started, and so on; none where that cannot be told."""
+    """The processes that a process started, those that they started, and so on; none where that is unknown."""
     parents = {int(path.name): _stat(int(path.name))[1:2] for path in Path("/proc").glob("[0-9]*")}
     found = [pid]
     for each in found:  # grows while it is read

@@ -142,7 +142,7 @@ class KeyedExtraction:
 
     Source:     KS25 Lemma G.6.
     Assumes:    `keys` and `values` hold n_entries fields each; keys that occur are at least 2 apart; scratch is zero. A field
-                (0, 0) is no entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
+                (0, 0) is not an entry: its key is 0, and x >= 2 is more than 3/2 away (erratum 4).
     Guarantee:  exact, for the two cases above.
     Size:       n_entries · (max(key bits, value bits) + 2) + 1 blocks, at most 8 units (paper: 3 plain layers per bit, width 12).
     Departs:    the paper exchanges ρ and c: keys have ρ bits, values have c bits, and the value is BIN_{cj+1:c(j+1)}(w) (errata

@@ -1,7 +1,7 @@
 """Draw a record, whatever its figure: panels of lines and points, or heat maps, at the size they are printed.
 
 Panels with the same axes share them, legends are below the axes and never on the data, and the colours are Okabe and Ito's,
-which colour-blind readers tell apart; markers and dashes tell them apart without colour.
+which colour-blind readers can distinguish; markers and dashes distinguish lines without colour.
 """
 
 from __future__ import annotations

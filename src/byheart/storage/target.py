@@ -53,7 +53,7 @@ def check_target(path: Path) -> None:
 
 
 def _family(document: Path) -> NetworkFamily:
-    """The family of a saved model; one without files of its own where that cannot be told."""
+    """The family of a saved model; where that is unknown, a family without files of its own."""
     try:
         model = Fields(read_json(document), document)
         return FAMILIES[family_of(model.child("architecture"))]

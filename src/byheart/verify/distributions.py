@@ -37,7 +37,7 @@ def check_distributions(
 
     A context is right if it can be asked, its divergence is at most `ALLOWED_DIVERGENCE`, and where one token is certain to follow
     that token is the most likely one. That is what `holds` asks of every context, whatever the rule. With `total-gap` it is also
-    said whether the network is fitted: the loss lies at most `allowed_gap` of the entropy above it, and never more than
+    decided whether the network is fitted: the loss exceeds the entropy by at most the share `allowed_gap` of it, which is at most
     `ALLOWED_GAP`. The rule comes from the caller. A rule in the model's record is ignored.
     """
     contexts = dataset.contexts()

@@ -46,7 +46,7 @@ def plan(
 
     Source:     Huben & Morris (2023): a head of size 1 that sees its own token and a zero vector computes
                 sigmoid(v·x)·(v·x) = SiLU(v·x), so a hidden layer of m neurons is m heads.
-    Assumes:    one token per sample. Token i stands at i on a line.
+    Assumes:    one token per sample. Token i is at i on a line.
     Guarantee:  the broken line through the labels' points on a circle (Proposition 3 of DPC24), up to rounding; the native forward
                 pass decides, and what is wrong is refused.
     Size:       `size_of`: n heads for n tokens.

@@ -43,7 +43,7 @@ def measure_context_ids(memoriser: Memoriser, data: Dataset) -> ContextIds:
     """Run the built network of `data` up to its context ids and measure both conditions of Definition 4.1.
 
     Source:     KS25 Definition 4.1: ids of all tokens k, l of all sequences i, j are at most r, and at least δ apart where
-                the tokens differ or the sequences are no permutations of one another.
+                the tokens differ or the sequences are not permutations of one another.
     Assumes:    a network of Corollary 4.1, or of Theorem 4.1: in next-token prediction only the last token of a sequence needs
                 an id, and only those are measured.
     Guarantee:  exact. Nothing is taken from the compiler: only the data set decides which contexts differ.

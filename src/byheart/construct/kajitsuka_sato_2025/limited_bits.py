@@ -63,7 +63,7 @@ def plan_short_lookup(n_fields: int) -> Planner:
     Source:     KS25 Lemma F.1 (Vardi et al. 2022, Theorem 6.2).
     Guarantee:  that of `memorise_points`; packed numbers of n_fields·max(key bits, label bits) bits.
     Size:       ⌈N/n_fields⌉ blocks of lookup and n_fields·(bits + 2) + 1 of extraction, so O(N/B).
-    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other, projecting anew each time (erratum 7) and extracting
+    Departs:    the paper runs Lemma C.1 on N/B² subsets one after the other, projecting again each time (erratum 7) and extracting
                 B fields N/B² times. One lookup over all groups followed by a single extraction does the same, and
                 B² need not divide N.
     """

@@ -33,7 +33,7 @@ def certify_injectivity(
     """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the real numbers that the weights of `front` are.
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
-    Assumes:    dimension 1, as in the theorems. Contexts are filled up on the left with `front.pad`. For attention, `has_skip` adds
+    Assumes:    dimension 1, as in the theorems. Contexts are padded on the left with `front.pad`. For attention, `has_skip` adds
                 the last token itself, the variant of which the paper says that the proof is almost the same; `base` a takes
                 powers of a > 0 in softmax instead of e, which is the same as scores times ln a.
     Guarantee:  averaging is decided in rational numbers; for attention, images are enclosed in balls (Arb) of doubling precision

@@ -41,7 +41,7 @@ _ODD = np.random.default_rng(17).integers(0, 2**63, size=4096, dtype=np.uint64) 
 
 @dataclass(frozen=True)
 class ChannelPatterns:
-    """Channels dealt into groups; a digit per group names one of them, or none (but for the first group)."""
+    """Channels divided into groups; a digit per group names one of its channels, or none (except in the first group)."""
 
     groups: Sequence[int]
     choices: Sequence[int]

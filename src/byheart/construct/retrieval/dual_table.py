@@ -378,7 +378,7 @@ def split_limbs(
     """Each word as limbs n · 2^(8·limb) with -128 <= n < 128, side by side; all lowest limbs first.
 
     Words with a sign are their sum, less 2^(8·n_limbs) where the highest limb would be 128. Of words without a sign each limb is
-    128 · 2^(8·limb) less than what it stands for.
+    128 · 2^(8·limb) less than its true value.
     """
     half, found, rest = 1 << (LIMB_BITS - 1), [], words
     for limb in range(n_limbs):

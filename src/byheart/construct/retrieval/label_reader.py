@@ -12,7 +12,7 @@ In floats: |X| < 2^(word_bits + 2 + headroom_bits) <= 2^mantissa, all whole. A r
 rounded, but x - t·2^r stays negative under any rounding and in any order, and ReLU makes it exactly zero.
 
 Parts: a field too long for a word lies in several, of which the first has its lowest bits. The highest part is read first. All bits
-above the label are zero for a key; each that is not adds 2^label_bits, so the answer is no label and yet fits the mantissa.
+above the label are zero for a key; each that is not adds 2^label_bits, so the answer is not a label but still fits the mantissa.
 """
 
 from __future__ import annotations

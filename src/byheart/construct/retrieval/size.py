@@ -176,7 +176,7 @@ def label_bits(n_classes: int) -> int:
 def _n_folds(has_ids: bool, ordered: bool, is_quantised: bool, reject_bits: int, least_fields: int) -> int:
     """Reflections before pooling: none for bags of ids, whose table is random already.
 
-    Vectors that were quantised get two more: two projections are more alike than four coordinates.
+    Vectors that were quantised get two more: two projections are more similar than four coordinates.
 
     What enters is token + position, so before any reflection two sequences with two tokens exchanged have the same sums. After F
     reflections g of random places, g(a + p) + g(b + q) = g(a + q) + g(b + p) for a share of about 0.35 · 0.73^F (measured), and a

@@ -110,8 +110,8 @@ class OwnModuleFamily(Family):
         bound.reads_first = training_set.read == "first"
         if not bound.takes_lengths and bool((inputs.lengths != training_set.seq_len).any()):
             raise UsageError(
-                f"these inputs differ in length; {self.name} must tell where each ends.\n"
-                "  Give the module's forward a parameter `lengths`: inputs are filled up on the right.",
+                f"these inputs differ in length; {self.name} must know where each ends.\n"
+                "  Give the module's forward a parameter `lengths`: inputs are padded on the right.",
                 family=self.name,
             )
         return bound
@@ -200,7 +200,7 @@ def _digest(factory: Factory, name: str) -> str:
         text = inspect.getsource(factory) if text is None else text
     except (OSError, TypeError) as error:
         raise UsageError(
-            f"the source of {name} cannot be read, so its runs could not be told from those of another model.\n"
+            f"the source of {name} cannot be read, so its runs could not be distinguished from those of another model.\n"
             "  Define it in a file and import it.",
             family=name,
         ) from error

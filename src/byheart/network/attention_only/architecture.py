@@ -28,7 +28,7 @@ FLAGS = ("skip", "sees_itself", "ragged", "zero_token")
 
 @dataclass(frozen=True)
 class AttentionOnlySpec(ArrayShapes):
-    """Everything about such a network except its weights. `n_tokens` 0 stands for vector inputs."""
+    """Everything about such a network except its weights. `n_tokens` is 0 for vector inputs."""
 
     precision: Precision
     n_tokens: int

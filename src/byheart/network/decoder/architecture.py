@@ -157,7 +157,9 @@ class Decoder(AnswersWithLogits):
         if isinstance(self.mixing, SelfAttention) and self.positions is None:
             raise ShapeMismatch("attention needs positions, or it sees only a multiset of tokens.")
         if isinstance(self.mixing, TokenAveraging) and self.positions is not None:
-            raise ShapeMismatch("token averaging has no position embedding: its shares tell positions apart.")
+            raise ShapeMismatch(
+                "token averaging has no position embedding: its weights distinguish positions."
+            )
         super().__post_init__()
 
     @cached_property

@@ -86,5 +86,5 @@ class DecoderModule(nn.Module):
         return ACTIVATIONS[self.activation](torch.addmm(self.bias, mixed, self.hidden))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Token ids (batch, seq), filled up on the left, to logits (batch, n_outputs)."""
+        """Token ids (batch, seq), padded on the left, to logits (batch, n_outputs)."""
         return self.features(self.mix(ids)) @ self.logits

@@ -32,7 +32,7 @@ WIDE = 64
 
 
 class AnswerPlan:
-    """First outputs of `module` at the labelled tokens; `None` of `make_plan` stands for a module it cannot follow."""
+    """First outputs of `module` at the labelled tokens. `make_plan` returns None for a module that has no plan."""
 
     def __init__(self, module: TransformerModule, *, last_only: bool) -> None:
         """Cut the weights to what each layer reads and writes."""

@@ -1,4 +1,4 @@
-"""Which class the number that a Transformer gives stands for, by each of its evaluators."""
+"""From the numbers that a Transformer outputs to classes, by each of its evaluators."""
 
 from __future__ import annotations
 

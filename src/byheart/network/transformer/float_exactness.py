@@ -89,7 +89,7 @@ def _sums(network: Transformer, encoded: np.ndarray) -> Iterator[tuple[float, st
 
 
 def _attend(layer: Attention, stream: np.ndarray) -> tuple[np.ndarray, list[tuple[float, str]]]:
-    """Attention that weighs all tokens alike, in the order the module computes it.
+    """Attention that weighs all tokens equally, in the order in which the module computes it.
 
     uniform  Σ_h W_O (Σ_k W_V Z_k) / n; the quotient must be exact too.
     softmax  Σ_h W_O Σ_k (1/n) W_V Z_k, where the shares are what softmax makes of equal scores: exp(0) / n, rounded. 1/n is a float

@@ -27,7 +27,7 @@ def _dense(name: str, weights: Weights, precision: Precision) -> np.ndarray:
         for (row, col), value in weights.entries.items():
             if not (value.is_float64 and float(wanted(float(value))) == float(value)):
                 raise InexactWeights(
-                    f"entry ({row}, {col}) of {name} needs {value.bits} bits and is no {precision}, so this network\n"
+                    f"entry ({row}, {col}) of {name} needs {value.bits} bits and is not a {precision} number, so this network\n"
                     "  cannot run natively in that type. Evaluate it exactly (model.predict), or compile with a\n"
                     "  construction of float precision.",
                     name=name,
@@ -39,5 +39,5 @@ def _dense(name: str, weights: Weights, precision: Precision) -> np.ndarray:
     else:
         array = weights.astype(wanted)
         if (array.astype(weights.dtype) != weights).any():
-            raise InexactWeights(f"a weight of {name} is no {precision}.", name=name)
+            raise InexactWeights(f"a weight of {name} is not a {precision} number.", name=name)
     return array[:, 0].copy() if name.endswith((".b1", ".b2")) and array.ndim == 2 else array

@@ -4,7 +4,7 @@
 1,024 drawn pairs, reshuffled for each of 10 epochs, by Adam at 1e-3; here every step draws a fresh batch. Accuracy is over
 all pairs, averaged over the last 100 steps. A seed draws the labels, the weights and the batches.
 
-The authors' stored points come from two versions of their code, told apart in its public history (`as coded` is, for each
+The authors' stored points come from two versions of their code, as its public history shows (`as coded` is, for each
 figure, the version that stored its points):
 - layer-norm, 5,000 steps: Figures 1a and 2b, and the attention curves of Figure 3;
 - maps-always, 10,000 steps: Figures 1b, 2a, 4 (15,000 steps) and the MLP curves of Figure 3.

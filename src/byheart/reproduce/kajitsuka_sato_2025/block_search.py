@@ -53,7 +53,7 @@ LEARNED: dict[fig.Scale, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def stages(scale: fig.Scale, samples: Samples | None) -> list[fig.TrainingStage]:
-    """Every size with every number of blocks, the words' table fixed and of several widths; then some with it trained."""
+    """Every size with every number of blocks, with fixed word tables of several widths; then some with a trained table."""
     assert samples is not None
 
     def of(
