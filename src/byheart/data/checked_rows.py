@@ -84,7 +84,9 @@ def checked_content(
         content = replace(content, label_type=type_of_labels(labels[at] for at in good))
         empty = missing | (standing & (content.inputs.lengths == 0))
     check.settle("empty_inputs", empty, "no token in the input", _no_input(empty))
-    return _standing_rows(content, standing & ~empty, check, Known.of(label_names, tokenizer))
+    return _standing_rows(
+        content, standing & ~empty, check, Known(label_names or (), isinstance(tokenizer, Tokenizer))
+    )
 
 
 def checked_arrays(content: Content, check: RowCheck, known: Known = NOTHING) -> Content:

@@ -387,7 +387,10 @@ class Dataset(Content):
         check = RowCheck(rules)
         content = checked_content(inputs, labels, check, **how)
         return cls._settled(
-            content, check, on_conflict, Known.of(how.get("label_names"), how.get("tokenizer"))
+            content,
+            check,
+            on_conflict,
+            Known(how.get("label_names") or (), isinstance(how.get("tokenizer"), Tokenizer)),
         )
 
     @classmethod
@@ -465,7 +468,7 @@ class Dataset(Content):
         with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
             data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
         with naming(Path(path), DataError):
-            known = Known.of(options.get("label_names"), options.get("tokenizer"))
+            known = Known(options.get("label_names") or (), isinstance(options.get("tokenizer"), Tokenizer))
             return cls._settled(data, check, options.get("on_conflict", "error"), known)
 
     @classmethod
@@ -497,7 +500,8 @@ class Dataset(Content):
             mask = data._row_mask(data.inputs.non_finite[:, 0], n_rows)
             what = "a value that is not finite"
             check.settle("non_finite", mask, what, data.inputs.non_finite_values())
-        check.require_none()
+        if check.faults:
+            check.require_none()
         settled = data.resolved(on_conflict, known)
         return replace(settled, left_out={**check.left_out, **settled.left_out})
 

@@ -19,15 +19,14 @@ C = TypeVar("C", bound=Content)
 
 @dataclass(frozen=True)
 class Known:
-    """What the caller gave, and what therefore stays whether or not a row has it: names of classes, and the whole vocabulary."""
+    """What the caller gave, so that it stays whether or not a row has it.
+
+    names           names of classes
+    has_vocabulary  whether the vocabulary was given too, by a `Tokenizer` or a size, and not found in the data
+    """
 
     names: Sequence[str] = ()
     has_vocabulary: bool = False
-
-    @staticmethod
-    def of(label_names: Sequence[str] | None, tokenizer: object) -> Known:
-        """What the options of a reader say; a tokenizer that is made from the data knows nothing."""
-        return Known(label_names or (), isinstance(tokenizer, Tokenizer))
 
 
 NOTHING = Known()

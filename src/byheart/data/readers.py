@@ -13,6 +13,7 @@ import numpy as np
 from byheart.data.assemble import (
     Content,
     content_of_arrays,
+    content_of_columns,
     content_of_texts,
     number_names,
 )
@@ -23,6 +24,7 @@ from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_content, require_file
 from byheart.errors import DataError, MalformedFile, UsageError
 from byheart.files.npz_archive import read_npz
+from byheart.process.memory_limit import memory_limit
 
 TOLD = ("input", "label", "on_conflict", *RULES, "delimiter", "encoding")
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "npz", "txt")  # each with the suffix of its name
@@ -137,15 +139,24 @@ def table_content(
     path: Path, inputs: Sequence[Any], labels: Sequence[Any], options: TableOptions, check: RowCheck
 ) -> Content:
     """The content of two columns that were read from `path`."""
+    how: dict[str, Any] = {
+        "task": options.get("task"),
+        "tokenizer": options.get("tokenizer", "char"),
+        "ordered": options.get("ordered"),
+        "label_names": options.get("label_names"),
+    }
     with naming(path, DataError):
+        if not check.rules and all(type(cell) is str and cell for cell in (*inputs, *labels)):
+            # texts, none of them empty: the ordinary table, in which only an input can be faulty, by its tokens
+            content = content_of_columns(inputs, labels, **how)
+            lengths = content.inputs.lengths
+            if lengths.all() and 8 * lengths.size * int(lengths.max()) <= memory_limit():
+                return content
         return checked_content(
             inputs,
             labels,
             check,
-            task=options.get("task"),
-            tokenizer=options.get("tokenizer", "char"),
-            ordered=options.get("ordered"),
-            label_names=options.get("label_names"),
+            **how,
             input_cell=lambda cell, row: _plain(cell, row, isinstance(cell, list)),
             label_cell=_plain_label,
         )

@@ -82,8 +82,8 @@ class RowCheck:
         """Take the options called `RULES`; what is not given is an error."""
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
-            if self.rule(name) not in choices:
-                given = self.rules[name]
+            given = self.rules.get(name, "error")
+            if given not in choices:
                 raise UsageError(f"{name}={given!r} is not one of {', '.join(choices)}.", **{name: given})
         self.max_tokens: int | None = None
         if "max_tokens" in self.rules:

@@ -53,7 +53,8 @@ def describe(layout: RetrievalLayout, contents: Contents | None = None) -> Progr
         table = _typical_tokens(layout) if contents is None else _tokens(layout, contents.hashed)
         extra = [1] * n_columns * n_parts
         if contents is not None:
-            extra = np.concatenate(split_column(contents.hashed.extra[:n_columns], n_parts))
+            extra = contents.hashed.extra[:n_columns]
+            extra = extra if n_parts == 1 else np.concatenate(split_column(extra, n_parts))
     elif contents is None:
         number = typical(max(field.n_values for field in layout.hashed_fields).bit_length())
         entered = layout.channels[: entrance.n_projections] if entrance.kind == "real" else registers
@@ -127,7 +128,10 @@ def _tokens(layout: RetrievalLayout, hashed: KeyHash) -> TokenTable:
     taken = slice(1 if layout.entrance.is_narrow else None)
 
     def columns(values: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(np.concatenate(split_column(values.T[taken], layout.n_entering_parts)))
+        n_parts = layout.n_entering_parts
+        return tuple(
+            values.T[taken] if n_parts == 1 else np.concatenate(split_column(values.T[taken], n_parts))
+        )
 
     return TokenTable(columns(hashed.tokens), columns(hashed.positions) if layout.entrance.ordered else None)
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from byheart.network.protocol import UNKNOWN, Evaluation
 from byheart.network.transformer.architecture import Transformer
-from byheart.process.progress import report
 
 
 def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evaluation) -> np.ndarray:
@@ -26,7 +25,8 @@ def answer(network: Transformer, encoded: np.ndarray, n_classes: int, how: Evalu
         rows = []
         for sequence in encoded:
             rows.append([class_of(value, n_classes) for value in interpreter.outputs(sequence)])
-            report(how.progress, len(rows), len(encoded))
+            if how.progress is not None:
+                how.progress(len(rows), len(encoded))
         answers = np.array(rows, dtype=np.int64)
     elif how.backend == "equations":
         from byheart.network.transformer.equations import first_outputs
