@@ -143,7 +143,14 @@ def test_estimates_stand_beside_the_bounds_and_never_among_them() -> None:
     assert result.applicable == for_shape(VECTORS).applicable
     assert theirs in result.not_applicable
     assert result.to_json()["estimates"] == [
-        {"name": "ours", "precision": "float64", "parameters": 1000, "bits": 64_000, "is_planned": False}
+        {
+            "name": "ours",
+            "precision": "float64",
+            "parameters": 1000,
+            "bits": 64_000,
+            "is_planned": False,
+            "options": {},
+        }
     ]
 
 
