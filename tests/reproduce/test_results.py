@@ -40,7 +40,7 @@ def test_a_stored_result_is_small_and_follows_from_the_values_of_its_seeds(path:
     figure = figure_of(path.stem)
     assert (record.figure, record.scale) == (path.stem, "paper")
     assert (record.claim, record.own, record.rule) == (figure.claim, figure.own, figure.rule)
-    assert record.counter.endswith(".")
+    assert record.counter
     assert record.runs["devices"]
     assert record.runs["count"] == len(record.observations)
     assert recompute(record) == []

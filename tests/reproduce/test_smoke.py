@@ -67,6 +67,6 @@ def test_the_same_work_again_trains_nothing(store: Store, few: Samples) -> None:
 def test_every_figure_says_what_it_is(name: str) -> None:
     figure = figure_of(name)
     assert figure.name == name
-    assert figure.claim.endswith(".")
-    assert figure.rule.endswith(".")
+    assert figure.claim
+    assert figure.rule
     assert all(statement.startswith(f"{figure.paper}-") for statement in figure.statements)

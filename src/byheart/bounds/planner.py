@@ -112,7 +112,9 @@ def plan(
         raise UsageError(f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.")
     if n_facts > MOST_FACTS:
         raise UsageError(
-            f"{spell(n_facts)} facts are more than the {spell(MOST_FACTS)} that are planned for."
+            f"{spell(n_facts)} facts are more than the {spell(MOST_FACTS)} that are planned for.",
+            n_facts=n_facts,
+            most=MOST_FACTS,
         )
     shape = DataShape(n_facts, seq_len, 1 << value_bits, vocab=vocab, ordered=True)
     shape.require_possible()

@@ -48,7 +48,8 @@ def command(data: Path | None, config: Path | None, as_json: bool, **given: Any)
     sizes = {name: value for name in SIZES if (value := given.pop(name)) is not None}
     if sum((data is not None, config is not None, bool(sizes))) != 1:
         raise UsageError(
-            "give one of --data DATA, --config FILE, or sizes such as --samples 1000 --vocab 50."
+            "give one of --data DATA, --config FILE, or sizes such as --samples 1000 --vocab 50.",
+            options=["data", "config", "samples"],
         )
     if config is not None:
         _architecture(config, as_json)
@@ -86,10 +87,11 @@ def _bounds_of_sizes(sizes: dict[str, Any], given: dict[str, Any]) -> BoundTable
     from byheart.construct.estimates import estimates_for_shape
 
     if "n_samples" not in sizes:
-        raise UsageError("--samples N is missing: how many sequences are there?")
+        raise UsageError("--samples N is missing: how many sequences are there?", options=["samples"])
     if ("vocab" in sizes) == ("dim" in sizes):
         raise UsageError(
-            "give --vocab V for token ids, or --dim d for tokens that are vectors, and not both."
+            "give --vocab V for token ids, or --dim d for tokens that are vectors, and not both.",
+            options=["vocab", "dim"],
         )
     task: Any = given["task"] or "next-token"
     ordered = (task != "set" and "vocab" in sizes) if given["ordered"] is None else given["ordered"]

@@ -192,7 +192,8 @@ def _setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or name in RESERVED:
         raise UsageError(
-            f"--set takes NAME=VALUE with the name of an option of the construction; got {text!r}."
+            f"--set takes NAME=VALUE with the name of an option of the construction; got {text!r}.",
+            setting=text,
         )
     try:
         return name, json.loads(value)

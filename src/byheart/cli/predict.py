@@ -139,6 +139,7 @@ def _json_rows(lines: list[str], column: str) -> list[dict[str, Any]]:
                 f"standard input, line {number}: no question in `{column}`.\n"
                 f'  Write "a text" or {{"{column}": "a text"}}, or name the field with --input.',
                 line=number,
+                column=column,
             )
         rows.append(row)
     return rows
@@ -151,5 +152,7 @@ def _lines(written: TextFormat) -> list[str]:
     except UnicodeDecodeError as error:
         byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
         raise MalformedFile(
-            f"standard input is not {written.encoding}: {byte}.\n  Say what it is with --encoding, such as cp1252."
+            f"standard input is not {written.encoding}: {byte}.\n  Say what it is with --encoding, such as cp1252.",
+            encoding=written.encoding,
+            byte_offset=error.start,
         ) from None

@@ -77,5 +77,6 @@ def _require_texts(model: Model, folder: Path) -> None:
         raise UsageError(
             f"{folder} was not compiled to recite: its labels are answers, not the next words of a text.\n"
             "  Ask it with `byheart predict`, or compile texts with "
-            "`byheart compile TEXTS -o DIR --method retrieval --recite`."
+            "`byheart compile TEXTS -o DIR --method retrieval --recite`.",
+            path=str(folder),
         )

@@ -376,4 +376,4 @@ def parse_ids(text: str, refusal: str) -> list[int]:
     try:
         return [int(word) for word in text.split()]
     except ValueError:
-        raise UsageError(refusal) from None
+        raise UsageError(refusal, text=text) from None

@@ -71,7 +71,8 @@ def _ids(text: str, model: Model) -> list[int]:
         shape = f"(n_samples, {dim})" if n == 1 else f"(n_samples, {n}, {dim})"
         raise UsageError(
             f"this model takes {vectors} of dimension {dim} per sample.\n"
-            f"  Give them with --data FILE, an NPZ file whose array `inputs` has shape {shape}."
+            f"  Give them with --data FILE, an NPZ file whose array `inputs` has shape {shape}.",
+            shape=shape,
         )
     asked = (
         f"this model has no tokenizer, so it is asked by token ids with spaces between them, not {text!r}."
