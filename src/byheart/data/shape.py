@@ -71,10 +71,20 @@ class DataShape:
     @classmethod
     def of(cls, data: Dataset | DatasetPieces) -> DataShape:
         """The shape of `data` by counting; distances between tokens are not measured (see `bounds.shape_of`)."""
+        known: dict[str, Any]
         if isinstance(data, DatasetPieces):
-            return cls._of_pieces(data)
-        lengths = data.lengths
-        is_distribution = data.task == "distribution"
+            known = {
+                "ragged": data.shortest != data.seq_len,
+                "n_last_tokens": None if data.dim is not None else data.tokens_in_place.n_last,
+            }
+        else:
+            known = {
+                "ragged": int(data.lengths.min()) != int(data.lengths.max()),
+                "n_sequences": _sequences(data),
+                "n_last_tokens": _last_tokens(data),
+                "label_counts": () if data.task == "distribution" else _label_counts(data),
+                "is_consistent": len(data.conflicts) == 0,
+            }
         return cls(
             data.n_samples,
             data.seq_len,
@@ -83,30 +93,9 @@ class DataShape:
             vocab=data.vocab,
             dim=data.dim,
             ordered=data.ordered,
-            ragged=int(lengths.min()) != int(lengths.max()),
-            n_contexts=data.n_contexts,
-            n_sequences=_sequences(data),
-            n_labels=data.n_labels,
-            n_last_tokens=_last_tokens(data),
-            label_counts=() if is_distribution else _label_counts(data),
-            is_consistent=len(data.conflicts) == 0,
-        )
-
-    @classmethod
-    def _of_pieces(cls, data: DatasetPieces) -> DataShape:
-        """The same for data in pieces."""
-        return cls(
-            data.n_samples,
-            data.seq_len,
-            data.n_classes,
-            task=data.task,
-            vocab=data.vocab,
-            dim=data.dim,
-            ordered=data.ordered,
-            ragged=data.shortest != data.seq_len,
             n_contexts=data.n_contexts,
             n_labels=data.n_labels,
-            n_last_tokens=None if data.dim is not None else data.tokens_in_place.n_last,
+            **known,
         )
 
     def __post_init__(self) -> None:
