@@ -1,7 +1,7 @@
 """Two columns of cells as the content of a data set, without the rows that cannot be memorised.
 
-A faulty row keeps its place, with an input that holds nothing and some label, until all rows are encoded. So every message counts
-rows as the table does.
+A faulty row keeps its place, with an empty input and some label, until all rows are encoded, so that every message counts rows as
+the table does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from byheart.errors import DataError, amount
 
 @dataclass(frozen=True)
 class MalformedRow:
-    """What stands in place of the cells of a line that is not a row of the table, and what to say of it."""
+    """A line that is not a row of the table, in place of its cells, with the error to report."""
 
     error: DataError
 
@@ -43,10 +43,10 @@ def checked_content(
     input_cell: Callable[[Any, int], Any] = lambda cell, row: cell,
     label_cell: Callable[[Any, int, Task], Any] = lambda cell, row, task: cell,
 ) -> Content:
-    """The content of the rows that stand; `check` learns of the others.
+    """The content of the good rows; the others are reported to `check`.
 
     empty_text_is_label: an empty text is a label like others unless a rule says otherwise; None and NaN never are.
-    input_cell, label_cell: what makes an input or a label of the cell of a row.
+    input_cell, label_cell: functions that turn the cell of a row into an input or a label.
     """
     malformed = np.fromiter((isinstance(cell, MalformedRow) for cell in inputs), bool, len(inputs))
     first = next((cell for cell in inputs if isinstance(cell, MalformedRow)), None)
@@ -90,7 +90,7 @@ def checked_content(
 
 
 def checked_arrays(content: Content, check: RowCheck, known: Known = NOTHING) -> Content:
-    """The content of arrays without the rows that do not stand; `check` learns of them."""
+    """The content of arrays without the faulty rows, which are reported to `check`."""
     if not len(content.inputs):
         return content  # which `Dataset` refuses
     empty = content.inputs.lengths == 0
@@ -99,7 +99,7 @@ def checked_arrays(content: Content, check: RowCheck, known: Known = NOTHING) ->
 
 
 def _standing_rows(content: Content | None, standing: Rows, check: RowCheck, known: Known) -> Content:
-    """The rows that stand and are not too long."""
+    """The good rows that are not too long."""
     if content is not None and isinstance(content.inputs, TokenSequences):
         standing = standing & ~check.settle_lengths(content.inputs, standing)
     if content is None or not standing.any():
@@ -111,7 +111,7 @@ def _standing_rows(content: Content | None, standing: Rows, check: RowCheck, kno
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell holds nothing: None, or NaN, which is what pandas calls a missing cell."""
+    """Whether a cell is missing: None, or NaN, which pandas uses for missing cells."""
     return cell is None or (isinstance(cell, float | np.floating) and cell != cell)
 
 

@@ -1,4 +1,4 @@
-"""A data set without some of its rows, as if they had never been there: the labels and tokens that only they had go with them."""
+"""A data set without some of its rows, as if they had never been there: labels and tokens that only they had are removed too."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def keep_rows(content: C, keep: Bool[np.ndarray, " n_samples"], known: Known = N
 def _without_lost_tokens(
     inputs: Sequences, before: Sequences, tokenizer: Tokenizer | None
 ) -> tuple[Sequences, Tokenizer | None]:
-    """The tokens that still occur, or never did, where the vocabulary was found in the data."""
+    """Inputs and tokenizer without the tokens that no longer occur, where the vocabulary was found in the data."""
     if not isinstance(inputs, TokenSequences) or not isinstance(before, TokenSequences):
         return inputs, tokenizer
     if isinstance(tokenizer, CharTokenizer | WordTokenizer | IdTokenizer):
@@ -71,7 +71,7 @@ def _renumber(
     before: Int[np.ndarray, " n_before"],
     stays: Bool[np.ndarray, " n_names"],
 ) -> tuple[Int[np.ndarray, " n_kept"], Int[np.ndarray, " n_left"]]:
-    """The numbers counted anew without those that occurred before and do not any more, and the old number of each that is left."""
+    """New numbers without those that no longer occur, and the old number of each that is left."""
     is_lost = np.zeros(stays.size, dtype=bool)
     is_lost[before] = True
     is_lost[numbers] = False

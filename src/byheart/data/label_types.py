@@ -1,4 +1,4 @@
-"""What labels were before they were written as text, and how they come back.
+"""The type that labels had before they were written as text, and how to restore it.
 
 Class names are texts, so that data from a file and from Python have one digest. A data set whose labels are all whole numbers, all
 numbers or all booleans says so, and its model answers with labels of that type, as Python has them.
@@ -24,7 +24,7 @@ _KINDS: tuple[tuple[LabelType, tuple[type, ...]], ...] = (
 
 
 def type_of_labels(labels: Iterable[Any]) -> LabelType:
-    """The type that all labels have, those of a list each by itself; `text` where they differ."""
+    """The type that all labels (or the items of a list of labels) have; `text` where they differ."""
     found = {_type_of(item) for label in labels for item in _items(label)}
     return found.pop() if len(found) == 1 else "text"
 
@@ -36,7 +36,7 @@ def type_of_array(labels: np.ndarray) -> LabelType:
 
 
 def reader_of(kind: LabelType) -> Callable[[str], Label]:
-    """What makes a label of the name of its class; `ValueError` for a name that is not one of such a label."""
+    """A function that turns the name of a class into its label; raises `ValueError` for a name that is not a label of this type."""
     readers: dict[LabelType, Callable[[str], Label]] = {
         "text": str,
         "integer": int,

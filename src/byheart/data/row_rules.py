@@ -1,4 +1,4 @@
-"""Rows that cannot be memorised: a rule leaves them out, or one report names all of them, each kind with what would mend it.
+"""Rows that cannot be memorised: a rule leaves them out, or one report names all of them, with a remedy for each kind.
 
 A data set is read to its end before anything is refused. Where all faulty rows are of one kind, the error is that kind's own; where
 there are several kinds, it is a `FaultyRows` with all of them.
@@ -44,8 +44,8 @@ class FaultyRows(DataError):
 class Fault:
     """One kind of faulty rows.
 
-    option  the option of a reader that says what becomes of them, and `remedies` what it may be set to
-    what    what is the matter with them
+    option  the option of a reader that decides about them; `remedies` are its possible values
+    what    what is wrong with them
     rows    the first of them
     error   what is raised where there is no other kind
     """
@@ -76,10 +76,10 @@ class Fault:
 
 
 class RowCheck:
-    """What rules leave out of one data set, and the faults that no rule settles."""
+    """The rows that rules leave out of one data set, and the faults that no rule settles."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Take the options called `RULES`; what is not given is an error."""
+        """Take the options called `RULES`; where one is not given, faulty rows are an error."""
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
             given = self.rules.get(name, "error")
@@ -117,7 +117,7 @@ class RowCheck:
         self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
 
     def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
-        """Which rows that stand are too long: by `max_tokens`, or because filling up the others would take too much memory."""
+        """Which good rows are too long: by `max_tokens`, or because padding the others would take too much memory."""
         lengths = np.where(standing, inputs.lengths, 0)
         if self.max_tokens is not None:
             long = lengths > self.max_tokens
@@ -147,7 +147,7 @@ class RowCheck:
         return np.asarray(long)
 
     def require_none(self) -> None:
-        """Raise what was found, all of it at once."""
+        """Raise one error for all faults that were found."""
         if not self.faults:
             return
         if len(self.faults) == 1:
