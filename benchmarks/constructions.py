@@ -124,7 +124,7 @@ def three_sizes() -> list[dict[str, object]]:
             built = plan.emit()
             certificate = verify(built.memoriser, data, n_rechecked=1)
             size = size_of_network(built.memoriser.network)
-            is_foretold = plan.size == size
+            is_predicted = plan.size == size
             error = built.notes.get("value_error_measured")
             assert error is None or isinstance(error, float)
             seconds = round(time.perf_counter() - start, 1)
@@ -137,7 +137,7 @@ def three_sizes() -> list[dict[str, object]]:
                     "labels_checked": certificate.dataset.n_labels,
                     "samples_wrong": certificate.wrong,
                     "size": asdict(size),
-                    "size_is_foretold": is_foretold,
+                    "size_is_predicted": is_predicted,
                     "error_before_rounding": error,
                     "margin": None
                     if error is None
@@ -147,7 +147,7 @@ def three_sizes() -> list[dict[str, object]]:
             )
             print(
                 f"{family.method:<26} {family.task:<11} {family.precision:<8} {n_samples:>6,} "
-                f"{certificate.dataset.n_labels:>7,} {certificate.wrong:>6} {'exactly' if is_foretold else 'NO':>14} "
+                f"{certificate.dataset.n_labels:>7,} {certificate.wrong:>6} {'exactly' if is_predicted else 'NO':>14} "
                 f"{'' if error is None else f'{error:.1e}':>8} {seconds:>8}",
                 flush=True,
             )

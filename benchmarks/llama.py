@@ -1,4 +1,4 @@
-"""What a compiled Llama does in other people's programs, and how large it is.
+"""What a compiled Llama answers in transformers and llama.cpp, and how large it is.
 
     python benchmarks/llama.py transformers DIR facts.csv sdpa  # or eager: every value, alone and in batches, cache or not
     python benchmarks/llama.py llamacpp FILE.gguf facts.csv  # the same in llama.cpp, from text, default settings

@@ -111,7 +111,7 @@ def measure(row: Row) -> dict[str, object]:
         "layout": built.notes["layout"],
         "parameters": size.parameters_dense,
         "parameters_nonzero": size.parameters_nonzero,
-        "size_was_foretold": plan.size == size,
+        "size_was_predicted": plan.size == size,
         "bits_per_parameter": round(data.label_bits / size.parameters_dense, 3),
         "bits_per_stored_bit": round(data.label_bits / size.total_bits, 4),
         "load": built.notes["load"],
@@ -186,7 +186,7 @@ def main() -> int:
         sys.stdout.write(
             f"compile time grows as N^{exponent:.2f} from 10^4 to 10^6 (float64, grid, 16 classes)\n"
         )
-    estimated = all(row["size_was_foretold"] for row in found)
+    estimated = all(row["size_was_predicted"] for row in found)
     sys.stdout.write(f"every size was estimated exactly: {'yes' if estimated else 'no'}\n")
     if chosen.json is not None:
         machine = {"machine": platform.processor() or platform.machine(), "python": platform.python_version()}

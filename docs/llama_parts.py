@@ -46,7 +46,7 @@ def on_device() -> list[dict[str, Any]]:
 
 
 def runs() -> str:
-    """Every value of facts.csv, and every story, in other people's programs."""
+    """Every value of facts.csv, and every story, in transformers and llama.cpp."""
     lines = ["| what | where | how | right |", "| --- " * 4 + "|"]
     version = ""
     for row in records("transformers_two_cores"):

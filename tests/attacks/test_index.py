@@ -84,7 +84,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "a text of one context cannot be saved": (
         "construct/closed_forms/test_madden_2024.py::test_a_text_of_one_context_is_compiled_and_saved",
     ),
-    "other people's exceptions": (
+    "exceptions of other packages": (
         "data/test_hostile.py::test_damaged_archives_are_our_error",
         "data/test_hostile.py::test_times_that_python_cannot_hold_are_our_error",
         "measure/test_store.py::test_a_record_with_odd_fields_is_named",

@@ -1,4 +1,4 @@
-"""Files and ids that would take everything, or end in other people's exceptions, are refused at once."""
+"""Files and ids that would take everything, or raise exceptions of other packages, are refused at once."""
 
 from __future__ import annotations
 

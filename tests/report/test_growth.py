@@ -34,7 +34,7 @@ def test_crossovers_under_a_smaller_construction_are_not_on_the_envelope() -> No
     assert [found.on_envelope for found in inner] == [False]
 
 
-def test_the_record_holds_built_and_foretold_sizes() -> None:
+def test_the_record_holds_built_and_estimated_sizes() -> None:
     record = growth(SHAPE, ["two-layer-relu", "vardi-2022"], sizes=(10, 40), largest=10**5)
     assert [c.method for c in record.curves] == ["two-layer-relu", "vardi-2022"]
     line = record.curves[0]

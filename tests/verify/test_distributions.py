@@ -72,7 +72,7 @@ def test_the_record_of_a_model_has_no_say_in_the_rule(texts: Dataset) -> None:
 
 
 def _with_one_wrong_context(memoriser: Memoriser) -> Memoriser:
-    """The last neuron, which belongs to one context, pours its logits into another token."""
+    """The last neuron, which belongs to one context, gives its logits to another token."""
     decoder = cast(Decoder, memoriser.network)
     logits = decoder.logits.copy()
     logits[-1] = np.roll(logits[-1], 1)

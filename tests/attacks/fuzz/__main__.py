@@ -47,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same cases")
-    parser.add_argument("--cases", type=int, help="stop after so many")
+    parser.add_argument("--cases", type=int, help="number of cases")
     parser.add_argument("--case", type=int, help="run this one alone, here, and show what happens")
     parser.add_argument("--only", nargs="+", metavar="TARGET", help="attack these ways in alone")
     parser.add_argument("--processes", type=int, default=2)
