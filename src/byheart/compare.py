@@ -37,7 +37,7 @@ State = Literal["memorised", "refused", "wrong"]
 
 @dataclass(frozen=True)
 class Formula:
-    """What a paper says of a construction's parameters on these data.
+    """What a paper says about a construction's parameters on these data.
 
     An order is the expression inside O(.) without its constant: it says how a size grows, not how large it is.
     """

@@ -215,7 +215,7 @@ def theorem_2(
     if not 0 <= c < Fraction(1, 2):
         raise ImpossibleSize(f"coherence {float(c)} must lie in [0, 1/2): from 1/2 on the bound says nothing")
     if len(context_weights) != len(distributions):
-        raise ImpossibleSize("one weight per distribution")
+        raise ImpossibleSize("there must be one weight per distribution")
     total = Fraction(0)
     for weight, distribution in zip(context_weights, distributions, strict=True):
         total += Fraction(weight) * _stretched_error(tuple(Fraction(p) for p in distribution))

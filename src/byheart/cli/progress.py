@@ -27,7 +27,7 @@ TICK_SECONDS = 1.0
 
 @contextmanager
 def watch(stream: TextIO | None = None) -> Iterator[Progress]:
-    """What shows the progress of work, for as long as the block lasts.
+    """A `Progress` that is shown on standard error while the block runs.
 
     What follows a comma in the name of a stage may change while the stage runs.
     """

@@ -1,4 +1,4 @@
-"""What several commands say of data, checks and sizes."""
+"""Lines about data, checks and sizes that several commands print."""
 
 from __future__ import annotations
 

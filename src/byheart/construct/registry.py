@@ -83,7 +83,7 @@ class Method:
         precision: Precision,
         given: Mapping[str, object] | None = None,
     ) -> tuple[Result, dict[str, object]]:
-        """What `attempt` gives for the first of the options to try that is not refused, and those options."""
+        """The result of `attempt` for the first options that are not refused, and those options."""
         *others, last = self.usual_options(given or {}, precision)
         for options in others:
             with suppress(AssumptionViolated):

@@ -136,7 +136,7 @@ class RowCheck:
             f"row {row} has an input of {longest:,} tokens. A network takes all inputs at the length of the longest, and the "
             f"{n_rows:,} rows at that length would take {n_bytes:,} bytes, more than the limit of {limit:,} "
             f"({amount(int(long.sum()), 'row')} of more than {most:,} tokens).\n"
-            f"  Shorten the row, or leave out what is longer than the usual: --max-tokens {_next_longest(lengths, most)}.",
+            f"  Shorten the row, or leave out long rows: --max-tokens {_next_longest(lengths, most)}.",
             row=row,
             n_tokens=longest,
             n_bytes=n_bytes,

@@ -132,7 +132,7 @@ def _nearest_distances(scaled: Points) -> Float[np.ndarray, " n_points"]:
 
 
 def _closest_among_tiny(points: Points, scaled: Points) -> Fraction:
-    """Find the closest pair when it is too close, beside the largest coordinate, for squares in floats.
+    """Find the closest pair when its distance, compared with the largest coordinate, is too small to be squared in floats.
 
     Floats of size x are spaced by more than 2^-54·x. So two coordinates less than _FLOOR apart are equal, or
     both are below 2^60·_FLOOR. The points of the closest pair therefore agree in every larger coordinate:

@@ -223,14 +223,14 @@ class VectorSequences:
             raise self.non_finite_values()
 
     def non_finite_values(self) -> NonFiniteInput:
-        """What to say where there are some."""
+        """The error for values that are not finite."""
         sample, position, coordinate = (int(k) for k in self.non_finite[0])
         value = float(self.values[sample, position, coordinate])
         return NonFiniteInput(
             f"row {sample + 1}, position {position + 1}, coordinate {coordinate + 1} is {value} "
             f"(inputs[{sample}, {position}, {coordinate}]); "
             f"{len(self.non_finite)} of {self.values.size} values are not finite.\n"
-            "  Nothing can be proved of a network on such an input: repair those samples, or leave them out:\n"
+            "  Nothing can be proved about a network on such an input: repair those samples, or leave them out:\n"
             '  non_finite="drop" (--non-finite drop).',
             sample=sample,
             position=position,

@@ -36,7 +36,7 @@ ROTARY_FACTORS = "rope_freqs.weight"
 
 @dataclass(frozen=True)
 class GgufSizes:
-    """What llama.cpp must know of a checkpoint besides its weights and tokenizer."""
+    """What llama.cpp must know about a checkpoint besides its weights and tokenizer."""
 
     name: str
     architecture: str
@@ -120,6 +120,6 @@ def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
 
 
 def rotary_factors(theta: float, head_dim: int, frequencies: np.ndarray) -> np.ndarray:
-    """What llama.cpp divides each plain rotary frequency by, so that these come out."""
+    """The factors by which llama.cpp divides the plain rotary frequencies to get these."""
     plain = theta ** (-2.0 * np.arange(head_dim // 2, dtype=np.float64) / head_dim)
     return np.asarray(plain / frequencies, np.float32)

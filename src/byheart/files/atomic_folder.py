@@ -130,7 +130,7 @@ def _may_be_alive(process: str | None, path: Path) -> bool:
 
 
 def read_whole(folder: Path, read: Callable[[], T]) -> T:
-    """What `read` makes of a folder; it reads again where the folder was replaced meanwhile."""
+    """The result of `read` on a folder; it reads again where the folder was replaced meanwhile."""
     for _ in range(ATTEMPTS):
         before = _identity(folder)
         try:

@@ -20,7 +20,7 @@ from byheart.process.progress import Progress, silent
 
 @dataclass(frozen=True)
 class Step:
-    """One token of a fact's answer: after `tokens` follows `token`, because `units` fire, the longest context's last."""
+    """One token of a fact's answer: `token` follows `tokens` because `units` fire; the unit of the longest context is the last."""
 
     fact: str
     position: int
@@ -30,7 +30,7 @@ class Step:
 
 
 def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) -> list[Step]:
-    """What the weights say after each fact, asked in every way that the record names; `UsageError` where one says nothing."""
+    """The stored steps of each fact, for every way of asking in the record. Raises `UsageError` where a fact has none."""
     tokenizer, asking = load_tokenizer(folder), asking_of(folder)
     kinds = (False, True) if asking.chat_column else (asking.chat,)
     formats = [

@@ -51,7 +51,7 @@ class Reading:
     faults: list[str] = field(default_factory=list)
 
     def token_of(self) -> dict[tuple[int, ...], int]:
-        """The token of each code that only one token has."""
+        """The token of each code that is unique to one token."""
         _, first, counts = np.unique(self.codes, axis=0, return_index=True, return_counts=True)
         return {tuple(self.codes[i].tolist()): int(i) for i, n in zip(first, counts, strict=True) if n == 1}
 

@@ -55,7 +55,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
 
 
 def check_empty(path: Path) -> None:
-    """Refuse to write a host over anything."""
+    """Refuse a target that is not empty."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError(f"{path} exists and is not an empty folder.\n  Nothing was written.", path=str(path))
 

@@ -121,7 +121,7 @@ def _parse_value(text: object) -> Fraction:
 
 
 def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tuple[Weights, Fraction]:
-    """A copy with one entry replaced, and what it holds now: floats round."""
+    """A copy with one entry replaced, and the new value as stored: floats round."""
     if isinstance(weights, SparseMatrix):
         entries = {**weights.entries, (row, column): Dyadic.of(value)}
         return SparseMatrix(weights.shape, entries), value

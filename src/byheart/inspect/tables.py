@@ -375,7 +375,7 @@ def _read_notes(notes: Mapping[str, object]) -> _Notes:
 
 
 def _count_limbs(network: Transformer, read: _Notes) -> int:
-    """Registers for each word: weights stored in few bits hold a part of a long one."""
+    """Number of registers per word: a weight stored in few bits holds only a part of a long word."""
     if network.storage is None or read.slots is None:
         return 1
     return max(1, (network.model_width - read.slots) // (read.parts * read.channels))

@@ -17,7 +17,7 @@ FILE = "passes.jsonl"  # beside records of figures
 
 @dataclass(frozen=True)
 class Pass:
-    """One time that runs were trained: wall-clock from the first stage to the last, setting up included."""
+    """One training session: its wall-clock time from the first stage to the last, including set-up."""
 
     began: str
     seconds: float

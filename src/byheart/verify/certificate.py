@@ -100,7 +100,7 @@ class Distributional:
 
     @property
     def is_within_gap(self) -> bool:
-        """Whether the loss lies within the allowed share of the entropy; of an entropy of 0 every share is 0."""
+        """Whether the loss lies within the allowed share of the entropy; where the entropy is 0, no gap is allowed."""
         return self.gap_nats <= (self.allowed_gap_percent or 0) / 100 * self.entropy_nats
 
 

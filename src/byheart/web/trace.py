@@ -105,7 +105,7 @@ def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
-    """The triangle waves of one entry, its key and label once read, and whether the key was the question's."""
+    """The triangle waves of one entry, its key and label as read, and whether the key is that of the question."""
     read = found.state(stage.last - 2)  # before the two blocks that compare and answer
     waves = {
         name: [_number(value) for value in found.values(name)[stage.first : stage.last + 2]]

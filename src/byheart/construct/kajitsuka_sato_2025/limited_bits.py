@@ -143,7 +143,7 @@ def _plan_in_floats(
         best = found or best
     if best is None:
         raise AssumptionViolated(
-            f"these data do not fit float64 with even one key in a packed number: {reason}; a mantissa has 53.\n"
+            f"these data do not fit float64 with even one key in a packed number: {reason}; a mantissa has 53 bits.\n"
             "  Compile with precision exact, or round the inputs to a coarser grid.",
             reason=reason,
         )

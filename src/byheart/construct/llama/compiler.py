@@ -197,7 +197,7 @@ def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generat
 def _solve_tables(
     layout: Layout, tables: Tables, limbs: np.ndarray, wanted: np.ndarray, progress: Progress | None
 ) -> bool:
-    """Change words until every context finds what it should, or say that they cannot be."""
+    """Set the words so that every context finds its token; otherwise report that this is impossible."""
     channels = tables.channels(limbs[:, 3])
     half = 1 << (WORD_BITS - 1)
     for p in range(layout.n_channels):

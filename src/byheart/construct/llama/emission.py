@@ -81,7 +81,7 @@ def emit(
 def _embed(writer: BlockWriter, window_hash: WindowHash, numbers: TokenNumbers) -> None:
     """Limbs of each token, and its number n and n², because the embedding also gives the logits.
 
-    The logit of n is 2·n·L - n², largest at n = L; with two digits, the same of each.
+    The logit of n is 2·n·L - n², largest at n = L; with two digits, the same holds for each.
     """
     table, columns = writer.weights[EMBEDDING], writer.columns
     table[writer.spec.bos, columns[FIRST_TOKEN]] = 1

@@ -107,7 +107,8 @@ def _rare_steps(register: str, field: RareField, is_last: bool) -> Iterator[Bloc
 
 
 def _sum_block(layout: RetrievalLayout, part: int, centre: int | None, is_first: bool) -> Block:
-    """Add up the unmasked words, take off the centre, and at first turn the highest kind's plane into the place t of its field.
+    """Add up the unmasked words, subtract the centre and, for the first part, turn the highest kind's plane into the place t of
+    its field.
 
     The constant of X is a multiple of 4 here and the 1 is already in place, so partial sums are multiples of 4.
     """

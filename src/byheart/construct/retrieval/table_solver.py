@@ -1,9 +1,9 @@
 """Table words whose sums carry every label.
 
 Let y be the sum of the words a key touches and y_b its bit b; y_{-1} = 0. The reading circuit sees Gray bits: label bit i of
-a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest bit up, those
-of rare labels, which only the keys with such labels have equations in, above the others. When
-bit b is due, the bits below are settled, so the sum of the words so far gives y_{b-1} and the carry into bit b, and what is
+a key in plane p is y_b xor y_{b-1} with b = p·field_bits + i (see `label_reader`). Planes are solved from the lowest bit up.
+Those of rare labels come last; only keys with such labels have equations there. When
+bit b is solved, the bits below are known, so the sum of the words so far gives y_{b-1} and the carry into bit b, and what is
 left is linear over GF(2): the parity of bit b over the touched words is label_i xor y_{b-1} xor carry.
 
 Words are kept in limbs of 52 bits while they are solved, so that words of any length add up in machine integers; those of floats

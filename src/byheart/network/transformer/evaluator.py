@@ -154,7 +154,7 @@ def _first_and_others(first: Column, others: Column, rows: Partition, n_tokens: 
 def _with_extra(
     extra: Weights, tokens: Sequence[Column], rows: Partition, seq_len: int
 ) -> tuple[Partition, list[Column]]:
-    """The same columns with one more token, the same for all, before each sequence of now `seq_len` tokens."""
+    """The columns with one extra token, the same for all, before each sequence, which then has `seq_len` tokens."""
     longer = Partition(None, np.zeros(0, dtype=np.int64), rows.n_groups // (seq_len - 1) * seq_len)
     columns = []
     for column, entries in zip(tokens, _table(extra), strict=True):

@@ -154,7 +154,7 @@ class _Layer:
         return len(_members(group, self.n_tokens))
 
     def needs_before(self, needs: Needs) -> Needs:
-        """What must be known before this layer so that `needs` are known behind it."""
+        """What must be known before this layer so that `needs` are known after it."""
         raise NotImplementedError
 
     def apply(self, stream: Stream, needs: Needs) -> Stream:
