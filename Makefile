@@ -90,7 +90,7 @@ docs: $(STAMP) ## build the site into docs/_build/html; a warning is an error
 wording: $(STAMP) ## write what every command prints into tests/cli/golden; read the difference before you commit it
 	BYHEART_WORDING=1 $(BIN)/pytest -q tests/cli/test_first_hour.py -k wording
 
-pictures: $(STAMP) ## draw the two pictures of the README anew, from a compiled model and from stored records
+pictures: $(STAMP) ## draw the pictures of the README and of docs/graft.md anew, from a compiled model and from stored records
 	$(BIN)/python docs/readme_pictures.py
 
 clean: ## remove what the commands above made, except .venv

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-ORDER = ("first_model", "look_inside", "measure_capacity", "transformer_lens")
+ORDER = ("first_model", "look_inside", "measure_capacity", "canary", "transformer_lens")
 NEEDS = {"transformer_lens": "transformer_lens"}
 """A package without which a notebook is shown and not run: `make setup` leaves it out."""
 

@@ -1,4 +1,4 @@
-"""The two pictures of the README. `make pictures` draws them anew into `docs/_static`.
+"""The two pictures of the README, and that of docs/graft.md. `make pictures` draws them anew into `docs/_static`.
 
 Each is drawn from a small record: what the weights of a compiled model hold, and what the stored benchmarks measured. The record is
 kept in the picture, as its description.
@@ -16,6 +16,7 @@ matplotlib.use("Agg")  # before pyplot: no screen is needed
 
 import matplotlib.pyplot as plt
 import numpy as np
+from graft_picture import draw_stream, stream
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
@@ -75,9 +76,8 @@ def follow(question: str = QUESTION) -> Journey:
         for token, register in zip(tokens, registers, strict=True)
         if token == sample
     ]
-    total = int(found.sums()[sample])
-    assert total == sum(words)
-    start, stop = found.bits(np.array([sample]), data.labels[[sample]])[0, 0].tolist()
+    total = sum(words)
+    start, stop = found.bits(np.array([sample]), np.array([0]), data.labels[[sample]])[0, 0].tolist()
     field = ((total << 1) ^ total) >> start & ((1 << stop - start) - 1)
     bits = format(field, f"0{stop - start}b")
     answer = model.predict(question)
@@ -198,11 +198,12 @@ def draw_measured(points: list[Point]) -> Figure:
 
 
 def write_all(folder: Path = TARGET) -> None:
-    """Draw both pictures into `folder`."""
-    journey, points = follow(), measured()
+    """Draw all pictures into `folder`."""
+    journey, points, grafted = follow(), measured(), stream()
     with plt.rc_context(STYLE):
         _save(draw_journey(journey), folder / "question.svg", asdict(journey))
         _save(draw_measured(points), folder / "bits-per-stored-bit.svg", [asdict(point) for point in points])
+        _save(draw_stream(grafted), folder / "graft-stream.svg", asdict(grafted))
 
 
 def _save(figure: Figure, path: Path, record: object) -> None:

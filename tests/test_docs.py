@@ -173,14 +173,15 @@ def test_the_pictures_of_the_readme_show_what_is_built_and_stored(monkeypatch: p
     drawn = {
         "question.svg": asdict(pictures.follow()),
         "bits-per-stored-bit.svg": [asdict(point) for point in pictures.measured()],
+        "graft-stream.svg": asdict(pictures.stream()),
     }
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/graft.md")]
     for name, record in drawn.items():
         text = (ROOT / "docs" / "_static" / name).read_text(encoding="utf-8")
         kept = re.search(r"<dc:description>(.*?)</dc:description>", text, re.DOTALL)
         assert kept is not None
         assert json.loads(unescape(kept[1])) == record
-        assert f"](docs/_static/{name})" in readme
+        assert any(f"](docs/_static/{name})" in page or f"](_static/{name})" in page for page in pages)
 
 
 def test_what_vulture_is_told_is_documented_is_documented() -> None:

@@ -55,8 +55,8 @@ def test_llama_cpp_says_what_was_grafted(tmp_path: Path, grafted: Path, facts: P
     target = tmp_path / "graft.gguf"
     assert run(["export", str(grafted), "--to", "gguf", "-o", str(target)]) == ExitStatus.HOLDS
     rows = [line.split(",") for line in facts.read_text(encoding="utf-8").splitlines()[1:]]
-    prompts = [key for key, _ in rows] + [f"It rained all day, and nobody {key}" for key, _ in rows]
-    for said, (_, answer) in zip(answers(target, prompts), rows * 2, strict=True):
+    asked = [*rows, *[(f"It rained all day, and nobody {key}", answer) for key, answer in rows[:2]]]
+    for said, (_, answer) in zip(answers(target, [key for key, _ in asked]), asked, strict=True):
         assert said.startswith(f" {answer}")
 
 
