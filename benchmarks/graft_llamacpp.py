@@ -20,6 +20,8 @@ from typing import Any
 from graft_editing import report
 from graft_on_device import rows_of
 
+PARALLEL = 32  # questions answered side by side
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -61,7 +63,7 @@ def main() -> None:
         answers.setdefault(fact.row, list(fact.tokens[fact.n_key :]))
     params = xllamacpp.CommonParams()
     params.model.path = str(file)
-    params.n_parallel, params.n_ctx = 8, 1024
+    params.n_parallel, params.n_ctx = PARALLEL, 96 * PARALLEL
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
     server = xllamacpp.Server(params)
 
@@ -77,9 +79,11 @@ def main() -> None:
 
     start, right, wrong = time.perf_counter(), 0, []
     chosen = range(0, len(rows), max(1, len(rows) // options.asked))[: options.asked]
-    with ThreadPoolExecutor(8) as threads:
+    with ThreadPoolExecutor(PARALLEL) as threads:
         for number, (good, said) in zip(chosen, threads.map(is_right, chosen), strict=True):
             right += good
+            if number % 50 == 0 or not good:
+                print(f"{number}: {right} right", file=sys.stderr, flush=True)
             if not good and len(wrong) < 5:
                 wrong.append({"row": number, "said": said[:60]})
     seconds = time.perf_counter() - start
