@@ -118,6 +118,14 @@ def test_runs_are_kept_and_keyed_by_the_source(tmp_path: Path) -> None:
     assert not set(keys[0]) & set(keys[2])
 
 
+def test_sizes_are_the_whole_numbers_of_the_function() -> None:
+    def make(width: int, *rest: int, dropout: float = 0.1, depth: int = 2, **more: int) -> nn.Module:
+        return nn.Linear(width, depth)
+
+    fields = OwnModuleFamily(make).size_fields
+    assert [(field.name, field.default) for field in fields] == [("width", None), ("depth", 2)]
+
+
 def test_what_cannot_be_a_family_is_refused() -> None:
     def wants_a_list(n_vocab: int, layers: list[int]) -> nn.Module:
         return nn.Linear(n_vocab, len(layers))

@@ -170,17 +170,13 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
     for each in parameters:
         default = None if each.default is inspect.Parameter.empty else each.default
         hint = hints.get(each.name)
-        if each.name in OF_DATA:
+        if each.name in OF_DATA or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             continue
         if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
             choices = get_args(hint)
             first = (default,) if default in choices else ()
             options.append(OptionField(each.name, tuple(dict.fromkeys((*first, *choices))), "a choice"))
-        elif (
-            hint in (int, None)
-            and (default is None or type(default) is int)
-            and each.kind is not each.VAR_KEYWORD
-        ):
+        elif hint in (int, None) and (default is None or type(default) is int):
             sizes.append(SizeField(each.name, default, 0, "a parameter of the model's own"))
         elif default is None:
             raise UsageError(
