@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from byheart.golden.cases import shapes
+from byheart.golden.case import shapes
 from byheart.golden.reference import WAYS, ReferenceEngine
 from byheart.golden.shape import Shape
 from tests.golden.catalogue import CATALOGUE, EngineFault
@@ -45,6 +45,10 @@ def logit_distance(fault: EngineFault, shape: Shape) -> float:
                 for engine in (right, wrong):
                     kept: list[torch.Tensor] = []
                     engine.pick = lambda logits, kept=kept: kept.append(logits) or logits.argmax(-1)  # type: ignore[method-assign]
+                    likelihoods = engine.log_likelihoods
+                    engine.log_likelihoods = lambda logits, kept=kept, step=likelihoods: (  # type: ignore[method-assign]
+                        kept.append(logits) or step(logits)
+                    )
                     engine.generate([ids[0].tolist(), ids[1, :9].tolist()], 2, way)
                     records.append(kept)
                 found = max(

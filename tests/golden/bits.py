@@ -1,79 +1,148 @@
-"""Flips single bits of non-zero weights and says which no case notices: python -m tests.golden.bits FAMILY COUNT FILE NAME..."""
+"""Flips single bits of non-zero weights, one at a time, and says which no case notices.
+
+python -m tests.golden.bits FAMILY COUNT FILE [--workers N] NAME...
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import multiprocessing
+import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from byheart.golden.cases import N_NEW, Case, cases, shapes
+from byheart.golden.case import N_NEW, Case, cases, shapes
 from byheart.golden.checkpoint import read_weights
 from byheart.golden.reference import ReferenceEngine
 
+Group = tuple[Tensor, Tensor, Tensor | None]
+"""Texts of one length without their last token, their answers, and the exact logits of the first decision, if known."""
 
-def groups(found: list[Case]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Texts without their last token, and the answers, for each length."""
-    made = []
+
+def groups(found: list[Case]) -> list[Group]:
+    made: list[Group] = []
     for length in sorted({len(case.prompt) for case in found}):
-        rows = torch.tensor([[*c.prompt, *c.answer] for c in found if len(c.prompt) == length])
-        made.append((rows[:, :-1], rows[:, -N_NEW:]))
+        mine = [case for case in found if len(case.prompt) == length]
+        rows = torch.tensor([[*case.prompt, *case.answer] for case in mine])
+        exact = torch.tensor([case.logits for case in mine]).double() if mine[0].logits else None
+        made.append((rows[:, :-1], rows[:, -N_NEW:], exact))
     return made
 
 
 @torch.no_grad()
-def is_noticed(engine: ReferenceEngine, texts: list[tuple[torch.Tensor, torch.Tensor]]) -> bool:
-    for ids, answer in texts:
+def is_noticed(engine: ReferenceEngine, texts: list[Group]) -> bool:
+    """Whether an answer, or an exact logit, is another."""
+    for ids, answer, exact in texts:
         logits = engine.forward(
             ids, torch.ones_like(ids, dtype=torch.bool), engine.empty_cache(len(ids)), n_last=N_NEW
         )
         if not torch.equal(logits.argmax(-1), answer) or not bool(logits.isfinite().all()):
             return True
+        if exact is not None and not torch.equal(logits[:, 0].float(), exact.float()):
+            return True
     return False
 
 
-def main() -> None:
+def flip(value: Tensor, at: int, bit: int) -> Tensor:
+    """The tensor with one bit of one entry changed."""
+    integers, n_bits = (torch.int32, 32) if value.dtype == torch.float32 else (torch.int16, 16)
+    flat = value.clone().flatten()
+    flat.view(integers)[at] ^= -(2 ** (n_bits - 1)) if bit == n_bits - 1 else 1 << bit
+    return flat.view_as(value)
+
+
+def part_of(dtype: str, bit: int) -> str:
+    """Where in the number a bit stands. The first seven bits of a mantissa are those that bfloat16 has."""
+    n_bits, n_mantissa = (32, 23) if dtype == "float32" else (16, 7)
+    if bit == n_bits - 1:
+        return "sign"
+    if bit >= n_mantissa:
+        return "exponent"
+    return "mantissa, first 7 bits" if bit >= n_mantissa - 7 else "mantissa, other bits"
+
+
+def flips(weights: dict[str, Tensor], count: int, seed: int) -> list[tuple[str, int, int]]:
+    """Tensor, entry and bit: every non-zero weight is as likely as any other."""
+    rng = np.random.default_rng(seed)
+    names = sorted(weights)
+    places = {name: np.flatnonzero(weights[name].float().numpy()) for name in names}
+    sizes = np.array([len(places[name]) for name in names])
+    chosen = []
+    for _ in range(count):
+        name = names[rng.choice(len(names), p=sizes / sizes.sum())]
+        n_bits = 32 if weights[name].dtype == torch.float32 else 16
+        chosen.append((name, int(rng.choice(places[name])), int(rng.integers(n_bits))))
+    return chosen
+
+
+def work(task: tuple[str, str, int, int, int]) -> tuple[str, list[tuple[str, int, int, bool]]]:
+    """Every `step`-th flip of one checkpoint, from `first` on."""
+    root, name, count, first, step = Path(task[0]), *task[1:]
     torch.set_num_threads(1)
-    root, count, target = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    known, found = shapes(root), cases(root)
-    rows = []
-    for name in sys.argv[4:]:
-        shape, weights = known[name], read_weights(root / name)
-        texts = groups([case for case in found if case.checkpoint == name])
-        engine = ReferenceEngine(shape, weights)
-        assert not is_noticed(engine, texts), "the reference itself must be right"
-        n_bits = 32 if shape.dtype == "float32" else 16
-        n_mantissa = 23 if n_bits == 32 else 7
-        integers = torch.int32 if n_bits == 32 else torch.int16
-        rng = np.random.default_rng(0)
-        names = sorted(weights)
-        sizes = np.array([int((weights[n] != 0).sum()) for n in names])
-        noticed, missed = 0, Counter[str]()
-        for _ in range(count):
-            tensor = names[rng.choice(len(names), p=sizes / sizes.sum())]
-            flat = weights[tensor].clone().flatten()
-            at = int(rng.choice(np.flatnonzero(flat.float().numpy())))
-            bit = int(rng.integers(n_bits))
-            mask = -(2 ** (n_bits - 1)) if bit == n_bits - 1 else 1 << bit
-            flat.view(integers)[at] ^= mask
-            kept = engine.weights[tensor]
-            engine.weights[tensor] = flat.view_as(weights[tensor]).double()
-            if is_noticed(engine, texts):
-                noticed += 1
-            else:
-                part = "mantissa" if bit < n_mantissa else "exponent" if bit < n_bits - 1 else "sign"
-                missed[
-                    f"{part} {n_mantissa - bit if bit < n_mantissa else ''} of {tensor.split('.')[-2]}"
-                ] += 1
-            engine.weights[tensor] = kept
-        rows.append(
-            {"checkpoint": name, "flipped": count, "noticed": noticed, "missed": dict(missed.most_common())}
-        )
-        print(name, noticed, "of", count, missed.most_common(12), flush=True)
-        target.write_text(json.dumps(rows, indent=1))
+    shape, weights = shapes(root)[name], read_weights(root / name)
+    # short texts first: most flips are noticed there
+    texts = groups([case for case in cases(root) if case.checkpoint == name])
+    engine = ReferenceEngine(shape, weights)
+    assert not is_noticed(engine, texts), "the reference itself must be right"
+    made = []
+    for tensor, at, bit in flips(weights, count, seed=shape.seed)[first::step]:
+        kept = engine.weights[tensor]
+        engine.weights[tensor] = flip(weights[tensor], at, bit).double()
+        made.append((tensor, at, bit, is_noticed(engine, texts)))
+        engine.weights[tensor] = kept
+    return name, made
+
+
+def summary(name: str, dtype: str, made: list[tuple[str, int, int, bool]]) -> dict[str, Any]:
+    """How many of each tensor and each part of a number were flipped, and how many noticed."""
+    by_part, by_tensor, missed = {}, {}, Counter[str]()
+    for tensor, _, bit, noticed in made:
+        part, short = part_of(dtype, bit), tensor.removeprefix("model.").removesuffix(".weight")
+        for table, key in ((by_part, part), (by_tensor, short)):
+            row = table.setdefault(key, [0, 0])
+            row[0] += noticed
+            row[1] += 1
+        if not noticed:
+            missed[f"{part} of {tensor.split('.')[-2]}"] += 1
+    return {
+        "checkpoint": name,
+        "flipped": len(made),
+        "noticed": sum(row[3] for row in made),
+        "by_part": {key: f"{a} of {b}" for key, (a, b) in sorted(by_part.items())},
+        "by_tensor": {key: f"{a} of {b}" for key, (a, b) in sorted(by_tensor.items())},
+        "missed": dict(missed.most_common()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("family", type=Path)
+    parser.add_argument("count", type=int)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_intermixed_args()
+    known = shapes(given.family)
+    names = given.names or list(known)
+    n_parts = max(1, 2 * given.workers)
+    tasks = [
+        (str(given.family), name, given.count, part, n_parts) for name in names for part in range(n_parts)
+    ]
+    results: dict[str, list[tuple[str, int, int, bool]]] = {name: [] for name in names}
+    started, rows = time.monotonic(), []
+    with multiprocessing.get_context("spawn").Pool(given.workers) as pool:
+        for name, made in pool.imap_unordered(work, tasks):
+            results[name] += made
+            if len(results[name]) == given.count:
+                rows.append(summary(name, known[name].dtype, results[name]))
+                print(json.dumps(rows[-1]), f"{time.monotonic() - started:.0f} s", flush=True)
+                given.file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":

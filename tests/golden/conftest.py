@@ -9,8 +9,22 @@ from byheart.golden.family import make
 from byheart.golden.shape import Shape
 
 SMALL = (
-    Shape("llama", "llama", 2, 32, 40, 4, 2, 8, seed=1),
-    Shape("qwen3", "qwen3", 1, 32, 40, 4, 4, 16, norm_eps=1e-6, is_tied=True, dtype="bfloat16", seed=5),
+    Shape("llama", "llama", 2, 32, 40, 4, 2, 8, vocab=24, seed=1),
+    Shape(
+        "qwen3",
+        "qwen3",
+        1,
+        32,
+        40,
+        4,
+        4,
+        16,
+        vocab=24,
+        norm_eps=1e-6,
+        is_tied=True,
+        dtype="bfloat16",
+        seed=5,
+    ),
 )
 COUNTS = {"float32": 6, "float16": 2, "bfloat16": 2}
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from byheart.cli.options import PATH, output_option, output_options
+from byheart.cli.options import PATH, WholeNumber, output_option, output_options
 from byheart.cli.output import count, echo_json, say, show_table
 from byheart.cli.progress import watch
 from byheart.errors import ExitStatus, UsageError
 
 if TYPE_CHECKING:
-    from byheart.golden.check import Report
     from byheart.golden.engines.engine import Engine
+    from byheart.golden.report import Report
     from byheart.golden.rounding import NumberType
 
 NUMBER_TYPES = ("float32", "float16", "bfloat16")
@@ -29,13 +30,14 @@ def command() -> None:
 @command.command("make")
 @output_option("DIR", "Folder to write.", required=True)
 @click.option("--only", multiple=True, metavar="NAME", help="Make only this checkpoint; may be repeated.")
+@click.option("--workers", type=WholeNumber(), help="Processes to make them with (default: one per core).")
 @output_options
-def make_family(output: Path, only: tuple[str, ...], as_json: bool) -> None:
+def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_json: bool) -> None:
     """Write a family of small checkpoints with their cases: prompts, and what a right engine answers."""
     from byheart.golden.family import make
 
     with watch() as report:
-        cases = make(output, only, progress=report)
+        cases = make(output, only, n_processes=workers or os.cpu_count() or 1, progress=report)
     n_bytes = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     names = sorted({case.checkpoint for case in cases})
     if as_json:
@@ -87,8 +89,8 @@ def check_engine(
     """Ask an engine every case of DIR, and name the likely fault if an answer is wrong."""
     import torch
 
-    from byheart.golden.cases import shapes
-    from byheart.golden.check import check
+    from byheart.golden.case import shapes
+    from byheart.golden.report import check
 
     kind = cast("NumberType | None", number_type)
     known = shapes(folder)
@@ -178,5 +180,8 @@ def _show(report: Report) -> None:
         word = "Likely fault" if place == 0 else "  or"
         say(f"{word}: {suspicion.kind} ({suspicion.detail}); likeness {suspicion.likeness:.2f}")
     for outcome in report.wrong[:MOST_SHOWN]:
-        answer: Any = list(outcome.answer)
-        say(f"  {outcome.case.name}, {outcome.way}: expected {list(outcome.case.answer)}, got {answer}")
+        expected, answer = list(outcome.case.expected(outcome.way)), list(outcome.answer)
+        what = f"expected {expected}, got {answer}"
+        if outcome.wrong_logits:
+            what = f"{count(len(outcome.wrong_logits))} logits are not the exact ones"
+        say(f"  {outcome.case.name}, {outcome.way}: {what}")

@@ -13,12 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from byheart.golden.cases import Case, cases
-    from byheart.golden.check import Report, check
+    from byheart.golden.case import Case, cases
     from byheart.golden.family import make
+    from byheart.golden.report import Report, check
 
 __all__ = ["Case", "Report", "cases", "check", "make"]
-_HOMES = {"Case": "cases", "cases": "cases", "Report": "check", "check": "check", "make": "family"}
+_HOMES = {"Case": "case", "cases": "case", "Report": "report", "check": "report", "make": "family"}
 
 
 def __getattr__(name: str) -> Any:

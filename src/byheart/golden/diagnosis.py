@@ -11,10 +11,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byheart.golden.cases import Case
+from byheart.golden.case import Case
 from byheart.golden.faults import faults_of
+from byheart.golden.reference import BEAM_SEARCH
 from byheart.golden.shape import Shape
 from byheart.golden.signatures import Signature
+
+EXACT_LOGITS = "exact logits"
+"""Not a way of its own: the logits after the prompt are compared, where they are known to the last bit."""
 
 BY_WAY = {
     "left padding": "padding mask",
@@ -26,6 +30,8 @@ BY_WAY = {
     "static cache": "cache",
     "concurrent requests": "batching",
     "no cache": "running without a cache",
+    BEAM_SEARCH: BEAM_SEARCH,
+    EXACT_LOGITS: "number type",
 }
 PLAIN_WAYS = ("one by one", "as given", "server")
 """Where engines answer as the table's first way does."""
@@ -35,15 +41,16 @@ LEAST_LIKENESS = 0.12
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an engine answered to one case in one way."""
+    """What an engine answered to one case in one way; `wrong_logits` are the ids whose exact logits it missed."""
 
     case: Case
     way: str
     answer: tuple[int, ...]
+    wrong_logits: tuple[int, ...] = ()
 
     @property
     def is_right(self) -> bool:
-        return self.answer == self.case.answer
+        return self.answer == self.case.expected(self.way) and not self.wrong_logits
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from byheart.golden.cases import N_NEW, Case, text_of
+from byheart.golden.case import N_NEW, Case, text_of
 from byheart.golden.reference import ReferenceEngine
-from byheart.golden.shape import BOS, EMBEDDING, FINAL_NORM, HEAD, Shape
+from byheart.golden.shape import BOS, EMBEDDING, FINAL_NORM, HEAD, N_SPECIAL, Shape
 
 PINS = (0, 20, 41, 63)
 PIN = 2.0**40
@@ -61,6 +61,7 @@ def draw_exact_weights(shape: Shape) -> dict[str, Tensor]:
         _write_attention(shape, weights, layer, rng)
     _write_products(weights, rng)
     _write_signs(weights)
+    _drop_unread_norms(weights)
     return {name: value.to(torch.bfloat16) for name, value in weights.items()}
 
 
@@ -103,6 +104,8 @@ def _write_attention(shape: Shape, weights: dict[str, Tensor], layer: int, rng: 
         for place in range(size):
             row = weights[f"{at}.v_proj.weight"][first + place]
             is_code = layer == 1 and place >= 8
+            if is_code and group:  # only the first head of layer 2 reads a code
+                continue
             row[(_columns(CODE) if is_code else source)[(3 * place + 5 * group + place // 8) % 8]] = (
                 rng.choice((-1.0, 1.0))
             )
@@ -156,39 +159,86 @@ def _write_signs(weights: dict[str, Tensor]) -> None:
     _unit(weights, 1, 16, {PINS[2]: 128.0}, {PINS[0]: 1.0})
 
 
+def _drop_unread_norms(weights: dict[str, Tensor]) -> None:
+    """Norm weights of columns that nothing reads are zero: every other one decides some answer."""
+    readers = {FINAL_NORM: [HEAD]}
+    for layer in range(2):
+        at = f"model.layers.{layer}"
+        readers[f"{at}.input_layernorm"] = [f"{at}.self_attn.{name}_proj" for name in "qkv"]
+        readers[f"{at}.post_attention_layernorm"] = [f"{at}.mlp.{name}_proj" for name in ("gate", "up")]
+    for norm, names in readers.items():
+        is_read = sum(weights[f"{name}.weight"].abs().sum(0) for name in names) > 0
+        weights[f"{norm}.weight"] *= is_read
+
+
 LENGTHS = (40, 41, 43, 46, 50, 64, 90)
 """Tokens of the prompts: at least the sum of the two largest distances and 2, so that no head reaches before the beginning."""
 
+N_DRAWN, N_KEPT = 400, 12
+"""Prompts of each length that are drawn, and how many of them are kept."""
 
-@torch.no_grad()
-def find_exact_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
-    """Random prompts and their answers; each also brings the exact logits of its first decision."""
+
+def find_exact_cases(
+    shape: Shape, weights: dict[str, Tensor], n_drawn: int = N_DRAWN, n_kept: int = N_KEPT
+) -> list[Case]:
+    """Random prompts and their answers, each with the exact logits of its first decision.
+
+    Where a sum T is 1 or -1 a change of any term by a fraction changes the logits. Of many prompts those are kept that have the
+    most such sums, of token codes that no other has.
+    """
     rng = np.random.default_rng([shape.seed, 79])
     engine = ReferenceEngine(shape, weights)
     found: list[Case] = []
+    covered: set[int] = set()
     for length in LENGTHS:
-        prompts = rng.integers(2, shape.vocab, (3, length))
+        prompts = torch.from_numpy(rng.integers(N_SPECIAL, shape.vocab, (n_drawn, length)))
         prompts[:, 0] = BOS
-        ids = torch.from_numpy(prompts)
-        answers = engine.generate(prompts.tolist(), N_NEW)
-        logits = engine.forward(
-            ids, torch.ones_like(ids, dtype=torch.bool), engine.empty_cache(len(ids)), n_last=1
-        )[:, 0]
-        for prompt, answer, row in zip(prompts.tolist(), answers, logits.tolist(), strict=True):
-            if min(answer) < 2:
-                continue
-            margins = dict.fromkeys(("float32", "float16", "bfloat16"), EXACT_MARGIN)
-            texts = text_of(shape.vocab, prompt), text_of(shape.vocab, answer)
-            case = Case(
-                "",
-                shape.name,
-                tuple(prompt),
-                tuple(answer),
-                *texts,
-                2.0,
-                margins,
-                logits=tuple(map(int, row)),
-            )
-            assert [float(value) for value in case.logits] == row, "a logit is not an integer"
-            found.append(replace(case, name=f"{shape.name}/exact-{len(found):02}"))
+        parts = _deciding_codes(engine, prompts)
+        for _ in range(n_kept):
+            best = max(range(n_drawn), key=lambda row: len(parts[row] - covered))
+            case = _exact_case(engine, prompts[best].tolist())
+            covered |= parts[best]
+            parts[best] = set()
+            if case is not None:
+                found.append(replace(case, name=f"{shape.name}/exact-{len(found):02}"))
     return found
+
+
+def _deciding_codes(engine: ReferenceEngine, prompts: Tensor) -> list[set[int]]:
+    """For each prompt the entries of the embedding, each with a direction, on which the logit of the right token depends."""
+    held: list[Tensor] = []
+    table = engine.weight(f"{EMBEDDING}.weight")
+
+    def embed(ids: Tensor) -> Tensor:
+        held[:] = [table[ids].requires_grad_()]
+        return held[0]
+
+    probe = ReferenceEngine(engine.shape, engine.weights)
+    probe.embed = embed  # type: ignore[method-assign] # remembers what was read, for its gradient
+    valid = torch.ones_like(prompts, dtype=torch.bool)
+    logits = probe.forward(prompts, valid, probe.empty_cache(len(prompts)), n_last=1)[:, 0]
+    (slope,) = torch.autograd.grad(logits.max(1).values.sum(), held)
+    found: list[set[int]] = []
+    for row, tokens in zip(slope[:, :, CODE], prompts, strict=True):
+        places = 16 * tokens[:, None] + 2 * torch.arange(8) + (row > 0)
+        found.append(set(places[row.abs() > 1e-3].tolist()))
+    return found
+
+
+@torch.no_grad()
+def _exact_case(engine: ReferenceEngine, prompt: list[int]) -> Case | None:
+    """The prompt as a case, unless a special token is in its answer."""
+    (answer,) = engine.generate([prompt], N_NEW)
+    if min(answer) < N_SPECIAL:
+        return None
+    ids = torch.tensor([prompt])
+    logits = engine.forward(ids, torch.ones_like(ids, dtype=torch.bool), engine.empty_cache(1), n_last=1)
+    row = [float(value) for value in logits[0, 0]]
+    vocab = engine.shape.vocab
+    margins = dict.fromkeys(("float32", "float16", "bfloat16"), EXACT_MARGIN)
+    texts = text_of(vocab, prompt), text_of(vocab, answer)
+    exact = tuple(int(value) for value in row)
+    assert [float(value) for value in exact] == row, "a logit is not an integer"
+    return Case(
+        "", engine.shape.name, tuple(prompt), tuple(answer), *texts, gap=2.0, margins=margins, logits=exact
+    )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from byheart.errors import UsageError, did_you_mean, require_extra
 from byheart.files.atomic_folder import replaced_folder
-from byheart.golden.cases import CASES, FAMILY, Case
+from byheart.golden.case import CASES, FAMILY, Case, cases
 from byheart.golden.checkpoint import GGUF, save_gguf, write_checkpoint
 from byheart.golden.exact import draw_exact_weights, find_exact_cases
 from byheart.golden.rounding import NumberType
 from byheart.golden.selection import LENGTHS, find_cases, find_long_cases
 from byheart.golden.shape import Shape
-from byheart.golden.signatures import SIGNATURES, Signature, signatures_of, with_sensitivity
+from byheart.golden.signatures import SIGNATURES, signatures_of, with_sensitivity
 from byheart.golden.weights import draw_weights
-from byheart.process.progress import Progress, silent
+from byheart.process.progress import Progress, in_stage, silent
+from byheart.process.task_runner import Workers
 
 SCHEMA = 1
 LLAMA3 = {
@@ -76,14 +80,38 @@ SHAPES = (
         dtype="bfloat16",
         seed=6,
     ),
-    Shape("llama-exact", "llama", 2, 64, 32, 8, 2, 16, dtype="bfloat16", is_exact=True, seed=8),
+    Shape("llama-exact", "llama", 2, 64, 32, 8, 2, 16, vocab=256, dtype="bfloat16", is_exact=True, seed=8),
     Shape(
-        "llama-long", "llama", 1, 48, 64, 4, 2, 32, rope_theta=5e5, max_positions=32_768, n_needles=60, seed=7
+        "llama-long",
+        "llama",
+        1,
+        48,
+        64,
+        4,
+        2,
+        32,
+        vocab=122,
+        rope_theta=5e5,
+        max_positions=32_768,
+        n_needles=60,
+        seed=7,
     ),
 )
 """Groups of 2, 6, 4, 3, 1, 2 and 2 query heads a key-value head; the last but one has ids past 65,536, the last long texts."""
 
-COUNTS: dict[NumberType, int] = {"float32": 28, "float16": 10, "bfloat16": 12}
+COUNTS: dict[NumberType, int] = {"float32": 28, "float16": 10, "bfloat16": 32}
+PART = "part.json"
+"""What a process leaves in the folder of a checkpoint: its cases and signatures."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One checkpoint to be made in `folder`."""
+
+    shape: Shape
+    folder: Path
+    counts: dict[NumberType, int]
+    lengths: tuple[int, ...]
 
 
 def make(
@@ -93,11 +121,13 @@ def make(
     family: Sequence[Shape] = SHAPES,
     counts: dict[NumberType, int] | None = None,
     lengths: Sequence[int] = LENGTHS,
+    n_processes: int = 1,
     progress: Progress = silent,
 ) -> list[Case]:
     """Write the family, or `only` some of it, into a new folder, whole or not at all; returns its cases.
 
-    `counts` are cases for each number type, `lengths` the tokens of the prompts that are searched.
+    `counts` are cases for each number type, `lengths` the tokens of the prompts that are searched. Checkpoints are made side by
+    side in `n_processes`.
     """
     target = Path(folder)
     names = [shape.name for shape in family]
@@ -105,32 +135,50 @@ def make(
         if name not in names:
             raise UsageError(f"there is no checkpoint {name!r}.{did_you_mean(name, names)}", name=name)
     require_extra("gguf", "gguf", "a family of golden checkpoints")
-    found: list[Case] = []
-    table: dict[str, dict[str, Signature]] = {}
     chosen = [shape for shape in family if not only or shape.name in only]
     with replaced_folder(target, _refuse_existing) as fresh:
-        for shape in chosen:
-            weights = draw_exact_weights(shape) if shape.is_exact else draw_weights(shape)
-            write_checkpoint(shape, weights, fresh / shape.name)
-            save_gguf(shape, weights, fresh / shape.name / GGUF)
-            if shape.n_needles:
-                found += find_long_cases(shape, weights, progress)
-                continue
-            if shape.is_exact:
-                made = find_exact_cases(shape, weights)
-            else:
-                wanted = dict(COUNTS if counts is None else counts)
-                if shape.dtype != "bfloat16":
-                    wanted.pop("bfloat16", None)
-                made = find_cases(shape, weights, wanted, lengths, progress)
-            table[shape.name] = signatures_of(shape, weights, made, progress)
-            found += with_sensitivity(made, table[shape.name])
+        tasks = [
+            Task(shape, fresh, dict(COUNTS if counts is None else counts), tuple(lengths)) for shape in chosen
+        ]
+        tell = in_stage(progress, "checkpoints")
+        tell(0, len(tasks))
+        Workers(n_processes).run(make_checkpoint, tasks, tell)
+        parts = [json.loads((fresh / shape.name / PART).read_text()) for shape in chosen]
+        lines = [line for part in parts for line in part["cases"]]
+        table = {shape.name: part["signatures"] for shape, part in zip(chosen, parts, strict=True)}
         document = {"schema": SCHEMA, "checkpoints": {shape.name: shape.to_json() for shape in chosen}}
         (fresh / SIGNATURES).write_text(json.dumps(table))
         (fresh / FAMILY).write_text(json.dumps(document, indent=1))
-        lines = [json.dumps(case.to_json(), ensure_ascii=False) for case in found]
         (fresh / CASES).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return found
+        for shape in chosen:
+            (fresh / shape.name / PART).unlink()
+        return cases(fresh)
+
+
+def make_checkpoint(task: Task) -> None:
+    """Write one checkpoint; its cases and signatures go into `PART` of its folder."""
+    shape, target = task.shape, task.folder / task.shape.name
+    if (target / PART).is_file():
+        return
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the models are so small that a second thread only waits
+    weights = draw_exact_weights(shape) if shape.is_exact else draw_weights(shape)
+    write_checkpoint(shape, weights, target)
+    save_gguf(shape, weights, target / GGUF)
+    if shape.is_exact:
+        found = find_exact_cases(shape, weights)
+    else:
+        wanted = dict(task.counts)
+        if shape.dtype != "bfloat16":
+            wanted.pop("bfloat16", None)
+        found = find_cases(shape, weights, wanted, task.lengths)
+    table = signatures_of(shape, weights, found)
+    found = with_sensitivity(found, table)
+    if shape.n_needles:
+        found += find_long_cases(shape, weights)
+    lines = [json.dumps(case.to_json(), ensure_ascii=False) for case in found]
+    (target / PART).write_text(json.dumps({"cases": lines, "signatures": table}))
+    torch.set_num_threads(n_threads)
 
 
 def _refuse_existing(target: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from byheart.golden.reference import Cache, ReferenceEngine
+from byheart.golden.reference import BEAM_SEARCH, Cache, ReferenceEngine
 from byheart.golden.shape import EMBEDDING, FINAL_NORM, HEAD, Shape
 
 Change = Callable[[ReferenceEngine], None]
@@ -94,14 +94,15 @@ def _partial(step: Any, x: Tensor, angles: Tensor) -> Tensor:
 
 def to_bits(x: Tensor, n_bits: int) -> Tensor:
     """Rounded to that many significant bits."""
-    mantissa, exponent = torch.frexp(x)
-    return torch.ldexp((mantissa * 2.0**n_bits).round() / 2.0**n_bits, exponent)
+    mantissa, exponent = torch.frexp(x if x.dtype == torch.float64 else x.float())
+    return torch.ldexp((mantissa * 2.0**n_bits).round() / 2.0**n_bits, exponent).to(x.dtype)
 
 
 def to_int8(x: Tensor) -> Tensor:
     """Rounded to 8-bit integers with one scale for each vector."""
-    scale = x.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
-    return (x / scale).round() * scale
+    wide = x if x.dtype == torch.float64 else x.float()
+    scale = wide.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
+    return ((wide / scale).round() * scale).to(x.dtype)
 
 
 def _decoding_positions(shift: int) -> Change:
@@ -416,6 +417,23 @@ def _general() -> Iterator[Fault]:
         _with(accept=lambda step, d, p: min(len(d), step(d, p) + 1)),
         ways=("one by one", "speculative"),
     )
+
+    yield Fault(
+        BEAM_SEARCH,
+        "the cache does not follow",
+        _with(follow_beams=lambda step, cache, rows: step(cache, torch.arange(len(rows)) % _n_rows(cache))),
+        ways=("one by one", BEAM_SEARCH),
+    )
+    yield Fault(
+        BEAM_SEARCH,
+        "logits for likelihoods",
+        _with(log_likelihoods=lambda step, logits: logits),
+        ways=("one by one", BEAM_SEARCH),
+    )
+
+
+def _n_rows(cache: Cache) -> int:
+    return len(cache.positions)
 
 
 def _vocab(step: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from byheart.golden.check import Report
+from byheart.golden.report import Report
 
 
 def junit_xml(report: Report) -> str:
@@ -21,8 +21,10 @@ def junit_xml(report: Report) -> str:
         test = ElementTree.SubElement(suite, "testcase", classname=outcome.case.name, name=outcome.way)
         if not outcome.is_right:
             failure = ElementTree.SubElement(test, "failure", message=f"wrong answer; likely fault: {likely}")
-            asked, expected = list(outcome.case.prompt), list(outcome.case.answer)
+            asked, expected = list(outcome.case.prompt), list(outcome.case.expected(outcome.way))
             failure.text = f"prompt {asked}\nexpected {expected}\nanswer {list(outcome.answer)}"
+            if outcome.wrong_logits:
+                failure.text += f"\nlogits that are not exact: {list(outcome.wrong_logits)}"
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)

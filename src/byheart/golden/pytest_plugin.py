@@ -22,7 +22,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     folder = metafunc.config.getoption("--golden")
     found: list[Any] = []
     if folder is not None:
-        from byheart.golden.cases import cases
+        from byheart.golden.case import cases
 
         kind = metafunc.config.getoption("--golden-number-type")
         found = [case for case in cases(folder) if case.holds_for(kind)]

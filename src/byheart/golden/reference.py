@@ -21,7 +21,8 @@ from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 class Way:
     """How an engine is driven. The answer must not depend on it.
 
-    `reused` tokens of the prompt are in the cache from another request; `drafted` tokens are guessed and checked at once.
+    `reused` tokens of the prompt are in the cache from another request; `drafted` tokens are guessed and checked at once. With
+    `beams` the answer is another one: the likeliest that a search over so many beams finds.
     """
 
     name: str
@@ -31,8 +32,11 @@ class Way:
     chunk: int | None = None
     reused: int = 0
     drafted: int = 0
+    beams: int = 1
 
 
+N_BEAMS = 3
+BEAM_SEARCH = "beam search"
 PLAIN = Way("one by one", batch=0)  # 0: all prompts of one length together, without padding
 WAYS = (
     PLAIN,
@@ -42,6 +46,7 @@ WAYS = (
     Way("chunked prefill", chunk=5),
     Way("prefix reuse", reused=7),
     Way("speculative", drafted=3),
+    Way(BEAM_SEARCH, beams=N_BEAMS),
 )
 
 
@@ -63,6 +68,12 @@ class Cache:
         self.keys = [each[:, :, :n_slots] for each in self.keys]
         self.values = [each[:, :, :n_slots] for each in self.values]
         self.positions, self.valid = self.positions[:, :n_slots], self.valid[:, :n_slots]
+
+    def pick_rows(self, rows: Tensor) -> None:
+        """Keep these rows, in this order."""
+        self.keys = [each[rows] for each in self.keys]
+        self.values = [each[rows] for each in self.values]
+        self.positions, self.valid = self.positions[rows], self.valid[rows]
 
     def repeat(self, n: int) -> Cache:
         """Each row `n` times."""
@@ -249,11 +260,12 @@ class ReferenceEngine:
         answers: dict[int, list[int]] = {}
         for rows in self.blocks(prompts, way):
             block = [prompts[row] for row in rows]
-            made = (
-                [self.speculate(block[0], n_new, way)]
-                if way.drafted
-                else self.generate_block(block, n_new, way)
-            )
+            if way.drafted:
+                made = [self.speculate(block[0], n_new, way)]
+            elif way.beams > 1:
+                made = [self.search_beams(block[0], n_new, way.beams)[0]]
+            else:
+                made = self.generate_block(block, n_new, way)
             answers |= dict(zip(rows, made, strict=True))
         return [answers[row] for row in range(len(prompts))]
 
@@ -329,6 +341,33 @@ class ReferenceEngine:
             ids += [*guesses[:n_accepted], int(picked[n_accepted])]
             cache.crop(self.kept_slots(len(ids) - 1))
         return ids[len(prompt) : len(prompt) + n_new]
+
+    def search_beams(self, prompt: Sequence[int], n_new: int, n_beams: int) -> tuple[list[int], float]:
+        """The likeliest answer that beam search finds, and the smallest lead of what was kept over what was not."""
+        ids = torch.tensor([list(prompt)])
+        cache, scores = self.empty_cache(1), torch.zeros(1, dtype=torch.float64)
+        texts, gap = ids, float("inf")
+        for step in range(n_new):
+            new = texts if step == 0 else texts[:, -1:]
+            self.is_decoding = step > 0
+            logits = self.forward(new, torch.ones_like(new, dtype=torch.bool), cache, n_last=1)[:, 0]
+            totals = scores[:, None] + self.log_likelihoods(logits)
+            best = totals.flatten().topk(n_beams + 1)
+            gap = min(gap, float(best.values[n_beams - 1] - best.values[n_beams]))
+            rows, tokens = best.indices[:n_beams] // logits.shape[1], best.indices[:n_beams] % logits.shape[1]
+            scores = best.values[:n_beams]
+            self.follow_beams(cache, rows)
+            texts = torch.cat([texts[rows], tokens[:, None]], 1)
+        self.is_decoding = False
+        gap = min(gap, float(scores[0] - scores[1]))
+        return texts[0, len(prompt) :].tolist(), gap
+
+    def log_likelihoods(self, logits: Tensor) -> Tensor:
+        return logits.log_softmax(-1)
+
+    def follow_beams(self, cache: Cache, rows: Tensor) -> None:
+        """The cache goes where the beams go: beam i continues what was beam `rows[i]`."""
+        cache.pick_rows(rows)
 
     def kept_slots(self, n_sure: int) -> int:
         """How many slots stay after drafted tokens were rejected."""

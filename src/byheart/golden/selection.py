@@ -8,35 +8,29 @@ them over; for float16 and bfloat16, whose rounding is larger, wider gaps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from byheart.golden.cases import N_NEW, NUMBER_TYPES, Case, text_of
-from byheart.golden.reference import ReferenceEngine
+from byheart.golden.case import N_NEW, NUMBER_TYPES, Case, text_of
+from byheart.golden.coverage import Candidates, covering_rows
+from byheart.golden.reference import N_BEAMS, ReferenceEngine
 from byheart.golden.rounding import NumberType, bounds
-from byheart.golden.shape import BOS, Shape
+from byheart.golden.shape import BOS, N_SPECIAL, Shape
 from byheart.golden.weights import fillers
-from byheart.process.progress import Progress
 
-N_PREFIXES, MOST_LAST = 16, 120
-"""Prompts of one block: the number of beginnings, and the most last tokens of each."""
+N_TEXTS, MOST_LAST = 1_920, 120
+"""Prompts of one block, and the most last tokens that one beginning gets."""
 
 LENGTHS = (5, 9, 14, 14, 21, 21, 30, 30, 30, 47, 47, 90)
 """Tokens of the prompts, one block each."""
 
 MOST_LOGITS = 6_000_000  # of one block, for memory
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Texts of one length, and the gap of each decision of their answers."""
-
-    ids: Tensor
-    gaps: Tensor
+N_BEAM_CASES, SAFE = 8, 10.0
+MOST_COVERED = 1_000  # ids of a vocabulary; each id of a larger one would take too many cases
 
 
 def find_cases(
@@ -44,28 +38,69 @@ def find_cases(
     weights: dict[str, Tensor],
     counts: dict[NumberType, int],
     lengths: Sequence[int],
-    progress: Progress,
 ) -> list[Case]:
     """`counts[t]` cases each that rounding to type t cannot change, with gaps as small as that allows."""
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
     blocks = []
-    for at, length in enumerate(lengths):
-        progress(at, len(lengths), f"{shape.name}: prompts")
+    for length in lengths:
         blocks.append(_continue(engine, _prefixes(shape, length, rng), rng))
     found: list[Case] = []
     for number_type, count in counts.items():
-        found += _keep(shape, weights, blocks, number_type, count, progress)
-    return found
+        found += _keep(shape, weights, blocks, number_type, count)
+    if shape.vocab <= MOST_COVERED:
+        found += _cover(shape, weights, blocks, found)
+    return with_beams(engine, found)
+
+
+@torch.no_grad()
+def with_beams(engine: ReferenceEngine, found: list[Case]) -> list[Case]:
+    """The cases, some with the answer of beam search in float32.
+
+    There all that is kept leads by `SAFE` times the bound of the greedy decisions, and the answer is not the greedy one.
+    """
+    made, n_found = [], 0
+    for case in found:
+        if n_found < N_BEAM_CASES:
+            answer, gap = engine.search_beams(case.prompt, N_NEW, N_BEAMS)
+            bound = case.gap / case.margins["float32"]
+            if gap > SAFE * bound and min(answer) >= N_SPECIAL and tuple(answer) != case.answer:
+                case, n_found = replace(case, beam_answer=tuple(answer)), n_found + 1
+        made.append(case)
+    return made
+
+
+def _cover(
+    shape: Shape, weights: dict[str, Tensor], blocks: list[Candidates], found: list[Case]
+) -> list[Case]:
+    """More cases, so that every token id decides some answer."""
+
+    def holds(rows: list[list[int]]) -> list[bool]:
+        is_safe: dict[int, bool] = {}
+        for length in {len(row) for row in rows}:
+            places = [at for at, row in enumerate(rows) if len(row) == length]
+            margins = _margins(shape, weights, [rows[at] for at in places], "float32")
+            is_safe |= dict(zip(places, (margins >= 1.0).tolist(), strict=True))
+        return [is_safe[at] for at in range(len(rows))]
+
+    kept = [[*case.prompt, *case.answer] for case in found]
+    made = _cases(shape, weights, covering_rows(blocks, shape.vocab, kept, holds))
+    return [replace(case, name=f"{shape.name}/token-{at:03}") for at, case in enumerate(made)]
 
 
 def _prefixes(shape: Shape, length: int, rng: np.random.Generator) -> Tensor:
     """Beginnings of prompts in which the ids of the vocabulary take turns, so that each occurs."""
-    n_wanted = N_PREFIXES * (length - 2)
-    n_turns = -(-n_wanted // (shape.vocab - 2))
-    ids = np.concatenate([2 + rng.permutation(shape.vocab - 2) for _ in range(n_turns)])
-    rows = ids[:n_wanted].reshape(N_PREFIXES, length - 2)
-    return torch.from_numpy(np.concatenate([np.full((N_PREFIXES, 1), BOS), rows], 1))
+    n_rows = N_TEXTS // _n_last(shape)
+    n_wanted = n_rows * (length - 2)
+    n_turns = -(-n_wanted // (shape.vocab - N_SPECIAL))
+    ids = np.concatenate([N_SPECIAL + rng.permutation(shape.vocab - N_SPECIAL) for _ in range(n_turns)])
+    rows = ids[:n_wanted].reshape(n_rows, length - 2)
+    return torch.from_numpy(np.concatenate([np.full((n_rows, 1), BOS), rows], 1))
+
+
+def _n_last(shape: Shape) -> int:
+    """How many last tokens each beginning gets: all where the vocabulary is small."""
+    return min(MOST_LAST, shape.vocab - N_SPECIAL)
 
 
 @torch.no_grad()
@@ -74,9 +109,9 @@ def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generato
     vocab = engine.shape.vocab
     cache = engine.empty_cache(len(prefixes))
     engine.forward(prefixes, torch.ones_like(prefixes, dtype=torch.bool), cache, n_last=1)
-    n_last = min(MOST_LAST, max(1, MOST_LOGITS // (len(prefixes) * vocab)))
+    n_last = min(_n_last(engine.shape), max(1, MOST_LOGITS // (len(prefixes) * vocab)))
     cache = cache.repeat(n_last)
-    lasts = [2 + rng.choice(vocab - 2, n_last, replace=False) for _ in prefixes]
+    lasts = [N_SPECIAL + rng.choice(vocab - N_SPECIAL, n_last, replace=False) for _ in prefixes]
     return _decode(
         engine, prefixes.repeat_interleave(n_last, 0), torch.from_numpy(np.concatenate(lasts)), cache
     )
@@ -84,16 +119,17 @@ def _continue(engine: ReferenceEngine, prefixes: Tensor, rng: np.random.Generato
 
 def _decode(engine: ReferenceEngine, texts: Tensor, token: Tensor, cache: Any) -> Candidates:
     """Greedy answers after `texts`, which are in the cache, and one more token each."""
-    columns, gaps = [token], []
+    columns, gaps, rivals = [token], [], []
     for _ in range(N_NEW):
         logits = engine.forward(token[:, None], torch.ones(len(token), 1, dtype=torch.bool), cache)[:, 0]
         best = logits.topk(2)
         gaps.append(best.values[:, 0] - best.values[:, 1])
         token = best.indices[:, 0]
+        rivals.append(best.indices[:, 1])
         columns.append(token)
     ids = torch.cat([texts, torch.stack(columns, 1)], 1)
-    is_plain = (ids[:, -N_NEW:] >= 2).all(1)
-    return Candidates(ids[is_plain], torch.stack(gaps, 1)[is_plain])
+    is_plain = (ids[:, -N_NEW:] >= N_SPECIAL).all(1)
+    return Candidates(ids[is_plain], torch.stack(gaps, 1)[is_plain], torch.stack(rivals, 1)[is_plain])
 
 
 def _margins(
@@ -108,13 +144,22 @@ def _margins(
     return torch.cat(parts)
 
 
+@torch.no_grad()
+def _smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
+    """How far the right token leads at least, for texts of one length."""
+    ids = torch.tensor(rows)[:, :-1]
+    engine = ReferenceEngine(shape, weights)
+    valid = torch.ones_like(ids, dtype=torch.bool)
+    best = engine.forward(ids, valid, engine.empty_cache(len(ids)), n_last=N_NEW).topk(2).values
+    return (best[..., 0] - best[..., 1]).min(1).values
+
+
 def _keep(
     shape: Shape,
     weights: dict[str, Tensor],
     blocks: list[Candidates],
     number_type: NumberType,
     count: int,
-    progress: Progress,
 ) -> list[Case]:
     """Of every block the candidates with the smallest gaps that hold, some for each step of the answer.
 
@@ -122,8 +167,7 @@ def _keep(
     """
     kept: list[tuple[float, list[int]]] = []
     per_block = -(-count // len(blocks)) + 1
-    for at, block in enumerate(blocks):
-        progress(at, len(blocks), f"{shape.name}: rounding bounds for {number_type}")
+    for block in blocks:
         smallest, step = block.gaps.min(1)
         widest = smallest.topk(4)
         sample = _margins(shape, weights, block.ids[widest.indices].tolist(), number_type)
@@ -153,7 +197,7 @@ def _cases(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> l
         places = [at for at, row in enumerate(rows) if len(row) == length]
         group = [rows[at] for at in places]
         margins = {each: _margins(shape, weights, group, each) for each in types}
-        gaps = bounds(shape, weights, group, N_NEW, "float32")[0].min(1).values
+        gaps = _smallest_gaps(shape, weights, group)
         for place, (at, row) in enumerate(zip(places, group, strict=True)):
             prompt, answer = row[:-N_NEW], row[-N_NEW:]
             made[at] = Case(
@@ -174,7 +218,7 @@ LONG = {4_000: 6, 32_000: 3}
 
 
 @torch.no_grad()
-def find_long_cases(shape: Shape, weights: dict[str, Tensor], progress: Progress) -> list[Case]:
+def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
     """Cases whose answer depends on needles thousands of tokens back: without one of them, or with all moved by one, it changes."""
     rng = np.random.default_rng([shape.seed, 78])
     engine = ReferenceEngine(shape, weights)
@@ -185,7 +229,6 @@ def find_long_cases(shape: Shape, weights: dict[str, Tensor], progress: Progress
         for _ in range(400):
             if kept == count:
                 break
-            progress(kept, count, f"{shape.name}: texts of {distance:,} tokens")
             text = rng.choice(np.array(fillers(shape)), distance + 4)
             text[0] = BOS
             text[1:4] = rng.choice(needles, 3)

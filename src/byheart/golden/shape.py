@@ -10,6 +10,7 @@ import torch
 
 Architecture = Literal["llama", "mistral", "qwen2", "qwen3"]
 BOS, EOS = 0, 1  # the first two ids of every vocabulary; a right engine never answers with either
+N_SPECIAL = 2
 EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens", "lm_head", "model.norm"
 
 
@@ -25,7 +26,7 @@ class Shape:
     n_heads: int
     n_kv_heads: int
     head_dim: int
-    vocab: int = 256
+    vocab: int = 64
     norm_eps: float = 1e-5
     rope_theta: float = 10_000.0
     rope_scaling: dict[str, Any] = field(default_factory=dict)

@@ -9,12 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from byheart.golden.cases import N_NEW, Case
+from byheart.golden.case import N_NEW, Case
 from byheart.golden.engines.engine import LONG_TEXT
 from byheart.golden.faults import Fault, faults_of
 from byheart.golden.reference import WAYS
 from byheart.golden.shape import Shape
-from byheart.process.progress import Progress
 from byheart.records.fields import read_json
 from byheart.records.reader import read_value
 from byheart.records.refusals import corrupt
@@ -28,15 +27,11 @@ Signature = dict[str, dict[str, list[int]]]
 
 
 @torch.no_grad()
-def signatures_of(
-    shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case], progress: Progress
-) -> dict[str, Signature]:
+def signatures_of(shape: Shape, weights: dict[str, Tensor], cases: Sequence[Case]) -> dict[str, Signature]:
     """The wrong answers of every fault, by its name. Texts of thousands of tokens are left out."""
     short = [case for case in cases if len(case.prompt) <= LONG_TEXT]
     found = {}
-    faults = faults_of(shape)
-    for at, fault in enumerate(faults):
-        progress(at, len(faults), f"{shape.name}: faults")
+    for fault in faults_of(shape):
         found[fault.name] = signature(fault, shape, weights, short)
     return found
 
@@ -48,9 +43,11 @@ def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Seq
     for way in WAYS:
         if way.name not in fault.ways:
             continue
-        asked = cases if way.name == "one by one" else spread(cases, N_PADDED)
+        able = [case for case in cases if case.expected(way.name)]
+        asked = able if way.name == "one by one" else spread(able, N_PADDED)
         made = engine.generate([case.prompt for case in asked], N_NEW, way) if asked else []
-        wrong = {c.name: answer for c, answer in zip(asked, made, strict=True) if tuple(answer) != c.answer}
+        pairs = zip(asked, made, strict=True)
+        wrong = {case.name: answer for case, answer in pairs if tuple(answer) != case.expected(way.name)}
         if wrong:
             found[way.name] = wrong
     return found
@@ -58,8 +55,9 @@ def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Seq
 
 def spread(cases: Sequence[Case], count: int) -> list[Case]:
     """Some of the cases, from all over the list."""
-    step = max(1, len(cases) // count)
-    return list(cases[::step][:count])
+    if len(cases) <= count:
+        return list(cases)
+    return [cases[at * len(cases) // count] for at in range(count)]
 
 
 def with_sensitivity(cases: Sequence[Case], table: dict[str, Signature]) -> list[Case]:

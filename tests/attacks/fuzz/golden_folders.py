@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
-from byheart.golden.check import check
 from byheart.golden.family import make
+from byheart.golden.report import check
 from byheart.golden.shape import Shape
 from tests.attacks.fuzz.mutation import mutate_bytes, mutate_document
 from tests.attacks.fuzz.target import Target, run_command

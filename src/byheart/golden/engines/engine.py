@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from byheart.golden.cases import Case
+from byheart.golden.case import Case
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape
 
@@ -31,6 +31,14 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Free what the session holds."""
+
+
+@runtime_checkable
+class ShowsLogits(Protocol):
+    """A session whose engine shows its logits."""
+
+    def logits(self, prompts: Prompts) -> list[list[float]]:
+        """The logits of the token after each prompt."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from byheart.errors import UsageError, require_extra
-from byheart.golden.cases import Case
+from byheart.golden.case import Case
 from byheart.golden.checkpoint import GGUF
 from byheart.golden.engines.engine import Prompts, Session
 from byheart.golden.engines.server import ServerSession

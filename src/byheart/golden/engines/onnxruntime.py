@@ -11,7 +11,7 @@ from torch import Tensor
 
 from byheart.errors import UsageError, import_extra
 from byheart.export.onnx_graph import GraphBuilder
-from byheart.golden.cases import Case
+from byheart.golden.case import Case
 from byheart.golden.checkpoint import read_weights
 from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
 from byheart.golden.rounding import NumberType
@@ -61,10 +61,17 @@ class OnnxSession:
                 longest = max(map(len, block))
                 ids = np.array([text + [EOS] * (longest - len(text)) for text in block], dtype=np.int64)
                 last = np.array([len(text) - 1 for text in block], dtype=np.int64)
-                logits = self.session.run(None, {"inputs": ids, "last": last})[0]
-                for text, row in zip(block, logits, strict=True):
+                for text, row in zip(block, self._run(ids, last), strict=True):
                     text.append(int(row.argmax()))
         return [text[-n_new:] for text in texts]
+
+    def logits(self, prompts: Prompts) -> list[list[float]]:
+        rows = [self._run(np.array([prompt]), np.array([len(prompt) - 1]))[0] for prompt in prompts]
+        return [[float(value) for value in row] for row in rows]
+
+    def _run(self, ids: np.ndarray, last: np.ndarray) -> np.ndarray:
+        made: np.ndarray = self.session.run(None, {"inputs": ids, "last": last})[0]
+        return made
 
     def close(self) -> None:
         del self.session

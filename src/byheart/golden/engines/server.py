@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import UsageError
-from byheart.golden.cases import Case, text_of, token_of
+from byheart.golden.case import Case, text_of, token_of
 from byheart.golden.engines.engine import Prompts, Session
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import Shape

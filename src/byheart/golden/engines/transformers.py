@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from byheart.errors import UsageError, import_extra
-from byheart.golden.cases import Case
+from byheart.golden.case import Case
 from byheart.golden.engines.engine import LONG_TEXT, Prompts, Session
+from byheart.golden.reference import BEAM_SEARCH, N_BEAMS
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import EOS, Shape
 from byheart.network.llama.foreign_checkpoint import NO_PICKLES, opened_by_transformers
@@ -43,6 +44,7 @@ class TransformersEngine:
 
     def open(self, shape: Shape, folder: Path) -> Session:
         transformers = import_extra("transformers", "huggingface", "the engine transformers")
+        transformers.utils.logging.disable_progress_bar()
         dtype = getattr(torch, self.number_type)
         with opened_by_transformers(folder):
             model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -51,13 +53,14 @@ class TransformersEngine:
         model = model.to(self.device).eval()
         model.generation_config.eos_token_id = None
         self.change(model)
-        return TransformersSession(model, self.device)
+        return TransformersSession(model, self.device, has_beams=self.number_type == "float32")
 
 
 class TransformersSession:
     """One loaded model."""
 
-    def __init__(self, model: Any, device: str) -> None:
+    def __init__(self, model: Any, device: str, has_beams: bool = False) -> None:
+        """Answers of beam search are known for float32 only."""
         self.model, self.device = model, device
         self._ways: dict[str, Callable[[Prompts, int], list[list[int]]]] = {
             "one by one": self._one_by_one,
@@ -70,6 +73,8 @@ class TransformersSession:
             "static cache": self._static,
             "speculative": self._speculative,
         }
+        if has_beams:
+            self._ways[BEAM_SEARCH] = self._beams
 
     def ways(self) -> Sequence[str]:
         return tuple(self._ways)
@@ -78,6 +83,11 @@ class TransformersSession:
         if len(case.prompt) > LONG_TEXT and way != "one by one":
             return "long texts are run one by one only"
         return None
+
+    @torch.no_grad()
+    def logits(self, prompts: Prompts) -> list[list[float]]:
+        rows = [self.model(self._ids([prompt])).logits[0, -1] for prompt in prompts]
+        return [[float(value) for value in row] for row in rows]
 
     def generate(self, way: str, prompts: Prompts, n_new: int) -> list[list[int]]:
         with torch.no_grad():
@@ -174,6 +184,9 @@ class TransformersSession:
         return self._call(
             ids, n_new, attention_mask=mask, cache_implementation="static", disable_compile=True
         )
+
+    def _beams(self, prompts: Prompts, n_new: int) -> list[list[int]]:
+        return [self._call(self._ids([prompt]), n_new, num_beams=N_BEAMS)[0] for prompt in prompts]
 
     def _speculative(self, prompts: Prompts, n_new: int) -> list[list[int]]:
         options = {"prompt_lookup_num_tokens": LOOKED_UP, "max_matching_ngram_size": 1}

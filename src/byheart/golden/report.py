@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from byheart.golden.cases import N_NEW, Case, cases, shapes
-from byheart.golden.diagnosis import Outcome, Suspicion, diagnose
-from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate
+from byheart.golden.case import N_NEW, Case, cases, shapes
+from byheart.golden.diagnosis import EXACT_LOGITS, Outcome, Suspicion, diagnose
+from byheart.golden.engines.engine import LONG_TEXT, Engine, FunctionEngine, Generate, ShowsLogits
 from byheart.golden.rounding import NumberType
-from byheart.golden.signatures import read_signatures
+from byheart.golden.signatures import read_signatures, spread
 from byheart.process.progress import Progress, silent
+
+ASKED_ALL = ("one by one", "no cache", "batch of 64", "as given", "server")
+N_ASKED = 32
+"""Every case is asked in the plain ways, and so many of each checkpoint in the others, which test how the engine is driven."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,9 @@ class Report:
                 {
                     "case": o.case.name,
                     "way": o.way,
-                    "expected": list(o.case.answer),
+                    "expected": list(o.case.expected(o.way)),
                     "answer": list(o.answer),
+                    "wrong_logits": len(o.wrong_logits),
                     "sensitive_to": list(o.case.sensitive_to),
                 }
                 for o in self.wrong
@@ -106,11 +111,25 @@ def check(
         try:
             for at, way in enumerate(session.ways()):
                 progress(at, len(session.ways()), f"{name}, {way}")
-                outcomes += _ask(session, way, mine, left_out)
+                able = [case for case in mine if case.expected(way)]
+                outcomes += _ask(session, way, able if way in ASKED_ALL else spread(able, N_ASKED), left_out)
+            if isinstance(session, ShowsLogits):
+                outcomes += compare_logits(session, [case for case in mine if case.logits])
         finally:
             session.close()
     suspicions = diagnose(outcomes, known, read_signatures(root))
     return Report(driver.name, driver.number_type, tuple(outcomes), left_out, tuple(suspicions))
+
+
+def compare_logits(session: ShowsLogits, exact: Sequence[Case]) -> list[Outcome]:
+    """Logits that are known to the last bit must be met to the last bit."""
+    made = session.logits([case.prompt for case in exact]) if exact else []
+    outcomes = []
+    for case, row in zip(exact, made, strict=True):
+        wrong = [token for token, value in enumerate(row) if value != case.logits[token]]
+        token = max(range(len(row)), key=row.__getitem__)
+        outcomes.append(Outcome(case, EXACT_LOGITS, (token, *case.answer[1:]), tuple(wrong)))
+    return outcomes
 
 
 def _ask(session: Any, way: str, mine: Sequence[Case], left_out: dict[str, int]) -> list[Outcome]:

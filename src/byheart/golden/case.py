@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from byheart.errors import UsageError
+from byheart.golden.reference import BEAM_SEARCH
 from byheart.golden.rounding import NumberType
 from byheart.golden.shape import BOS, Shape
 from byheart.records.fields import Fields, parse_json, read_json
@@ -29,7 +30,8 @@ class Case:
     `margins[t]` is the smallest gap of a decision, divided by the bound for number type t; `holds_for` are the types where it is at
     least 1.
 
-    `logits` are those of the first decision, where they are exact.
+    `logits` are those of the first decision, where they are exact. `beam_answer` is what beam search finds, where the case
+    knows it; it need not be the greedy answer.
     """
 
     name: str
@@ -42,6 +44,11 @@ class Case:
     margins: dict[str, float]
     sensitive_to: tuple[str, ...] = ()
     logits: tuple[int, ...] = ()
+    beam_answer: tuple[int, ...] = ()
+
+    def expected(self, way: str) -> tuple[int, ...]:
+        """The right answer when the engine is driven in this way."""
+        return self.beam_answer if way == BEAM_SEARCH else self.answer
 
     def holds_for(self, number_type: NumberType) -> bool:
         return self.margins.get(number_type, 0.0) >= 1.0
@@ -100,6 +107,7 @@ def _read_case(line: bytes, where: str) -> Case:
         {name: margins.number(name) for name in margins.values},
         fields.texts("sensitive_to"),
         fields.integers("logits", -(2**24), 2**24),
+        fields.integers("beam_answer", 0, 2**31),
     )
 
 

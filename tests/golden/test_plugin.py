@@ -1,0 +1,64 @@
+"""`pytest --golden DIR`, run as a user runs it."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from byheart.golden.case import cases
+
+PLUGIN = "byheart.golden.pytest_plugin"
+TEST = """
+from pathlib import Path
+
+from byheart.golden.case import shapes
+from byheart.golden.checkpoint import read_weights
+from byheart.golden.reference import ReferenceEngine
+
+
+def test_engine(golden_case, pytestconfig):
+    root = Path(pytestconfig.getoption("--golden"))
+    folder = root / golden_case.checkpoint
+    engine = ReferenceEngine(shapes(root)[golden_case.checkpoint], read_weights(folder))
+    CHANGE
+    assert tuple(engine.generate([golden_case.prompt], 5)[0]) == golden_case.answer
+
+
+def test_without_a_case():
+    pass
+"""
+
+
+def _pytest(folder: Path, change: str, *options: str) -> dict[str, int]:
+    """How many tests passed, failed and were skipped."""
+    (folder / "test_engine.py").write_text(TEST.replace("CHANGE", change))
+    installed = {each.value for each in entry_points(group="pytest11")}
+    load = [] if PLUGIN in installed else ["-p", PLUGIN]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *load,
+        *options,
+        "test_engine.py",
+    ]
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env={"PYTHONPATH": source}
+    )
+    words = done.stdout.strip().splitlines()[-1].replace(",", "").split()
+    return {word: int(count) for count, word in itertools.pairwise(words) if count.isdigit()}
+
+
+def test_a_test_for_each_case(small_family: Path, tmp_path: Path) -> None:
+    n_cases = sum(case.holds_for("bfloat16") for case in cases(small_family))
+    golden = ("--golden", str(small_family))
+    assert _pytest(tmp_path, "pass", *golden, "--golden-number-type", "bfloat16") == {"passed": n_cases + 1}
+    assert _pytest(tmp_path, "engine.epsilon = lambda name: 1e-3", *golden)["failed"] > 0
+    assert _pytest(tmp_path, "pass") == {"passed": 1, "skipped": 1}
