@@ -41,6 +41,12 @@ kruskal_rank
 certified_kruskal_rank
 _.cross_entropy_nats
 length_keeping_direction
+on_equal_tokens
+_.free_parameters
+sign_vectors
+count_on_line
+_.sign_vectors
+generic_integers
 
 # Fields of records that are written whole, by dataclasses.asdict or vars
 _.context_length

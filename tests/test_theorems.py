@@ -157,7 +157,7 @@ def test_no_statement_is_graded_higher_than_what_there_is() -> None:
 
 @pytest.mark.parametrize(
     ("id", "grade", "case"),
-    [("KS25-T4.2", "built", ""), ("KS25-T D.1", "special case", ""), ("KS25-open", "built", "")],
+    [("KS25-R4.4", "built", ""), ("KS25-T D.1", "special case", ""), ("KS25-open", "built", "")],
 )
 def test_a_grade_too_high_is_noticed(id: str, grade: theorems.Grade, case: str) -> None:
     entry = next(entry for entry in theorems.index() if entry.id == id)

@@ -83,7 +83,7 @@ def test_for_all_contexts_of_three_tokens_it_is_proved_and_so_for_almost_all_emb
         certify_injectivity(wide, encoded)
 
 
-@checks("MFT24-T4")
+@checks("MFT24-T4", "MFT24-skip", "MFT24-base")
 @pytest.mark.parametrize(("has_skip", "base"), [(True, None), (False, Fraction(2)), (True, Fraction(1, 3))])
 def test_skip_connections_and_other_bases_of_softmax_change_nothing(
     has_skip: bool, base: Fraction | None

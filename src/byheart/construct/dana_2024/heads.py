@@ -21,9 +21,9 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
 
     `spec.key_dim` is the rank of W_QK: the proof of Lemma 2 takes 1.
 
-    Lemma 3 asks for numbers that solve no integer polynomial; Gaussian ones are such with probability 1. Scores have
-    standard deviation about `score_spread`, spread over a factor e² from head to head: similar heads are nearly
-    dependent. Values have orthonormal rows.
+    Lemma 3 asks for numbers that solve no integer polynomial (`generic_integers`: its finite form); Gaussian ones are such with
+    probability 1. Scores have standard deviation about `score_spread`, spread over a factor e² from head to head: similar heads
+    are nearly dependent. Values have orthonormal rows.
     """
     size = score_spread * np.exp(rng.uniform(-1, 1, (spec.n_heads, 1, 1)))
     # a score is a sum of d² products of embeddings (variance 2) and W_Qᵀ W_K, itself a sum of d_h products
@@ -35,7 +35,7 @@ def draw_heads(spec: AttentionOnlySpec, score_spread: float, rng: np.random.Gene
     return spec.build((array.astype(DTYPES[spec.precision]) for array in weights.values()), {})
 
 
-@realises("DPC24-L2", "DPC24-L3")
+@realises("DPC24-L2")
 def attention_features(
     network: AttentionOnly, encoded: EncodedSequences
 ) -> Float[np.ndarray, "n_sequences n_features"]:

@@ -26,7 +26,7 @@ class CertifiedInjectivity:
     bits: int
 
 
-@realises("MFT24-T4", "MFT24-T6")
+@realises("MFT24-T4", "MFT24-T6", "MFT24-skip", "MFT24-base")
 def certify_injectivity(
     front: Decoder, encoded: EncodedContexts, *, has_skip: bool = False, base: Fraction | None = None
 ) -> CertifiedInjectivity:

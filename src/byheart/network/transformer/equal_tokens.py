@@ -1,0 +1,98 @@
+"""The ReLU network that a Transformer is on sequences of equal tokens: the step that proves KS25 Theorem 4.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from byheart.errors import AssumptionViolated
+from byheart.network.exact.dyadic import SparseMatrix, Weights
+from byheart.network.transformer.architecture import Attention, FeedForward, SumPool, Transformer
+from byheart.theorems import realises
+
+
+@dataclass(frozen=True)
+class EqualTokenNetwork:
+    """`network` reads one token and has no attention; `free_parameters` are the numbers that it is made of."""
+
+    network: Transformer
+    free_parameters: int
+
+
+@realises("KS25-T4.2", "KS25-T B.2")
+def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
+    """A ReLU network with the same output at every token of every sequence of equal tokens, and no more parameters.
+
+    Source:     KS25 eq. (65). Equal tokens stay equal in every layer, and a column of softmax, hardmax or uniform attention
+                adds up to 1, so a layer of attention is the linear map Z ↦ Z + Σ_h W_O W_V Z, whatever keys and queries are.
+    Assumes:    tokens that are equal when they enter: no positions, no extra token, no pooling.
+    Guarantee:  x ↦ W_O W_V x is written as W_O ReLU(W_V x) - W_O ReLU(-W_V x), so all of it is one ReLU network.
+    Size:       each entry of W_V and W_O occurs twice, with either sign; what Goldberg & Jerrum count are the free
+                parameters, and those are the Transformer's without its keys and queries.
+    """
+    if network.extra is not None or (
+        network.embedding is not None and network.embedding.positions is not None
+    ):
+        raise AssumptionViolated(
+            "this network adds positions or a token of its own, so the tokens of a sequence are never equal.\n"
+            "  Theorem 4.2 reduces networks without them."
+        )
+    layers: list[FeedForward] = []
+    n_free = sum(_n_entries(weights) for _, weights in network.parameters())
+    for layer in network.layers:
+        if isinstance(layer, FeedForward):
+            layers.append(layer)
+        elif isinstance(layer, Attention):
+            layers.append(_linear_layer(layer))
+            scores = (matrix for head in layer.heads for matrix in (head.key, head.query))
+            n_free -= sum(_n_entries(matrix) for matrix in scores if matrix is not None)
+        else:
+            assert isinstance(layer, SumPool)
+            raise AssumptionViolated(
+                "a deep set adds its tokens up, so its output depends on how many equal tokens there are.\n"
+                "  Theorem 4.2 reduces Transformers."
+            )
+    made = Transformer(
+        network.w_in, tuple(layers), network.w_out, seq_len=1, embedding=network.embedding, pad=None
+    )
+    return EqualTokenNetwork(made, n_free)
+
+
+def _linear_layer(layer: Attention) -> FeedForward:
+    """Z ↦ Z + Σ_h W_O W_V Z, with two units for each row of each W_V."""
+    values = [head.value for head in layer.heads]
+    outputs = [head.output for head in layer.heads]
+    w1 = _stack([*values, *[_negative(each) for each in values]], axis=0)
+    w2 = _stack([*outputs, *[_negative(each) for each in outputs]], axis=1)
+    return FeedForward(w1, _zeros(w1, w1.shape[0]), w2, _zeros(w1, w2.shape[0]))
+
+
+def _n_entries(weights: Weights) -> int:
+    return int(np.prod(weights.shape))
+
+
+def _negative(weights: Weights) -> Weights:
+    if isinstance(weights, SparseMatrix):
+        return SparseMatrix(weights.shape, {at: -value for at, value in weights.entries.items()})
+    return -weights
+
+
+def _zeros(like: Weights, n_rows: int) -> Weights:
+    if isinstance(like, SparseMatrix):
+        return SparseMatrix((n_rows, 1), {})
+    return np.zeros(n_rows, dtype=like.dtype)
+
+
+def _stack(parts: list[Weights], axis: int) -> Weights:
+    if not isinstance(parts[0], SparseMatrix):
+        return np.concatenate([np.asarray(part) for part in parts], axis)
+    shape, entries = [part.shape for part in parts], {}
+    begin = 0
+    for part in parts:
+        assert isinstance(part, SparseMatrix)
+        for (row, col), value in part.entries.items():
+            entries[(row + begin, col) if axis == 0 else (row, col + begin)] = value
+        begin += part.shape[axis]
+    rest = shape[0][1 - axis]
+    return SparseMatrix((begin, rest) if axis == 0 else (rest, begin), entries)
