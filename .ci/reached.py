@@ -47,6 +47,8 @@ sign_vectors
 count_on_line
 _.sign_vectors
 generic_integers
+certified_jacobian_rank
+_.is_free
 
 # Fields of records that are written whole, by dataclasses.asdict or vars
 _.context_length

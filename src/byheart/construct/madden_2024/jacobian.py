@@ -1,0 +1,177 @@
+"""The rank of a decoder's Jacobian, which MFT24 Lemma 1 rests on: how many numbers its parameters can move at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from byheart.construct.madden_2024.ranks import FIRST_BITS, MOST_BITS, flint_module
+from byheart.errors import UsageError
+from byheart.network.decoder.architecture import Decoder, TokenAveraging
+from byheart.program.targets import EncodedContexts
+from byheart.theorems import realises
+
+
+@dataclass(frozen=True)
+class JacobianRank:
+    """The rank of n (ω - 1) differences of logits in k parameters: at least `certified`, at most `most`."""
+
+    certified: int
+    most: int
+    n_parameters: int
+    n_wanted: int
+
+    @property
+    def is_decided(self) -> bool:
+        return self.certified == self.most
+
+    @property
+    def is_free(self) -> bool:
+        """Whether near these weights all n distributions can be moved in every direction, as memory capacity asks."""
+        return self.certified == self.n_wanted
+
+
+@realises("MFT24-L1")
+def certified_jacobian_rank(decoder: Decoder, encoded: EncodedContexts) -> JacobianRank:
+    """How many of the numbers that fix n distributions the parameters of an averaging decoder can move, at its weights.
+
+    Source:     MFT24 Lemma 1. n distributions over ω tokens are n (ω - 1) numbers, the differences of logits. Where their
+                Jacobian has a smaller rank than that at all weights, the image has measure zero (Sard); its rank is at most k.
+    Assumes:    token averaging with tanh or arctan neurons; weights are taken as the real numbers that they are.
+    Guarantee:  `certified` by elimination in ball arithmetic (Arb), whose pivots exclude zero. `most` is k less the rank of the
+                directions that change no difference (`_unseen_directions`), and at most r (n + ω - 1 - r), the dimension of the
+                n x (ω - 1) matrices of rank r = min(m, n, ω - 1).
+    """
+    if not isinstance(decoder.mixing, TokenAveraging) or decoder.activation not in ("tanh", "arctan"):
+        raise UsageError("the Jacobian is written for token averaging with tanh or arctan neurons.")
+    contexts = [[int(token) for token in row if token != decoder.pad] for row in encoded.tolist()]
+    hidden, n_outputs = decoder.logits.shape
+    arrays = (decoder.tokens, decoder.mixing.shares, decoder.hidden, decoder.bias, decoder.logits)
+    n_parameters = sum(array.size for array in arrays)
+    n_wanted = len(contexts) * (n_outputs - 1)
+    unseen = _rank(_unseen_directions(decoder, contexts))
+    fewest = min(hidden, len(contexts), n_outputs - 1)
+    most = min(n_parameters - unseen, fewest * (len(contexts) + n_outputs - 1 - fewest))
+    flint, bits = flint_module(), FIRST_BITS
+    while True:
+        with flint.ctx.workprec(bits):
+            certified = _pivots([row for context in contexts for row in _rows(decoder, context, flint)])
+        if certified == most or 2 * bits > MOST_BITS // 16:
+            return JacobianRank(certified, most, n_parameters, n_wanted)
+        bits *= 2
+
+
+def _rows(decoder: Decoder, context: Sequence[int], flint: Any) -> list[list[Any]]:
+    """Derivatives of the logits of one context, less the last of them, by z, u, W, b and V.
+
+    Notation: y = Σ_t u_t z_t, h_j = W_jᵀ y + b_j, s = ψ(h), g = ψ'(h); the difference for γ is Σ_j s_j (V_jγ - V_jω).
+    """
+
+    def balls(array: np.ndarray) -> Any:
+        exact = [Fraction(float(value)) for value in array.ravel()]
+        found = np.array([flint.arb(flint.fmpq(x.numerator, x.denominator)) for x in exact], dtype=object)
+        return found.reshape(array.shape)
+
+    assert isinstance(decoder.mixing, TokenAveraging)
+    z, u, w = balls(decoder.tokens), balls(decoder.mixing.shares), balls(decoder.hidden)
+    bias, v = balls(decoder.bias), balls(decoder.logits)
+    zero = flint.arb(0)
+    y = sum(u[t] * z[token] for t, token in enumerate(context))
+    inputs = y @ w + bias
+    s = np.array([x.tanh() if decoder.activation == "tanh" else x.atan() for x in inputs], dtype=object)
+    g = np.array(
+        [
+            1 - a * a if decoder.activation == "tanh" else 1 / (1 + x * x)
+            for x, a in zip(inputs, s, strict=True)
+        ],
+        dtype=object,
+    )
+    rows = []
+    for gamma in range(v.shape[1] - 1):
+        slope = g * (v[:, gamma] - v[:, -1])  # by h
+        by_y = w @ slope
+        by_z = np.full(z.shape, zero, dtype=object)
+        by_u = np.full(u.shape, zero, dtype=object)
+        for t, token in enumerate(context):
+            by_z[token] = by_z[token] + u[t] * by_y
+            by_u[t] = z[token] @ by_y
+        by_v = np.full(v.shape, zero, dtype=object)
+        by_v[:, gamma], by_v[:, -1] = s, -s
+        parts = (by_z, by_u, np.outer(y, slope), slope, by_v)
+        rows.append([each for part in parts for each in part.ravel()])
+    return rows
+
+
+def _pivots(rows: list[list[Any]]) -> int:
+    """Pivots of Gaussian elimination that are certainly not zero."""
+    found = 0
+    while rows and rows[0]:
+        places = [(r, c) for r, row in enumerate(rows) for c, ball in enumerate(row) if not ball.contains(0)]
+        if not places:
+            return found
+        r, c = max(places, key=lambda at: abs(float(rows[at[0]][at[1]].mid())))
+        pivot = rows.pop(r)
+        rows = [
+            [a - row[c] / pivot[c] * b for at, (a, b) in enumerate(zip(row, pivot, strict=True)) if at != c]
+            for row in rows
+        ]
+        found += 1
+    return found
+
+
+def _unseen_directions(decoder: Decoder, contexts: Sequence[Sequence[int]]) -> list[list[Fraction]]:
+    """Changes of all parameters, in the order of `_rows`, that change no difference of logits to first order.
+
+    One number added to all logits of a neuron; z A with -A W; -z with u; and, where all contexts are of one length, one vector
+    added to all tokens with the bias that takes it back.
+    """
+
+    def exact(array: np.ndarray) -> np.ndarray:
+        return np.array([Fraction(float(x)) for x in array.ravel()], dtype=object).reshape(array.shape)
+
+    assert isinstance(decoder.mixing, TokenAveraging)
+    z, u, w = exact(decoder.tokens), exact(decoder.mixing.shares), exact(decoder.hidden)
+    zero = {
+        name: np.full(array.shape, Fraction(0), dtype=object)
+        for name, array in (("z", z), ("u", u), ("w", w), ("b", decoder.bias), ("v", decoder.logits))
+    }
+    found: list[list[Fraction]] = []
+
+    def direction(**parts: np.ndarray) -> None:
+        found.append([each for part in (zero | parts).values() for each in part.ravel()])
+
+    for neuron in range(decoder.logits.shape[0]):
+        row = zero["v"].copy()
+        row[neuron] = Fraction(1)
+        direction(v=row)
+    for p, q in np.ndindex(w.shape[0], w.shape[0]):
+        tokens, weights = zero["z"].copy(), zero["w"].copy()
+        tokens[:, q], weights[p] = z[:, p], -w[q]
+        direction(z=tokens, w=weights)
+    direction(u=u, z=-z)
+    lengths = {len(context) for context in contexts}
+    if len(lengths) == 1:
+        total = sum(u[: lengths.pop()], Fraction(0))
+        for p in range(w.shape[0]):
+            tokens = zero["z"].copy()
+            tokens[:, p] = Fraction(1)
+            direction(z=tokens, b=-total * w[p])
+    return found
+
+
+def _rank(rows: list[list[Fraction]]) -> int:
+    rows, rank = [list(row) for row in rows], 0
+    for column in range(len(rows[0])):
+        at = next((r for r in range(rank, len(rows)) if rows[r][column]), None)
+        if at is None:
+            continue
+        rows[rank], rows[at] = rows[at], rows[rank]
+        for r in range(rank + 1, len(rows)):
+            factor = rows[r][column] / rows[rank][column]
+            rows[r] = [a - factor * b for a, b in zip(rows[r], rows[rank], strict=True)]
+        rank += 1
+    return rank
