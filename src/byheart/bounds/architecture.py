@@ -56,7 +56,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Part:
-    """One named share of the parameters, and how many of it take part in one token's computation."""
+    """One named group of parameters, and how many of them are used for one token."""
 
     name: str
     parameters: int

@@ -278,6 +278,8 @@ def _without_separation(shape: DataShape) -> Iterator[Entry]:
         yield known.sontag_1997(shape.n_samples)
         yield known.SIEGEL.refuse("the separation of the tokens is not known")
     else:
-        yield known.SONTAG.refuse("the tokens are separated; it is about points with no separation")
+        yield known.SONTAG.refuse(
+            "the tokens are separated, and this bound is about points without separation"
+        )
         contexts = min(shape.n_samples, shape.context_count)
         yield known.siegel_2024(contexts, vectors.radius, vectors.separation)

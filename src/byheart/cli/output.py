@@ -73,9 +73,9 @@ def show_table(
     numbers: Sequence[int] = (),
     first_width: int | None = None,
 ) -> None:
-    """Print a table; the columns in `numbers` are set to the right, the others may fold.
+    """Print a table; the columns in `numbers` are right-aligned, the others may wrap.
 
-    The first column folds only if `first_width`, the most it may take, is given.
+    The first column wraps only if `first_width`, its largest width, is given.
     """
     from rich.table import Table
 

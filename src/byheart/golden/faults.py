@@ -254,7 +254,7 @@ def _stored_bfloat16(engine: ReferenceEngine) -> None:
 
 
 def _shift_prefix(step: Any, prompts: Any, ids: Tensor, way: Any) -> tuple[Cache, int]:
-    """One slot of the earlier request is kept that does not belong to this one."""
+    """One slot too many of the earlier request is kept."""
     cache, n_reused = step(prompts, ids, way)
     if n_reused > 1:
         for each in (cache.keys, cache.values):

@@ -44,7 +44,7 @@ def remove_graft(folder: Path, target: Path) -> list[str]:
             elif (folder / KEPT / name).is_file():
                 shutil.copyfile(folder / KEPT / name, fresh / name)
             else:
-                raise corrupt(folder / KEPT / name, "the file that was kept of the host is missing")
+                raise corrupt(folder / KEPT / name, "the kept copy of this host file is missing")
             if digest_of(fresh / name) != digest:
                 raise CorruptModel(
                     f"{name} cannot be restored: its content in the graft is no longer that of the host's file.\n"

@@ -236,7 +236,7 @@ def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
     if others:
         raise corrupt(
             folder,
-            f"the folder also holds {_few(others)}, which byheart did not write and nothing was checked of",
+            f"the folder also holds {_few(others)}, which byheart neither wrote nor checked",
             "Other programs may read it. Move it elsewhere.",
         )
 

@@ -5,8 +5,8 @@ complements every bit of X above bit 0 (and -X likewise). Bits of X from the top
 whether |…| exceeds 2^b says X_b xor X_{b+1}: the Gray bit. X_{b+2} = y_b below word_bits and X_1 = 0, so
     (bit seen at 2^(b+1)) = y_b xor y_{b-1},  y_{-1} = 0.
 A key in plane p wants b = p·field_bits + i for i = field_bits - 1, …, 0: reflections at t·2^r with t = 2^(p·field_bits + 1).
-For r >= field_bits they are silent, then each label bit is read where it is reflected. Fields of rare labels lie above, are read
-before in the same way, each into a register of its own, and are added to the label where it goes on there (see `label_code`).
+For r >= field_bits they change nothing; after that each reflection reads one label bit. The fields of rare labels lie above and are
+read first, in the same way, each into its own register; they are added to labels whose codes continue there (see `label_code`).
 
 In floats: |X| < 2^(word_bits + 2 + headroom_bits) <= 2^mantissa, all whole. A reflection whose place t·2^r lies above |X| may be
 rounded, but x - t·2^r stays negative under any rounding and in any order, and ReLU makes it exactly zero.

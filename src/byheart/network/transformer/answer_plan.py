@@ -117,7 +117,7 @@ class _FeedForward:
             stream[run] += weights @ hidden  # the sum first: only then is it exact in any order
 
     def strongest_units(self, stream: torch.Tensor) -> torch.Tensor:
-        """The unit of each column of (m, n_columns) that is largest."""
+        """The number of the largest unit in each column of (m, n_columns)."""
         return torch.addmm(self.b1, self.w1, _rows(stream, self.reads)).argmax(dim=0)
 
 
