@@ -51,17 +51,13 @@ def compile(
 ) -> Model:
     """Compile `data` into a Transformer that memorises it, and verify every sample.
 
-    data: a `Dataset`, or something to make one from: the path of a file, (input, label) pairs, a dictionary, a data frame of pandas
-        or polars, or a pair of arrays.
-    labels: where `data` are inputs alone, the label of each, as scikit-learn has X and y. `Model.predict` answers with labels of
-        their own type.
-    method: a construction of the registry, or `auto` (see `byheart.construct.choice`): natively in float64 with unknown inputs
-        turned away. The model's record says what was chosen and why, and which constructions refused.
+    data: a `Dataset`, the path of a file, (input, label) pairs, a dictionary, a data frame (pandas or polars), or a pair of arrays.
+    labels: where `data` are inputs alone, the label of each; `Model.predict` answers with labels of their own type.
+    method: a construction of the registry, or `auto` (see `byheart.construct.choice`); the model's record says why it was chosen.
     precision: what the weights are stored in; by default the first that the method offers.
     task: what the labels belong to; must be the task of `data` where that is a `Dataset`.
     seed: everything random is drawn from it, so the same call gives the same weights.
-    check: verify the result. A model that does not verify is never returned: `DoesNotHold` carries the certificate. One by a
-        solver that aims at the total gap may be fitted without memorising every context: see `Certificate.fitted`.
+    check: verify the result; where it does not hold, `DoesNotHold` is raised with the certificate (see `Certificate.fitted`).
     options: of the construction; where `data` is not a `Dataset`, also those of `Dataset.read`, which say how to read it.
     """
     reading = {name: options.pop(name) for name in READING_OPTIONS if name in options}
@@ -90,10 +86,8 @@ def compile_in_shards(
 
     The weights are those of `compile` with the option `shards`. Memory holds one piece of the file or one shard for each
     worker. Finished parts are kept in the folder `work`: after an interruption, the same call continues from there.
-
-    sample: check only that many samples; the certificate says so.
+    sample: check only that many samples; the certificate says so. reading: how to read the file, as for `Dataset.read`.
     workers: processes of this machine or a Ray cluster, all of which see `work`; this process unless given.
-    reading: how to read the file, as for `Dataset.read`.
     """
     from byheart.construct.retrieval.out_of_core import build as solve
 
@@ -106,10 +100,7 @@ def compile_in_shards(
     stage, rng = progress and in_stage(progress, "compile"), np.random.default_rng(seed)
     with claimed_folder(folder, job), workers.connected():
         pieces = read_in_pieces(path, folder, workers, stage, **told)
-        shape = DataShape.of(pieces)
-        _, settled = method.first_that_fits(
-            lambda each: method.estimate(shape, each, precision), precision, given_options
-        )
+        settled = method.fitting_options(DataShape.of(pieces), precision, given_options)
         chosen = method.read_options(settled, precision)
         construction = solve(pieces, chosen, rng, folder / "solution", workers, stage)
         given = {"seed": seed, "options": {**settled, "precision": precision}}
@@ -122,8 +113,7 @@ def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None =
 
     With `check`, weights, labels, tokenizer, task, order and architecture must be those of its certificate, or
     `CorruptModel` is raised; without, a changed model can be opened, for `verify` to say what is wrong with it.
-    signed_by: a public key, as a file or as 64 hexadecimal digits. A folder whose certificate this key did not sign is not opened
-    (`CorruptModel`).
+    signed_by: a public key (a file, or 64 hexadecimal digits); a folder that it did not sign is refused with `CorruptModel`.
     """
     if signed_by is not None:
         require_signed(path, signed_by)
@@ -144,12 +134,8 @@ def _verified(
     remedy: str = "",
 ) -> Model:
     """The model with every sample checked. Its record has no time stamps, so equal calls save equal bytes."""
-    claims, rule = construction.claims(), construction.target()
-    origin = Origin(**claims, dataset=OriginData(data.digest))
-    record = {
-        **asdict(origin),
-        "notes": construction.notes,
-        **choice,
+    origin, rule = Origin(**construction.claims(), dataset=OriginData(data.digest)), construction.target()
+    record = {**asdict(origin), "notes": construction.notes, **choice} | {
         "dataset": DataRecord.of(data).to_json(),
         "versions": versions("numpy"),
         **({} if data.source is None else {"reading": data.source.to_json()}),

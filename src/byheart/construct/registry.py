@@ -90,6 +90,15 @@ class Method:
                 return attempt(options), options
         return attempt(last), last
 
+    def fitting_options(
+        self, shape: DataShape, precision: Precision, given: Mapping[str, object]
+    ) -> dict[str, object]:
+        """The first of the options to try that data of this shape fit."""
+        _, options = self.first_that_fits(
+            lambda each: self.estimate(shape, each, precision), precision, given
+        )
+        return options
+
     def read_options(self, given: Mapping[str, object], precision: Precision | None = None) -> Any:
         """The options `given` as the construction's own dataclass; raises `UsageError` where one is wrong."""
         chosen = dict(given)
