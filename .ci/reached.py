@@ -87,6 +87,7 @@ _.eos_token_id
 pytest_addoption
 pytest_generate_tests
 
-# The type of what is called with progress; what the command line of a worker of the page calls
+# The type of what is called with progress; what the command lines of the page's worker and janitor call
 _.__call__
 serve_requests
+clean_up

@@ -83,8 +83,8 @@ def test_a_server_that_ends_leaves_none_either(started: tuple[int, list[int], Pa
 def test_a_number_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        janitor = [sys.executable, "-m", "byheart.web.janitor", str(tmp_path / "none")]
-        subprocess.run(janitor, input=f"{other.pid} 1\n", text=True, check=True)
+        janitor = [sys.executable, "-c", "from byheart.web.janitor import clean_up; clean_up()"]
+        subprocess.run(janitor, input=f"{tmp_path / 'none'}\n{other.pid} 1\n", text=True, check=True)
         assert other.poll() is None
     finally:
         other.kill()

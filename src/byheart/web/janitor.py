@@ -24,16 +24,20 @@ class Janitor:
     def __init__(self, folder: Path) -> None:
         """Start it; `folder` is what it removes."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "byheart.web.janitor", str(folder)],
+            [sys.executable, "-c", "from byheart.web.janitor import clean_up; clean_up()"],
             stdin=subprocess.PIPE,
             text=True,
             start_new_session=True,  # Ctrl-C does not reach it
         )
+        self._tell(str(folder))
 
     def watch(self, pid: int) -> None:
         """End this process, and those that it started, after the server has gone."""
+        self._tell(f"{pid} {start_of(pid)}")
+
+    def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{pid} {start_of(pid)}\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
 
     def close(self) -> None:
@@ -43,18 +47,17 @@ class Janitor:
         self._process.wait(timeout=LEAVE_SECONDS)
 
 
-def clean_up(folder: Path) -> None:
-    """Read process numbers from standard input until it closes; then end them all and remove the folder."""
-    watched = [line.split() for line in sys.stdin]
+def clean_up() -> None:
+    """Read a folder and process numbers from standard input until it closes; then end the processes and remove the folder."""
+    folder, *lines = sys.stdin.read().splitlines() or [""]
+    if not folder:  # the server ended before it named one
+        return
+    watched = [line.split() for line in lines]
     for pid, *start in watched:
         if [start_of(int(pid))] == (start or [""]):  # else the number is another process by now
             end_tree(int(pid))
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
+        if not Path(folder).exists():
             return
         time.sleep(0.1)
-
-
-if __name__ == "__main__":
-    clean_up(Path(sys.argv[1]))
