@@ -134,7 +134,7 @@ def _verified(
     remedy: str = "",
 ) -> Model:
     """The model with every sample checked. Its record has no time stamps, so equal calls save equal bytes."""
-    origin, rule = Origin(**construction.claims(), dataset=OriginData(data.digest)), construction.target()
+    rule, origin = construction.target(), Origin(**construction.claims(), dataset=OriginData(data.digest))
     record = {**asdict(origin), "notes": construction.notes, **choice} | {
         "dataset": DataRecord.of(data).to_json(),
         "versions": versions("numpy"),
