@@ -123,7 +123,10 @@ CASES = {
 
 @pytest.mark.parametrize(
     ("name", "precision"),
-    [*((name, "float64") for name in CASES), ("grid", "float32"), ("tokens", "float32")],
+    [
+        *((name, "float64") for name in CASES),
+        *((name, precision) for name in ("grid", "tokens") for precision in ("float32", "int8", "bfloat16")),
+    ],
 )
 def test_retrieval_answers_alike_to_the_last_bit(name: str, precision: str) -> None:
     """At every token that carries a label; elsewhere sums may exceed what was proved to fit the mantissa."""

@@ -155,6 +155,21 @@ def test_units_that_cannot_fire_are_left_out_and_change_nothing() -> None:
     assert 500 <= len(left[0]) < 1000
 
 
+def test_units_that_are_remembered_change_no_bit() -> None:
+    """Of rows met before and new ones, beside numbers smaller and larger than those met; and of numbers that are no rows."""
+    rng = np.random.default_rng(3)
+    network = Transformer(np.eye(11), (_table(rng, 100, 8),), np.eye(11)[2:3], 1)
+    module = to_module(network).eval()
+    plan = AnswerPlan(module, last_only=True)
+    for largest, n_rows in ((1, 60), (1, 100), (3, 100), (1, 100), (40, 100), (2, 100), (1, 10**6)):
+        rows = rng.integers(0, n_rows, size=500).astype(np.float64)
+        phi = rng.integers(0, largest + 1, size=(500, 8)).astype(np.float64)
+        inputs = np.concatenate([rows[:, None], rows[:, None] ** 2, np.zeros((500, 1)), phi], axis=1)
+        batch = torch.from_numpy(inputs[:, None])
+        with torch.no_grad():
+            assert torch.equal(plan(batch), module(batch)[:, -1, 0])
+
+
 def test_a_wide_layer_in_which_many_units_fire_is_computed_whole() -> None:
     rng = np.random.default_rng(1)
     weights = [

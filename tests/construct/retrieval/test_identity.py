@@ -24,12 +24,18 @@ def _network(data: Dataset, precision: str) -> tuple[Transformer, np.ndarray]:
     return memoriser.network, memoriser.encode(data.inputs)
 
 
-@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+COMPUTED = {"float64": np.float64, "float32": np.float32, "int8": np.float32, "bfloat16": np.float32}
+
+
+@pytest.mark.parametrize(
+    "precision",
+    ["float64", "int8", *(pytest.param(p, marks=pytest.mark.slow) for p in ("float32", "bfloat16"))],
+)
 @pytest.mark.parametrize("name", CASES)
 def test_threads_and_batches_change_no_bit(name: str, precision: str) -> None:
     data = CASES[name]
     network, encoded = _network(data, precision)
-    expected = (data.labels + 1).astype(precision)
+    expected = (data.labels + 1).astype(COMPUTED[precision])
     before = torch.get_num_threads()
     try:
         for threads in (1, 2):
@@ -42,7 +48,7 @@ def test_threads_and_batches_change_no_bit(name: str, precision: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("precision", COMPUTED)
 @pytest.mark.parametrize("name", CASES)
 def test_torch_compile_changes_no_bit(name: str, precision: str) -> None:
     if shutil.which("g++") is None and shutil.which("clang++") is None:
@@ -57,4 +63,4 @@ def test_torch_compile_changes_no_bit(name: str, precision: str) -> None:
         inputs = inputs.to(module.w_in.dtype)
     with torch.no_grad():
         outputs = compiled(inputs, True)[:, -1, 0].numpy()
-    assert outputs.tobytes() == (data.labels + 1).astype(precision).tobytes()
+    assert outputs.tobytes() == (data.labels + 1).astype(COMPUTED[precision]).tobytes()

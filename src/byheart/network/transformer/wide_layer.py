@@ -6,6 +6,7 @@ need not be read. The bound is one more column of a small matrix product, and an
 of every sum above: with n terms of magnitudes that add up to M, none is off by more than 2n·ε·M.
 
 For a dual table the strong channels are the digits of the row, and one unit for each token is left; for a chain they are all.
+Row numbers come again and again, so which units are left for strong channels of some values is remembered.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 _ENTRIES_AT_ONCE = 1 << 18  # of the small product: two mebibytes, so that it stays in cache
 _N_TRIED = 64  # columns on which strong channels are chosen
 _MOST_STRONG = 12
+_ROOM = 1.0625  # of what units are remembered for, beside the largest that was met
 _FEW = 1 / 8  # share of the units that may be left to look up; with more the whole layer is computed
 
 
@@ -42,6 +44,8 @@ class WideLayer:
         self._margin = 2 * (len(reads) + 1) * float(torch.finfo(w1.dtype).eps)
         self._n_strong: int | None = len(reads) if len(reads) <= 4 else None
         self._tests: dict[int, torch.Tensor] = {}
+        self._tests_of_units: dict[int, torch.Tensor] = {}
+        self._known: dict[int, _KnownColumns] = {}
 
     def add_to(self, stream: torch.Tensor) -> None:
         """(m, n_columns), in place."""
@@ -111,6 +115,12 @@ class WideLayer:
             self._tests[n_strong] = torch.cat([strong, bias, bound, largest], dim=1).T.contiguous()
         return self._tests[n_strong]
 
+    def _test_of_units(self, n_strong: int) -> torch.Tensor:
+        """The same, a row for each unit."""
+        if n_strong not in self._tests_of_units:
+            self._tests_of_units[n_strong] = self._test(n_strong).T.contiguous()
+        return self._tests_of_units[n_strong]
+
     def _bounds(self, read: torch.Tensor, n_strong: int) -> torch.Tensor:
         """(n_columns, n_strong + 3): what the rows of `_test` are multiplied by."""
         sizes = read.abs()
@@ -121,17 +131,105 @@ class WideLayer:
     def _units_left(self, read: torch.Tensor, n_strong: int) -> tuple[torch.Tensor, torch.Tensor] | None:
         """(unit, column) of every unit that may fire; None where they are many, or numbers are not finite."""
         test, bounds = self._test(n_strong), self._bounds(read, n_strong)
-        n_columns, n_units = len(bounds), test.shape[1]
-        height = max(1, _ENTRIES_AT_ONCE // n_units)
-        product = bounds.new_empty(min(height, n_columns), n_units)
-        found, n_left = [], 0
-        for start in range(0, n_columns, height):
-            part = bounds[start : start + height]
-            sums = torch.mm(part, test, out=product[: len(part)])
-            left = np.flatnonzero(~(sums.numpy() <= 0))
-            n_left += len(left)
-            if n_left > _FEW * n_units * n_columns:
+        known = self._units_known(bounds, n_strong) if torch.isfinite(bounds).all() else None
+        found = _units_of(bounds, test) if known is None else known
+        if found is None:
+            return None
+        units, columns = (
+            torch.from_numpy(found[0]),
+            torch.from_numpy(np.repeat(np.arange(len(bounds)), found[1])),
+        )
+        if known is not None:  # for limits that this column may be far from
+            left = (bounds[columns] * self._test_of_units(n_strong)[units]).sum(dim=1) > 0
+            units, columns = units[left], columns[left]
+        return units, columns
+
+    def _units_known(self, bounds: torch.Tensor, n_strong: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """As `_units_of`, of what is remembered and what is new; None where remembering does not pay."""
+        limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
+        known = self._known.get(n_strong)
+        if known is None or bool((limits > known.limits).any()):
+            known = self._known[n_strong] = _KnownColumns(_ROOM * limits, strong[:0])
+        if known.n_columns > 4 * len(self._w1):  # no row numbers
+            return None
+        missing = known.find_missing(strong)
+        if len(missing):
+            new = torch.cat([bounds[missing, : n_strong + 1], known.limits.expand(len(missing), 2)], dim=1)
+            units = _units_of(new, self._test(n_strong))
+            if units is None:  # the limits say too little
+                del self._known[n_strong]
                 return None
-            found.append(left + start * n_units)
-        column, unit = np.divmod(np.concatenate(found), n_units)
-        return torch.from_numpy(unit), torch.from_numpy(column)
+            known.add(strong[missing], *units)
+        return known.units_of(strong)
+
+
+class _KnownColumns:
+    """Which units may fire, by the values of the strong channels, where what else a column holds does not exceed `limits`."""
+
+    def __init__(self, limits: torch.Tensor, none: np.ndarray) -> None:
+        self.limits = limits
+        self._strong = none  # (n_known, n_strong), in the order of `_hashes`
+        self._hashes = np.zeros(0, dtype=np.uint64)
+        self._counts, self._firsts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._units = np.zeros(0, dtype=np.int64)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns that are remembered."""
+        return len(self._hashes)
+
+    def find_missing(self, strong: np.ndarray) -> np.ndarray:
+        """One column for each value that is not remembered."""
+        hashes = _hashes(strong)
+        at = np.searchsorted(self._hashes, hashes)
+        is_known = np.append(self._hashes, np.uint64(0))[at] == hashes
+        is_known &= at < self.n_columns
+        missing = np.flatnonzero(~is_known)
+        return missing[np.unique(hashes[missing], return_index=True)[1]]
+
+    def add(self, strong: np.ndarray, units: np.ndarray, counts: np.ndarray) -> None:
+        """Remember the units of some columns, as many as `counts` says for each."""
+        hashes = np.concatenate([self._hashes, _hashes(strong)])
+        firsts = np.concatenate([self._firsts, len(self._units) + np.cumsum(counts) - counts])
+        order = np.argsort(hashes, kind="stable")
+        self._hashes, self._firsts = hashes[order], firsts[order]
+        self._strong = np.concatenate([self._strong, strong])[order]
+        self._counts = np.concatenate([self._counts, counts])[order]
+        self._units = np.concatenate([self._units, units])
+
+    def units_of(self, strong: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The units of each column, and how many each has; None where two values share a hash."""
+        at = np.searchsorted(self._hashes, _hashes(strong))
+        if not (self._strong[at] == strong).all():
+            return None
+        counts = self._counts[at]
+        ends = np.cumsum(counts)
+        within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+        return self._units[np.repeat(self._firsts[at], counts) + within], counts
+
+
+def _hashes(strong: np.ndarray) -> np.ndarray:
+    bits = np.ascontiguousarray(strong).view(f"u{strong.itemsize}").astype(np.uint64)
+    hashes = np.zeros(len(strong), dtype=np.uint64)
+    for column in bits.T:
+        hashes = (hashes ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
+
+
+def _units_of(bounds: torch.Tensor, test: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+    """Units that may fire, column after column, and how many each column has; None where they are many."""
+    n_columns, n_units = len(bounds), test.shape[1]
+    height = max(1, _ENTRIES_AT_ONCE // n_units)
+    product = bounds.new_empty(min(height, n_columns), n_units)
+    units, counts, n_left = [], [], 0
+    for start in range(0, n_columns, height):
+        part = bounds[start : start + height]
+        sums = torch.mm(part, test, out=product[: len(part)])
+        column, unit = np.divmod(np.flatnonzero(~(sums.numpy() <= 0)), n_units)
+        n_left += len(unit)
+        if n_left > _FEW * n_units * n_columns:
+            return None
+        units.append(unit)
+        counts.append(np.bincount(column, minlength=len(part)))
+    return np.concatenate(units), np.concatenate(counts)
