@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from word_length import draw_words, read_points
 
@@ -30,7 +31,8 @@ def write(folder: Path) -> None:
     (folder / "retrieval-short.md").write_text(short_weights(), encoding="utf-8")
     (folder / "retrieval-speed.md").write_text(short_speeds(), encoding="utf-8")
     (folder / "retrieval-sizes.md").write_text(sizes(), encoding="utf-8")
-    (folder / "retrieval-account.md").write_text(account(), encoding="utf-8")
+    for precision in ("float64", "float32"):
+        (folder / f"retrieval-account-{precision}.md").write_text(account(precision), encoding="utf-8")
     (folder / "reject-rates.md").write_text(rejected(), encoding="utf-8")
     draw_words(read_points(RESULTS), folder / "word-size.svg")
 
@@ -138,8 +140,9 @@ def sizes() -> str:
     return "\n".join(lines) + "\n"
 
 
-def account() -> str:
-    """Where the bits of a float64 go: what each step leaves of 64, down to the label bits of a parameter."""
+def account(precision: Literal["float64", "float32"]) -> str:
+    """Where the bits of a float go: what each step leaves of them, down to the label bits of a parameter."""
+    n_bits, mantissa_bits = (64, 53) if precision == "float64" else (32, 24)
     named = (
         "mantissa",
         "payload of a word",
@@ -149,17 +152,17 @@ def account() -> str:
     )
     columns = []
     for n_samples in ACCOUNTED:
-        layout = layout_of(DataShape(n_samples, 8, 16, dim=4), RetrievalOptions())
+        layout = layout_of(DataShape(n_samples, 8, 16, dim=4), RetrievalOptions(precision=precision))
         n_dense, width = count_dense(describe(layout)), layout.model_width
         table = layout.n_rows * (2 * width + 1) + width
         shares = [
-            53 / 64,
-            layout.word_bits / 53,
+            mantissa_bits / n_bits,
+            layout.word_bits / mantissa_bits,
             2 * layout.n_rows * layout.n_channels / table,
             layout.load,
             table / n_dense,
         ]
-        left = [64.0]
+        left = [float(n_bits)]
         for share in shares:
             left.append(left[-1] * share)
         assert layout.name == "dual table"
