@@ -16,8 +16,7 @@ from byheart.construct.retrieval.dual_table import split_limbs
 from byheart.data.dataset import Dataset
 from byheart.data.generators import grid_vectors, random_tokens, uniform_vectors
 from byheart.data.shape import DataShape
-from byheart.errors import AssumptionViolated, CorruptModel, UsageError
-from byheart.inspect.tables import table_shape
+from byheart.errors import AssumptionViolated, CorruptModel
 from byheart.network.exact.dyadic import Dyadic
 from byheart.network.size import size_of_network
 from byheart.network.transformer.architecture import Transformer
@@ -40,7 +39,10 @@ DATA = {
     "set": random_tokens(300, 4, 30, seed=5, task="set"),
     "many classes": grid_vectors(600, n_classes=500, seed=6),
 }
-BOTH = ("tokens", "grid", "negative grid")
+QUICK = {
+    "int8": ("tokens", "ragged tokens", "grid", "negative grid", "many classes"),
+    "bfloat16": ("tokens", "grid"),
+}
 
 
 def _build(data: Dataset, precision: str, **options: object) -> Construction:
@@ -57,7 +59,7 @@ def _outputs(built: Construction, data: Dataset) -> np.ndarray:
         pytest.param(
             name,
             precision,
-            marks=[pytest.mark.slow] if precision == "bfloat16" and name not in BOTH else [],
+            marks=[] if name in QUICK[precision] else [pytest.mark.slow],
         )
         for name in DATA
         for precision in SHORT
@@ -80,7 +82,7 @@ def test_every_label_is_right_and_every_size_was_told(name: str, precision: str)
         )
 
 
-@pytest.mark.parametrize("n_bits", [1, 7, 8, 15, 16])
+@pytest.mark.parametrize("n_bits", [1, 7, *(pytest.param(n, marks=pytest.mark.slow) for n in (8, 15)), 16])
 def test_words_of_any_length_are_read(n_bits: int) -> None:
     """With 7 and 15 bits what masks a limb is what its sign takes off, and nothing is left to add to the others."""
     data = grid_vectors(150, 4, 2, 1 << n_bits, seed=n_bits)
@@ -142,12 +144,6 @@ def test_a_folder_holds_short_tensors_and_comes_back(precision: str, table: str,
     assert all((mine[1] == other[1]).all() for mine, other in pairs)
     again.save(tmp_path / "again")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == weights.read_bytes()
-
-
-def test_a_map_of_short_weights_is_refused_in_words() -> None:
-    model = compile_data(DATA["few tokens"], method="retrieval", precision="int8")
-    with pytest.raises(UsageError):
-        table_shape(model.network, model.record["notes"])
 
 
 def test_a_file_with_a_tensor_of_another_type_is_refused(tmp_path: Path) -> None:
