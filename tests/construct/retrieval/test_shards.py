@@ -83,10 +83,9 @@ def test_a_model_of_several_shards_is_right(precision: str) -> None:
 @pytest.mark.parametrize("save", [save_tokens, save_skewed, save_grid, save_table])
 def test_pieces_on_disk_give_the_weights_of_the_data_in_memory(save: Any, tmp_path: Path) -> None:
     path = save(tmp_path / ("data.csv" if save is save_table else "data.npz"))
-    options: dict[str, Any] = (
-        {"reject_bits": 0} if save is save_skewed else {}
-    )  # so that codes pay for so few facts
-    whole = bh.compile(path, method="retrieval", shards=3, **options)
+    # without reject bits codes pay for so few facts
+    options: dict[str, Any] = {"reject_bits": 0} if save is save_skewed else {}
+    whole = bh.compile(path, method="retrieval", **options, shards=3)
     found = compile_in_shards(path, n_shards=3, work=tmp_path / "work", **options)
     whole.save(tmp_path / "whole")
     found.save(tmp_path / "found")

@@ -24,10 +24,7 @@ from byheart.program.count import count_dense, stored_bits
 _MOST_LIMBS = 2
 _MOST_GROUPS = 5
 _GROUP_BITS = range(1, 8)
-_DIGITS = (
-    range(2, 9),
-    range(9, 14),
-)  # the more digits, the less the gate takes; those that few layouts need come last
+_DIGITS = range(2, 9)
 _FEW_CHANNELS = 12  # words of a row that the fewest keys may have
 _LOOKED_AT = 8  # layouts with the fewest weights whose bits are counted
 _CLOSE = 0.98  # a layout is counted while what it has at least is not above this share of the smallest so far
@@ -46,8 +43,9 @@ def find_short_layout(
 ) -> DualTable:
     """The smallest layout for `n_keys` labels of `field_bits` bits each, `reject_bits` of which are always zero."""
     mantissa_bits = MANTISSA_BITS[COMPUTED_IN[stored]]
-    starts = [
-        DualTable(
+    candidates = []
+    for entering in _entrances(entrance, reject_bits):
+        start = DualTable(
             entering,
             n_keys,
             field_bits,
@@ -57,13 +55,8 @@ def find_short_layout(
             n_shards=n_shards,
             stored=stored,
         )
-        for entering in _entrances(entrance, reject_bits)
-    ]
-    candidates: list[tuple[int, DualTable]] = []
-    for n_digits in _DIGITS:
-        for start in starts if not candidates else ():
-            for shaped in _shapes(start, label_counts):
-                candidates += [(_least_size(sized), sized) for sized in _with_digits(shaped, n_digits)]
+        for shaped in _shapes(start, label_counts):
+            candidates += [(_least_size(sized), sized) for sized in _with_digits(shaped)]
     if not candidates:
         raise AssumptionViolated(
             f"no layout fits {n_keys} labels of {field_bits} bits into weights stored as {stored}, for sequences of "
@@ -85,10 +78,10 @@ def find_short_layout(
     )
 
 
-def _with_digits(shaped: DualTable, some_digits: range) -> Iterator[DualTable]:
+def _with_digits(shaped: DualTable) -> Iterator[DualTable]:
     """The layout with its rows, and each number of digits that can name them. How many rows it needs does not depend on these."""
     sized = None
-    for n_digits in some_digits:
+    for n_digits in _DIGITS:
         if sized is None:
             sized = fill(
                 replace(shaped, n_digits=n_digits), shaped.n_planes, shaped.n_channels, shaped.n_groups
