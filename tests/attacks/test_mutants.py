@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
-from tests.attacks.mutants import ROOMS, sample
+from tests.attacks.mutants import ROOMS, SELECTIONS, TESTS, sample
 from tests.attacks.mutations import mutants_of, mutate
 
 SOURCE = '''
@@ -59,9 +60,13 @@ def test_a_mutant_differs_in_one_place_and_can_be_read() -> None:
         assert len(set(whole) - set(lines)) <= 1, mutant
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [*ROOMS, *SELECTIONS])
 def test_a_sample_depends_on_its_seed_alone(room: str) -> None:
     one, same, other = (sample(room, 20, seed) for seed in (0, 0, 1))
     assert one == same
     assert one != other
     assert len({task.name for task in one}) == 20
+
+
+def test_the_tests_that_mutants_meet_are_there(project_root: Path) -> None:
+    assert [name for name in TESTS if not (project_root / name).exists()] == []
