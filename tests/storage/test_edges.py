@@ -415,6 +415,20 @@ def test_three_of_the_files_in_the_way_are_named(tmp_path: Path) -> None:
     assert [f"thesis{number}" in str(caught.value) for number in range(5)] == [True] * 3 + [False] * 2
 
 
+def test_what_is_in_the_way_is_named_and_not_what_may_be_there(tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / WEIGHTS).touch()
+    save_folder(tmp_path / "whole", lookup(capitals()), RECORD, None)
+    (tmp_path / "whole" / "thesis").touch()
+    for name, holds in (("half", [WEIGHTS]), ("whole", ["thesis"])):
+        with refused(UsageError, holds=holds) as caught:
+            save_folder(tmp_path / name, lookup(capitals()), RECORD, None)
+        assert (WEIGHTS in str(caught.value), "thesis" in str(caught.value)) == (
+            name == "half",
+            name == "whole",
+        )
+
+
 # --- reading data as a model's were read ------------------------------------------------------------------
 
 

@@ -230,6 +230,40 @@ def test_a_folder_that_was_changed_is_not_opened(attack: str, signed: Path, keys
     assert run(["verify", str(signed), str(DATA), "--signed-by", str(keys / "ours.pub")]) == 3
 
 
+UNSIGNED = (
+    "stripped",
+    "certificate stripped",
+    "another key",
+    "signature of another model",
+    "changed certificate, new digest",
+)
+MALFORMED = (
+    "newer schema",
+    "another algorithm",
+    "short signature",
+    "odd digits",
+    "short key",
+    "short digest",
+)
+
+
+def test_each_reason_why_a_folder_is_not_signed_is_another(
+    signed_once: Path, keys: Path, tmp_path: Path
+) -> None:
+    """Who did not sign it is told with the key that should have; what is no signature, with its file."""
+    wanted, problems = read_public_key(keys / "ours.pub").hex(), set()
+    for attack in (*UNSIGNED, *MALFORMED):
+        folder = Path(shutil.copytree(signed_once, tmp_path / attack / "model"))
+        ATTACKS[attack](folder, keys)
+        told = {"path": str(folder), "key": wanted}
+        if attack in MALFORMED:
+            told = {"file": str(folder / "signature.json")}
+        with refused(CorruptModel, "problem", **told) as caught:
+            require_signed(folder, keys / "ours.pub")
+        problems.add(str(caught.value.facts["problem"]))
+    assert len(problems) == len(UNSIGNED) + len(MALFORMED)
+
+
 def test_a_signed_certificate_of_another_model_speaks_of_that_one(signed: Path, keys: Path) -> None:
     signature_of_another_model(signed, keys)
     shutil.copy(signed.with_name("other") / "certificate.json", signed / "certificate.json")
