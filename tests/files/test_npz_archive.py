@@ -297,3 +297,13 @@ def test_what_is_packed_unusually_well_must_be_small(
     else:
         with refused(MalformedFile, array="inputs", n_bytes=24 * 10**6), open_npz(path):
             pass
+
+
+def test_ratios_exactly_at_the_limit_are_taken(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its header of 128 bytes, such an array has 100 times 80,002 bytes, or 1,100 times 8,002."""
+    for n_numbers, ratio in ((1_000_009, 100), (1_100_259, 1100)):
+        monkeypatch.setattr(npz_archive, "_SMALL", 0 if ratio == 100 else 2**29)
+        with monkeypatch.context() as patch:
+            packed(path, 8 * n_numbers, ratio, patch)
+            with open_npz(path) as (array,):
+                assert array.shape == (n_numbers,)

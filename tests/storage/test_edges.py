@@ -113,6 +113,7 @@ LIES: dict[str, list[Callable[[dict[str, np.ndarray]], None]]] = {
     "no limb count": [_set("limb_counts", [1, 2]), _set("limbs", [3, 5, 7])],
     "no limbs, though the sum is right": [_set("limb_counts", [0, 2, 2])],
     "even though it has two limbs": [_set("limbs", [3, 4, 7, 7])],
+    "a limb that no entry has": [_set("limbs", [3, 5, 7, 7, 9])],
     "last limb zero": [_set("limbs", [3, 5, 7, 0])],
     "columns fall": [_set("columns", [0, 2, 1])],
     "column repeated": [_set("columns", [0, 1, 1])],

@@ -140,7 +140,7 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
         )
     claimed = math.prod(shape) * dtype.itemsize
     stored = info.file_size - header_bytes
-    too_dense = info.file_size > _MAX_DEFLATE_RATIO * max(info.compress_size, 1)
+    too_dense = info.file_size > _MAX_DEFLATE_RATIO * info.compress_size
     if min(shape, default=0) < 0 or claimed != stored or too_dense:
         raise MalformedFile(
             f"{path}: array `{name}` claims shape {shape} of {dtype}, {claimed:,} bytes, but the file holds "
@@ -152,7 +152,7 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
             stored_bytes=stored,
         )
     array = StoredArray(path, name, shape, is_fortran, dtype, stream)
-    if info.file_size > _USUAL_RATIO * max(info.compress_size, 1) and array.memory > _SMALL:
+    if info.file_size > _USUAL_RATIO * info.compress_size and array.memory > _SMALL:
         raise MalformedFile(
             f"{path}: array `{name}` is {info.file_size:,} bytes packed into {info.compress_size:,}, and would take "
             f"{array.memory:,} bytes of memory.\n  If that is intended, save it with numpy.savez, which does not compress.",
