@@ -269,7 +269,7 @@ def packed(path: Path, n_bytes: int, ratio: float, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(zipfile.ZipFile, "infolist", infolist)
 
 
-@pytest.mark.parametrize(("ratio", "is_taken"), [(1099, True), (1102, False)])
+@pytest.mark.parametrize(("ratio", "is_taken"), [(1099, True), (1100.5, False)])
 def test_nothing_is_packed_more_densely_than_deflate_can(
     path: Path, ratio: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +283,7 @@ def test_nothing_is_packed_more_densely_than_deflate_can(
 
 
 @pytest.mark.parametrize(("small", "ratio", "is_taken"), [
-    (24 * 10**6, 102, True), (24 * 10**6 - 1, 102, False), (24 * 10**6 - 1, 99.5, True),
+    (24 * 10**6, 100.5, True), (24 * 10**6 - 1, 100.5, False), (24 * 10**6 - 1, 99.5, True),
 ])  # fmt: skip
 def test_what_is_packed_unusually_well_must_be_small(
     path: Path, small: int, ratio: float, is_taken: bool, monkeypatch: pytest.MonkeyPatch
