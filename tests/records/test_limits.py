@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from math import nextafter
 from pathlib import Path
@@ -192,3 +193,9 @@ def test_a_field_is_read_as_its_kind_and_refused_by_its_path() -> None:
         assert str(caught.value.facts["problem"]).startswith(path)
     assert Fields({"t": "b"}, "here").text("t", ("a", "b")) == "b"
     assert Fields({"t": [1, 2]}, "here").integers("t", 1, 2) == (1, 2)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with refused(MalformedFile, "problem", file=str(tmp_path / "pipe")):
+        read_bytes(tmp_path / "pipe")

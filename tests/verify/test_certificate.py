@@ -215,3 +215,8 @@ def test_a_package_that_is_not_installed_has_no_version() -> None:
     found = versions("numpy", "no-such-package")
     assert found["no-such-package"] == "unknown"
     assert found["numpy"] != "unknown"
+
+
+def test_the_tokenizer_is_under_the_digest_of_a_model() -> None:
+    memoriser = lookup(capitals())
+    assert model_digest(memoriser) != model_digest(replace(memoriser, tokenizer=None))
