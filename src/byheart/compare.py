@@ -25,7 +25,7 @@ from byheart.model import Model
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.pipeline import compile
-from byheart.process.progress import Progress, in_stage
+from byheart.process.progress import Progress, in_stage, part_of
 from byheart.records.json_record import JsonRecord
 from byheart.theorems import realises
 
@@ -134,7 +134,8 @@ def compare(
     theory = table(data)
     rows = []
     for number, method in enumerate(chosen, 1):
-        stage = progress and in_stage(progress, f"{number}/{len(chosen)} {method.name}")
+        share = progress and part_of(progress, (number - 1) / len(chosen), number / len(chosen))
+        stage = share and in_stage(share, f"{number}/{len(chosen)} {method.name}")
         row = _row(
             data, method, precision or method.precisions[0], theory.shape, seed, most_parameters, stage
         )

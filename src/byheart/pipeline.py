@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from byheart.construct.choice import build
+from byheart.construct.choice import USUAL, build
 from byheart.construct.registry import get
 from byheart.data.conversion import READING_OPTIONS, dataset_of
 from byheart.data.dataset import Dataset, Task
@@ -25,7 +25,7 @@ from byheart.data.textfile import require_file
 from byheart.files.work_folder import claimed_folder, describe_job
 from byheart.model import Model
 from byheart.network.transformer.architecture import Precision
-from byheart.process.progress import Progress, in_stage
+from byheart.process.progress import Progress, Steps
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.records.json_record import plain
@@ -35,6 +35,9 @@ from byheart.verify.certificate import Origin, OriginData
 from byheart.verify.digest import require_certified
 from byheart.verify.verifier import verify
 from byheart.verify.versions import versions
+
+_SHARDED = {"read": 0.2, "compile": 0.4, "verify": 0.4}
+"""Shares of the time of a compilation in shards."""
 
 
 def compile(
@@ -64,9 +67,10 @@ def compile(
     data = dataset_of(data, labels, task=task, **reading)
     data.require_finite()
     data.require_consistent()
-    stage = progress and in_stage(progress, "compile")
-    construction, choice = build(method, data, precision, seed, options, stage)
-    return _verified(construction, data, {"seed": seed, **choice}, progress, check=check)
+    verifying = get(USUAL if method == "auto" else method).verifying
+    steps = Steps(progress, {"compile": 1 - verifying, "verify": verifying}, are_named=True)
+    construction, choice = build(method, data, precision, seed, options, steps.begin("compile"))
+    return _verified(construction, data, {"seed": seed, **choice}, steps, check=check)
 
 
 def compile_in_shards(
@@ -97,15 +101,15 @@ def compile_in_shards(
     chosen = method.read_options(given_options, precision)
     told = {name: value for name, value in (reading or {}).items() if value is not None}
     job = describe_job(path, seed=seed, options=vars(chosen), reading=told, versions=versions("numpy"))
-    stage, rng = progress and in_stage(progress, "compile"), np.random.default_rng(seed)
+    steps, rng = Steps(progress, _SHARDED, are_named=True), np.random.default_rng(seed)
     with claimed_folder(folder, job), workers.connected():
-        pieces = read_in_pieces(path, folder, workers, stage, **told)
+        pieces = read_in_pieces(path, folder, workers, steps.begin("read"), **told)
         settled = method.fitting_options(DataShape.of(pieces), precision, given_options)
         chosen = method.read_options(settled, precision)
-        construction = solve(pieces, chosen, rng, folder / "solution", workers, stage)
+        construction = solve(pieces, chosen, rng, folder / "solution", workers, steps.begin("compile"))
         given = {"seed": seed, "options": {**settled, "precision": precision}}
         remedy = f"If files in {folder} were changed, remove the folder and run the same command again."
-        return _verified(construction, pieces, given, progress, sample=sample, remedy=remedy)
+        return _verified(construction, pieces, given, steps, sample=sample, remedy=remedy)
 
 
 def load(path: str | Path, *, check: bool = True, signed_by: str | Path | None = None) -> Model:
@@ -127,7 +131,7 @@ def _verified(
     construction: Construction,
     data: Dataset | DatasetPieces,
     choice: Mapping[str, Any],
-    progress: Progress | None,
+    steps: Steps,
     *,
     check: bool = True,
     sample: int | None = None,
@@ -143,8 +147,8 @@ def _verified(
     model = Model(construction.memoriser, plain(record), None)
     if not check:
         return model
-    stage = progress and in_stage(progress, "verify")
-    certificate = verify(model.memoriser, data, origin=origin, sample=sample, progress=stage, **rule)
+    told = steps.begin("verify")
+    certificate = verify(model.memoriser, data, origin=origin, sample=sample, progress=told, **rule)
     if not certificate.holds:
         certificate.require_fitted(construction.method, choice["options"], remedy)
     return replace(model, certificate=certificate)

@@ -53,7 +53,20 @@ def test_a_log_gets_a_line_now_and_then(clock: Clock) -> None:
             clock.now += 1
             report(done, 12, "verify")
     assert stream.getvalue() == (
-        "verify: 16% after 2 s\nverify: 58% after 7 s, about 5 s left\nverify: 100% after 12 s, about 0 s left\n"
+        "verify: 16% after 2 s, about 10 s left\nverify: 58% after 7 s, about 5 s left\nverify: 100% after 12 s\n"
+    )
+
+
+def test_stages_of_one_work_have_one_estimate(clock: Clock) -> None:
+    stream = io.StringIO()
+    with progress.watch(stream, whole="compile") as report:
+        for done, stage in ((0, "read"), (10, "compile"), (30, "verify"), (80, "save")):
+            report(done, 100, stage)
+            clock.now += 5
+            report(done, 100, stage)
+    assert stream.getvalue() == (
+        "read: 0% after 5 s\ncompile: 10% after 10 s, about 90 s left\nverify: 30% after 15 s, about 35 s left\n"
+        "save: 80% after 20 s, about 5 s left\n"
     )
 
 

@@ -16,7 +16,7 @@ from byheart.cli.measure import command as measure
 from byheart.cli.progress import watch
 from byheart.cli.runs import command as runs
 from byheart.errors import UsageError
-from byheart.measure.progress import cells, duration, report_to, seconds_left
+from byheart.measure.progress import duration, report_to, share_done
 from byheart.measure.store import Store
 from byheart.measure.sweep import SweepState
 from byheart.measure.trainer import Moment
@@ -190,16 +190,14 @@ def test_progress_for_people_and_for_logs(monkeypatch: pytest.MonkeyPatch) -> No
             report = report_to(show)
             report(progress(2, 0, 0.0))
             report(progress(2, 50, 10.0))
-    shown = "measure, runs 2/10, in training 4, step 50/100, best loss 0.25, model-steps/s 1,234, time left"
+    shown = "measure, runs 2/10, in training 4, step 50/100, best loss 0.25, model-steps/s 1,234: 40% after"
     assert shown in piped.text
-    assert ": 40% after" in piped.text
+    assert " s left" in piped.text  # one estimate, of the command line's own
+    assert piped.text.count(" left") == 1
     assert "\x1b" not in piped.text
     assert "best loss" in terminal.text
 
 
-def test_time_left() -> None:
-    first, now = progress(0, 0, 0.0), progress(2, 50, 10.0)
-    # 4 of 10 runs' worth in 10 s leaves 6 runs' worth: 15 s
-    assert seconds_left(now, first) == pytest.approx(15.0)
-    assert dict(cells(first, first))["time left"] == "?"
+def test_share_done_and_durations() -> None:
+    assert share_done(progress(2, 50, 10.0)) == pytest.approx(0.4)  # 4 of 10 runs' worth
     assert [duration(s) for s in (5, 300, 9000)] == ["5 s", "5 min", "2.5 h"]

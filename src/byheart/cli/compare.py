@@ -60,7 +60,7 @@ def command(
     from byheart.data.dataset import Dataset
 
     chosen = None if methods is None else [name.strip() for name in methods.split(",") if name.strip()]
-    with watch() as progress:
+    with watch(whole="compare") as progress:
         progress(0, 1, "read")
         dataset = Dataset.read(data, **reading_choices(reading))
         comparison = compare(dataset, chosen, precision=precision, seed=seed, progress=progress)

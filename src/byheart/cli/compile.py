@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from byheart.data.dataset_pieces import DatasetPieces
     from byheart.documents.compilation import CompiledFile
     from byheart.model import Model
+    from byheart.process.progress import Progress
 
 
 @click.command()
@@ -136,13 +137,12 @@ def command(
         options["reject_bits"] = reject_bits
     choices = reading_choices(reading)
     in_shards = _shard_options(shards, work, workers, cluster, sample, method, recite)
-    with watch() as progress:
+    with watch(whole="compile") as progress:
         if in_shards is None:
             chosen = {"method": method, "precision": precision, "seed": seed, **options}
             read = _read_texts if recite else Dataset.read
             found = compile_file(data, output, reading=choices, progress=progress, read=read, **chosen)
         else:
-            progress(0, 1, "read")
             start = time.perf_counter()
             options |= {"precision": precision or "float64", "seed": seed, "reading": choices}
             model = compile_in_shards(data, progress=progress, **in_shards, **options)
@@ -201,7 +201,7 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _read_texts(data: Path, **choices: Any) -> Dataset:
+def _read_texts(data: Path, progress: Progress, **choices: Any) -> Dataset:
     """The windows of the texts in a file, each with the token that follows."""
     from byheart.storage.data_source import read_recitation
 

@@ -26,17 +26,19 @@ TICK_SECONDS = 1.0
 
 
 @contextmanager
-def watch(stream: TextIO | None = None) -> Iterator[Progress]:
+def watch(stream: TextIO | None = None, *, whole: str = "") -> Iterator[Progress]:
     """A `Progress` that is shown on standard error while the block runs.
 
     What follows a comma in the name of a stage may change while the stage runs.
+    whole: the name of the whole work, whose share is reported in every stage: then all stages have one bar. Unless given, each
+        stage has a bar of its own.
     """
     if is_quiet():
         yield silent
         return
     goes_on = stream is None  # also while a stage has nothing new to say
     stream = sys.stderr if stream is None else stream
-    watcher = _Bars(stream) if stream.isatty() else _Lines(stream)
+    watcher = _Bars(stream, whole) if stream.isatty() else _Lines(stream, whole)
     lock = threading.Lock()
     latest: list[tuple[str, int, int]] = []
 
@@ -75,26 +77,41 @@ def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
+class Pace:
+    """How fast work goes, and how long the rest takes if it goes on like that."""
+
+    def __init__(self, now: float, done: int) -> None:
+        """Begin at a moment when some of the work was done already."""
+        self.begun, self.before = now, done
+
+    def seconds_left(self, now: float, done: int, total: int) -> float | None:
+        """None until something was done."""
+        gained = done - self.before
+        return (total - done) * (now - self.begun) / gained if gained > 0 else None
+
+    def in_words(self, now: float, done: int, total: int) -> str:
+        left = self.seconds_left(now, done, total)
+        return "" if left is None or done >= total else f"about {left:.0f} s left"
+
+
 class _Lines:
     """A line now and then, for logs."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+    def __init__(self, stream: TextIO, whole: str) -> None:
+        self.stream, self.whole = stream, whole
         self.start = time.monotonic()
         self.last = self.start + QUIET_SECONDS - LINE_SECONDS
-        # of each stage, when it was first reported, and how much was done then
-        self.begun: dict[str, tuple[float, int]] = {}
+        self.paces: dict[str, Pace] = {}
 
     def report(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
+        name = self.whole or stage.partition(",")[0]
+        pace = self.paces.setdefault(name, Pace(self.start if self.whole else now, 0 if self.whole else done))
         if now - self.last >= LINE_SECONDS:
             self.last = now
-            share = 100 * done // max(1, total)
-            name = stage.partition(",")[0]
-            begun, before = self.begun.setdefault(name, (now, done))
-            left = (total - done) * (now - begun) / (done - before) if done > before else None
-            rest = "" if left is None else f", about {left:.0f} s left"
-            self.stream.write(f"{stage}: {share}% after {now - self.start:.0f} s{rest}\n")
+            share, rest = 100 * done // max(1, total), pace.in_words(now, done, total)
+            line = f"{stage}: {share}% after {now - self.start:.0f} s{', ' if rest else ''}{rest}"
+            self.stream.write(f"{line}\n")
             self.stream.flush()
 
     def close(self) -> None:
@@ -104,32 +121,36 @@ class _Lines:
 class _Bars:
     """A live bar for each stage, gone when the work is done."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+    def __init__(self, stream: TextIO, whole: str) -> None:
+        self.stream, self.whole = stream, whole
         self.start = time.monotonic()
         self.progress: bars.Progress | None = None
         self.tasks: dict[str, bars.TaskID] = {}
+        self.paces: dict[str, Pace] = {}
 
     def report(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        name = self.whole or stage.partition(",")[0]  # what follows changes as the work goes on
+        pace = self.paces.setdefault(name, Pace(self.start if self.whole else now, 0 if self.whole else done))
         if self.progress is None:
-            if time.monotonic() - self.start < QUIET_SECONDS:
+            if now - self.start < QUIET_SECONDS:
                 return
             self.progress = self._start()
-        name = stage.partition(",")[0]  # what follows changes as the work goes on
         if name not in self.tasks:
-            self.tasks[name] = self.progress.add_task(stage, total=total)
-        self.progress.update(self.tasks[name], description=stage, completed=done, total=total)
+            self.tasks[name] = self.progress.add_task(stage, total=total, left="")
+        left = pace.in_words(now, done, total)
+        self.progress.update(self.tasks[name], description=stage, completed=done, total=total, left=left)
 
     def _start(self) -> bars.Progress:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         progress = Progress(
             TextColumn("{task.description:<8}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=Console(file=self.stream),
             transient=True,
         )

@@ -23,7 +23,7 @@ from byheart.cli.output import echo_json, say, say_wrapped, show_pairs
 from byheart.cli.progress import watch
 from byheart.cli.summary import describe_check, describe_data, distribution_lines
 from byheart.errors import ExitStatus
-from byheart.process.progress import in_stage
+from byheart.process.progress import Steps
 
 if TYPE_CHECKING:
     from byheart.data.dataset import Dataset, OnConflict
@@ -107,18 +107,18 @@ def command(
     from byheart.verify.verifier import verify_model
 
     changed = {name: value for name, value in reading.items() if value is not None}
-    with watch() as progress:
-        progress(0, 1, "read")
+    with watch(whole="verify") as progress:
+        steps = Steps(progress, {"read": 0.3, "verify": 0.7}, are_named=True)
+        told = steps.begin("read")
         model = load(folder, check=False, signed_by=signed_by)
-        every = read_like(model, data, **changed)
+        every = read_like(model, data, progress=told, **changed)
         dataset = every if on_conflict is None else every.resolved(on_conflict)
-        progress(0, 1, "verify")
         certificate = verify_model(
             model,
             dataset,
             device=device,
             sample=sample,
-            progress=in_stage(progress, "verify"),
+            progress=steps.begin("verify"),
             **({} if rule is None else {"rule": rule}),
         )
     signature = read_signature(folder) if (folder / SIGNATURE).exists() else None

@@ -19,7 +19,7 @@ from byheart.data.options import Task
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated, UsageError, did_you_mean
 from byheart.network.transformer.architecture import Precision
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, Steps
 from byheart.program.construction import Construction
 
 USUAL = "retrieval"
@@ -48,7 +48,7 @@ def build(
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be a whole number of at least 0, not {seed!r}.", seed=str(seed))
     refused: dict[str, str] = {}
-    shape = DataShape.of(data)
+    shape, steps = DataShape.of(data), Steps(progress, {"plan": 0.94, "emit": 0.06})
     for trial in trials(method, precision, shape, options):
         chosen = trial.method
         given = (
@@ -58,18 +58,13 @@ def build(
         if trial.options:  # sizes that the caller chose, and not the construction
             chosen.require_memory(shape, read)
         try:
-            plan = chosen.plan(
-                data,
-                read,
-                np.random.default_rng(seed),
-                progress,
-            )
+            plan = chosen.plan(data, read, np.random.default_rng(seed), steps.begin("plan"))
         except AssumptionViolated as error:
             if trial.is_last:
                 raise
             refused[chosen.name] = str(error)
             continue
-        construction = plan.emit(progress)
+        construction = plan.emit(steps.begin("emit"))
         assert construction.memoriser.network.precision == trial.precision, (
             f"{chosen.name} built another precision"
         )

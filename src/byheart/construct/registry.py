@@ -53,6 +53,7 @@ class Method:
     example     small data and options that the construction takes
     usual       precision -> the options that are tried, the best first, where the caller names none of them
     page        the page of the documentation that describes it
+    verifying   share of the time of `compile` that checking every sample takes, roughly
     statements  ids of the statements it realises (see `byheart theorems`)
     """
 
@@ -66,6 +67,7 @@ class Method:
     example: Callable[[], Example] | None = None
     page: str | None = None
     statements: tuple[str, ...] = ()
+    verifying: float = 0.5
     usual: Callable[[Precision], tuple[Mapping[str, object], ...]] = lambda precision: ({},)
 
     def usual_options(

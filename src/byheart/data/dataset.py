@@ -28,6 +28,7 @@ from byheart.data.row_rules import RULES, RowCheck
 from byheart.data.sequences import Sequences, TokenSequences, VectorSequences, freeze, offsets_of
 from byheart.data.tokenizers import Tokenizer
 from byheart.errors import ConflictingLabels, DataError, UsageError, amount
+from byheart.process.progress import Progress
 
 __all__ = ["Dataset", "OnConflict", "TableOptions", "Task", "TokenSequences", "VectorSequences"]
 
@@ -453,18 +454,27 @@ class Dataset(Content):
         return cls._read(path, "npz", on_conflict=on_conflict, **how, **rules)
 
     @classmethod
-    def read(cls, path: str | Path, **options: Unpack[TableOptions]) -> Dataset:
+    def read(
+        cls, path: str | Path, *, progress: Progress | None = None, **options: Unpack[TableOptions]
+    ) -> Dataset:
         """Read a data file, choosing the reader by the suffix: .csv, .tsv, .jsonl, .parquet, .npz or .txt.
 
         A .txt, or a .jsonl with `text` and no `key` for which no column is named, is read as documents; their
         tokenizer is `word` unless given.
         """
-        return cls._read(path, None, **options)
+        return cls._read(path, None, progress, **options)
 
     @classmethod
-    def _read(cls, path: str | Path, kind: str | None, **options: Unpack[TableOptions]) -> Dataset:
-        check = RowCheck(options)
+    def _read(
+        cls,
+        path: str | Path,
+        kind: str | None,
+        progress: Progress | None = None,
+        **options: Unpack[TableOptions],
+    ) -> Dataset:
+        check = RowCheck(options, progress)
         content = read_content(Path(path), kind, check, **options)
+        check.tell(2)
         with naming(Path(path), DataError, *([UsageError] if content.tokenizer is None else [])):
             data = cls._of(content)  # arrays that do not go together are the file's mistake, not the caller's
         with naming(Path(path), DataError):

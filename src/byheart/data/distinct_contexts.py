@@ -33,7 +33,7 @@ from byheart.files.work_folder import (
     write_json,
     write_parts,
 )
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, part_of
 from byheart.process.task_runner import Workers
 
 PARTITION_SAMPLES = 1 << 21
@@ -114,10 +114,10 @@ def count_contexts(
         workers.run(
             _sort_piece,
             [_Piece(pieces, folder, number, n_partitions) for number in range(n_pieces)],
-            progress,
+            progress and part_of(progress, 0.4, 0.7),
         )
         partitions = [_Partition(folder, number, n_pieces) for number in range(n_partitions)]
-        workers.run(_count_partition, partitions, progress)
+        workers.run(_count_partition, partitions, progress and part_of(progress, 0.7, 1.0))
         found = [require_json(partition.file) for partition in partitions]
         total = sum(partition["n_contexts"] for partition in found)
         conflicts = [partition["first"] for partition in found if partition["n_conflicts"]]

@@ -46,6 +46,7 @@ def read_content(path: Path, kind: str | None, check: RowCheck, **options: Unpac
     else:
         names = table_columns(options)
         columns = READERS[kind](path, names, written, keep_malformed=True)
+        check.tell(1)
         _require_rows(path, columns[names[0]])
         content = table_content(path, columns[names[0]], columns[names[1]], options, check)
     tokenizer = None if content.tokenizer is None else content.tokenizer.name

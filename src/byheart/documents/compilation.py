@@ -15,8 +15,11 @@ from byheart.data.dataset import Dataset
 from byheart.documents.model_summary import RATES
 from byheart.errors import require_extra
 from byheart.model import Model
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, in_stage, part_of
 from byheart.storage.target import check_target
+
+_READING, _BUILT = 0.14, 0.97
+"""Shares of the time by which a file is read, and the model is there and checked; what is left is bounds and saving."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +86,18 @@ def compile_file(
     """Read a data file, compile it, verify every sample and save the model in the folder `output`.
 
     reading: how to read the file, as for `Dataset.read`; options: as for `byheart.compile`.
+    progress: told of the whole work, from reading to saving.
     """
     prepare(output, options.get("method"))
-    progress(0, 1, "read")
-    dataset = read(data, **reading)
+    reader, builder = part_of(progress, 0.0, _READING), part_of(progress, _READING, _BUILT)
+    reader(0, 1, "read")
+    dataset = read(data, progress=in_stage(reader, "read"), **reading)
     start = time.perf_counter()
-    progress(0, 1, "compile")
-    model = pipeline.compile(dataset, progress=progress, **options)
-    return save_compiled(model, start, table(dataset), output)
+    model = pipeline.compile(dataset, progress=builder, **options)
+    builder(1, 1, "save")
+    compiled = save_compiled(model, start, table(dataset), output)
+    progress(1, 1, "save")
+    return compiled
 
 
 def prepare(output: Path, method: object) -> None:

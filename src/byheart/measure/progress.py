@@ -13,11 +13,9 @@ TOTAL = 1000  # parts the work is divided into
 
 def report_to(show: Progress) -> Callable[[SweepState], None]:
     """A function that a sweep calls with its state, and that reports to `show`."""
-    first: list[SweepState] = []
 
     def report(progress: SweepState) -> None:
-        first.append(progress) if not first else None
-        text = ", ".join(f"{name} {value}" for name, value in cells(progress, first[0]))
+        text = ", ".join(f"{name} {value}" for name, value in cells(progress))
         show(round(TOTAL * share_done(progress)), TOTAL, f"measure, {text}")
 
     return report
@@ -31,15 +29,8 @@ def share_done(progress: SweepState) -> float:
     return min(1.0, done / max(1, progress.n_runs))
 
 
-def seconds_left(progress: SweepState, first: SweepState) -> float:
-    """Time left if work goes on as it did since `first`; infinite before anything was done."""
-    gained, spent = share_done(progress) - share_done(first), progress.seconds - first.seconds
-    return (1 - share_done(progress)) * spent / gained if gained > 0 else math.inf
-
-
-def cells(progress: SweepState, first: SweepState) -> list[tuple[str, str]]:
-    """What is shown, as names and values."""
-    left = seconds_left(progress, first)
+def cells(progress: SweepState) -> list[tuple[str, str]]:
+    """What is shown, as names and values; time left follows from the share that is done."""
     shown = [("runs", f"{progress.n_stored}/{progress.n_runs}")]
     moment = progress.moment
     if moment is not None:
@@ -49,7 +40,7 @@ def cells(progress: SweepState, first: SweepState) -> list[tuple[str, str]]:
             ("best loss", f"{moment.best_loss:.4g}"),
             ("model-steps/s", f"{moment.model_steps_per_second:,.0f}"),
         ]
-    return [*shown, ("time left", duration(left))]
+    return shown
 
 
 def duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ from byheart.data.options import DataSource
 from byheart.data.readers import kind_of
 from byheart.data.sequences import TokenSequences
 from byheart.data.tokenizers import Tokenizer
+from byheart.process.progress import Progress
 from byheart.records.reader import read_values
 from byheart.records.refusals import corrupt
 from byheart.verify.verifier import Checkable
@@ -25,7 +26,9 @@ def source_of(model: Checkable) -> DataSource:
     )
 
 
-def read_like(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
+def read_like(
+    model: Checkable, path: str | Path, *, progress: Progress | None = None, **changed: Any
+) -> Dataset:
     """Read a data file as the data of `model` were read: the same columns, task, order and tokenizer.
 
     Every row is kept unless a rule that leaves rows out is given: the record of a model does not decide which rows are left out, or
@@ -55,7 +58,7 @@ def read_like(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
         **written,
         **({} if kind is None else {"tokenizer": kind}),
     }
-    return Dataset.read(path, **{**options, **changed})
+    return Dataset.read(path, progress=progress, **{**options, **changed})
 
 
 def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:

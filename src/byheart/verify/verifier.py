@@ -17,7 +17,7 @@ from byheart.errors import UsageError
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network
 from byheart.network.size import size_of_network
-from byheart.process.progress import Progress, part_of
+from byheart.process.progress import Progress, Steps, part_of
 from byheart.records.arguments import whole_number
 from byheart.verify.certificate import (
     UNKNOWN_ORIGIN,
@@ -42,7 +42,8 @@ MAX_WRONG_SHOWN = 5
 N_RECHECKED = 3
 """Samples that the second evaluator is asked."""
 
-_ANSWERING = 0.95  # of the time of a check, before some samples are asked again
+_CHECKING = {"encode": 0.08, "answer": 0.66, "ask again": 0.23, "compare": 0.03}
+"""Shares of the time of a check."""
 
 MANY_PRODUCTS = 2**22
 """Tokens times parameters of a sample that takes the second evaluator seconds."""
@@ -209,15 +210,19 @@ def _check_labels(
     memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
     """One label for each sample, or for each token, of the samples that were drawn."""
+    steps = Steps(how.progress, _CHECKING)
+    steps.begin("encode")
     asked = encode_inputs(memoriser, dataset.inputs, dataset.tokenizer)
     if not is_drawn.all():
         kept = is_drawn[asked.asked]
         asked = replace(asked, asked=asked.asked[kept], encoded=asked.encoded[kept])
-    first_part = how.progress and part_of(how.progress, 0.0, _ANSWERING)
-    rest = how.progress and part_of(how.progress, _ANSWERING, 1.0)
-    answers = memoriser.answer(asked.encoded, backend=how.backend, device=how.device, progress=first_part)
+    answering = steps.begin("answer")
+    answers = memoriser.answer(asked.encoded, backend=how.backend, device=how.device, progress=answering)
     rechecked = draw_samples(len(asked.asked), _affordable(memoriser.network, n_rechecked, len(asked.asked)))
-    problems = _disagreements(memoriser, dataset, asked, answers, rechecked, replace(how, progress=rest))
+    problems = _disagreements(
+        memoriser, dataset, asked, answers, rechecked, replace(how, progress=steps.begin("ask again"))
+    )
+    steps.begin("compare")
     got = _flat_answers(memoriser, dataset, asked, answers)
     expected = memoriser.expected_labels(dataset)
     owners = _owners(dataset)

@@ -30,7 +30,7 @@ from byheart.network.llama.spec import Mode
 from byheart.network.llama.vocabulary import vocabulary_for
 from byheart.network.memoriser import Memoriser
 from byheart.network.size import Size, size_of_spec
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, Steps
 from byheart.program.construction import Construction
 
 NAME = "llama"
@@ -73,6 +73,7 @@ def plan(
             longest=longest,
             row=row,
         )
+    steps = Steps(progress, {"solve": 0.6, "check": 0.4})
     texts = window_texts(data, vocabulary, positions) if facts is None else facts
     window = data.seq_len if mode == "texts" else longest
     compiled = compile_texts(
@@ -82,8 +83,9 @@ def plan(
         max_positions=positions,
         unknown=vocabulary.unknown,
         seed=int(rng.integers(2**32)),
-        progress=progress,
+        progress=steps.begin("solve"),
     )
+    steps.begin("check")
     answer_len = 1 if mode == "texts" else int(_count_asked(texts).max())
     spec = replace(
         compiled.llama.spec,
@@ -217,6 +219,7 @@ METHOD = Method(
     name=NAME,
     source="byheart: a static function in a stock Llama",
     page="llama.md",
+    verifying=0.7,
     options=LlamaOptions,
     plan=plan,
     size_of=size_of,

@@ -36,7 +36,7 @@ from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import AssumptionViolated
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, Steps, part_of
 from byheart.program.blocks import Program, flat_steps
 from byheart.program.construction import ProgramPlan
 
@@ -84,9 +84,12 @@ def plan(
     data.require_finite()
     data.require_consistent()
     # vectors are quantised with the bits of the floats asked for; for exact networks with those of float64
+    steps = Steps(progress, {"keys": 0.15, "layout": 0.15, "solve": 0.65, "describe": 0.05})
+    steps.begin("keys")
     keys = keys_of(data, min(MANTISSA_BITS[options.precision], MANTISSA_BITS["float64"]), rng)
     ranks = ranks_of(np.bincount(keys.labels, minlength=data.n_classes))
-    found = _solve(data, keys, ranks, options, rng, progress)
+    found = _solve(data, keys, ranks, options, rng, steps)
+    steps.begin("describe")
     contents = Contents(found.hashed, found.words, found.centres, keys.pad, keys.grid_bits, keys.quantiser)
     program = describe(found.layout, contents)
     return ProgramPlan(
@@ -106,18 +109,20 @@ def _solve(
     ranks: Int[np.ndarray, " n_classes"],
     options: RetrievalOptions,
     rng: np.random.Generator,
-    progress: Progress | None,
+    steps: Steps,
 ) -> Solution:
     """Draw hashes until one holds every label: the usual kind first, then the robust one."""
     failures: dict[str, int] = dict.fromkeys(FAILURES, 0)
     n_draws = 0
     shape, tokens = DataShape.of(data), _tokens(data, keys)
     for stage, more_folds, room, most_draws in STAGES:
+        steps.begin("layout")
         layout = layout_of(shape, options, replace(tokens, more_folds=more_folds), ceil(room * len(keys)))
         layout = replace(layout, n_keys=len(keys))
         labels = ranks[keys.labels] if layout.rare_fields else keys.labels
         for _ in range(most_draws):
             n_draws += 1
+            progress = steps.begin("solve")
             hashed = key_hash.draw(layout, keys.lowest, keys.highest, rng)
             fields = keys.pick(key_hash.evaluate_fields(layout, hashed, keys.inputs, keys.last_only))
             found = _solve_shards(
@@ -158,7 +163,8 @@ def _solve_shards(
     solved = []
     for shard, rng in enumerate(generators):
         own = np.flatnonzero(shard_of == shard) if len(generators) > 1 else slice(None)
-        found = solve_shard(layout, shard, fields[own], labels[own], rng, progress)
+        share = progress and part_of(progress, shard / len(generators), (shard + 1) / len(generators))
+        found = solve_shard(layout, shard, fields[own], labels[own], rng, share)
         if not isinstance(found, SolvedShard):
             return found
         solved.append(found)

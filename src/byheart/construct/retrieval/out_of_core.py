@@ -56,10 +56,13 @@ from byheart.files.work_folder import (
     write_parts,
 )
 from byheart.network.memoriser import Memoriser
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, part_of
 from byheart.process.task_runner import Workers
 from byheart.program.construction import Construction
 from byheart.program.emit import emit
+
+_SURVEYED, _HASHED = 0.1, 0.4
+"""Shares of the time by which all pieces are surveyed, and hashed; then shards are solved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +169,7 @@ def _whole_numbers(
     if pieces.vocab is not None:
         return WholeNumbers(pieces.vocab if pieces.shortest < pieces.seq_len else None, 0, none, none)
     tasks = [_Survey(pieces, folder, number) for number in range(len(pieces.sizes))]
-    workers.run(_survey_piece, tasks, progress)
+    workers.run(_survey_piece, tasks, progress and part_of(progress, 0.0, _SURVEYED))
     found = [require_json(task.file) for task in tasks]
     lowest = np.array([piece["lowest"] for piece in found]).min(axis=0)
     highest = np.array([piece["highest"] for piece in found]).max(axis=0)
@@ -260,8 +263,8 @@ def _solve_shards(
     solving = [_Solving(layout, ranks, rng, folder, n_pieces, shard) for shard, rng in enumerate(generators)]
     if not all(task.file.exists() for task in solving):
         hashing = [_Hashing(pieces, numbers, layout, hashed, folder, number) for number in range(n_pieces)]
-        workers.run(_hash_piece, hashing, progress)
-        workers.run(_solve_one, solving, progress)
+        workers.run(_hash_piece, hashing, progress and part_of(progress, _SURVEYED, _HASHED))
+        workers.run(_solve_one, solving, progress and part_of(progress, _HASHED, 1.0))
         remove_parts(piece.file for piece in hashing)
     solved = []
     for task in solving:

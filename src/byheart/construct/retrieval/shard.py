@@ -18,7 +18,7 @@ from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.key_hash import KeyHash
 from byheart.construct.retrieval.layout import RetrievalLayout
 from byheart.construct.retrieval.table_solver import SolvedTable
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, part_of
 
 Failure = Literal["equal addresses", "dependent equations", "headroom"]
 FAILURES: tuple[Failure, ...] = ("equal addresses", "dependent equations", "headroom")
@@ -79,7 +79,8 @@ def _solve_parts(
         own = labels
         if layout.n_parts > 1:
             own = (labels >> part * layout.field_bits) & ((1 << layout.field_bits) - 1)
-        table = table_solver.solve(layout, where, own, rng, progress)
+        share = progress and part_of(progress, part / layout.n_parts, (part + 1) / layout.n_parts)
+        table = table_solver.solve(layout, where, own, rng, share)
         if not isinstance(table, SolvedTable):
             return None
         assert (table_solver.read_labels(layout, where, table.sums) == own).all()

@@ -22,9 +22,10 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.label_code import join_labels, read_numbers, split_labels
 from byheart.construct.retrieval.layout import RetrievalLayout
-from byheart.process.progress import Progress
+from byheart.process.progress import Progress, report
 from byheart.program import gf2
 
+FACTORING = 8  # times as long as solving for one bit takes what a plane's equations are prepared by
 _THREADS = 2
 _ALIVE_BYTES = 1 << 30  # planes after elimination, kept at once
 _LIMB_BITS = 52  # a sum of up to 2^11 limbs fits a signed 64-bit integer
@@ -90,10 +91,13 @@ def solve(
             )
             return found
 
+        n_done, n_steps = 0, sum(FACTORING + plane.n_bits for plane in planes)
         pending = [pool.submit(factor, plane) for plane in planes[:ahead]]
         for number, plane in enumerate(planes):
             n_reduced, *factors = pending[number].result()
             pending[number].cancel()
+            n_done += FACTORING
+            report(progress, n_done, n_steps)
             if n_reduced < len(plane.keys):
                 return Dependent(number, len(plane.keys), n_reduced)
             if number + ahead < len(planes):
@@ -105,8 +109,8 @@ def solve(
                 free = rng.integers(0, 2**64, size=n_free, dtype=np.uint64)
                 found = gf2.solve(parity.astype(np.uint8), *factors, free).astype(np.int64)
                 limbs[bit // _LIMB_BITS] += found << bit % _LIMB_BITS
-            if progress is not None:
-                progress(number + 1, len(planes))
+                n_done += 1
+                report(progress, n_done, n_steps)
     sign_words(layout, limbs[-1])
     ids = _row_ids(layout, where.rows)
     sums = [gf2.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]

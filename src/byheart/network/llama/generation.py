@@ -19,11 +19,12 @@ from byheart.network.llama.stock import (
     GENERATES,
     LOGITS,
     generate_batch,
+    load_transformers,
     tokens_after,
     transformers_model,
 )
 from byheart.network.protocol import UNKNOWN, Backend
-from byheart.process.progress import Progress, report
+from byheart.process.progress import Progress, Steps, report
 
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Prompts that are answered together, and tokens of them with their answers."""
@@ -54,8 +55,10 @@ def answer_prompts(
         return np.where(tokens < end, tokens, np.where(tokens == spec.eos, end, UNKNOWN))
     prompts = [full_prompt(llama, row[row != spec.pad].tolist()) for row in encoded]
     if backend == "transformers":
-        answers = generate(llama, prompts, backend, device, _half(progress, 0))
-        _confirm(llama, prompts, answers, device, _half(progress, 1))
+        steps = Steps(progress, {"load": 0.3, "generate": 0.4, "confirm": 0.3})
+        load_transformers(steps.begin("load"))
+        answers = generate(llama, prompts, backend, device, steps.begin("generate"))
+        _confirm(llama, prompts, answers, device, steps.begin("confirm"))
     else:
         answers = generate(llama, prompts, backend, device, progress)
     texts = llama.text_tokenizer.decode_all(answers, skip_special=True)
@@ -117,13 +120,6 @@ def _follower(llama: Llama, backend: Backend, device: str, attention: str = GENE
         run = partial(_module_tokens, llama.module().to(device).eval(), device)
         n_tokens = min(TOKENS, max(1, LOGITS // llama.spec.n_tokens))
     return lambda texts, progress: follow_texts(run, texts, progress, n_tokens, device)
-
-
-def _half(progress: Progress | None, half: int) -> Progress | None:
-    """The progress of one half, reported as progress of the whole."""
-    if progress is None:
-        return None
-    return lambda done, total, stage="", /: progress(half * total + done, 2 * total, stage)
 
 
 def _confirm(

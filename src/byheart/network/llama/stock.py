@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int
 from byheart.errors import import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.checkpoint import config_of
+from byheart.process.progress import Progress, report
 
 GENERATES, FOLLOWS = "sdpa", "eager"
 """Attention implementations: of generation, which uses the cache, and of whole texts, which do not. Both must agree."""
@@ -22,6 +23,19 @@ def attention_run(llama: Llama) -> str:
     if llama.spec.mode == "texts":
         return f"{GENERATES} without the cache"
     return f"{GENERATES} with the cache, {FOLLOWS} without"
+
+
+def load_transformers(progress: Progress | None) -> None:
+    """Import what runs a Llama, one package after the other: the first time that takes seconds."""
+    steps = (
+        "torch",
+        "transformers",
+        "transformers.models.llama.modeling_llama",
+        "transformers.generation.utils",
+    )
+    for number, module in enumerate(steps):
+        report(progress, number, len(steps))
+        import_extra(module, "huggingface", "running a Llama in transformers")
 
 
 def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
