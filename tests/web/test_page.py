@@ -222,6 +222,52 @@ def test_ask_a_whole_file(open_page: OpenPage, capitals: str, tmp_path: Path) ->
     )
 
 
+def test_faulty_rows_are_listed_with_a_choice_for_each(open_page: OpenPage) -> None:
+    page = open_page("/", 1280, "light")
+    page.get_by_label("Paste rows").fill("only one cell\na,1\na,2\nb,\n,3\nc,4\nd,5")
+    page.get_by_role("button", name="Use these rows").click()
+    page.locator("#settle-button").wait_for()
+    said = page.locator(".faults").inner_text()
+    assert "row 1)" in said  # the first pasted line is the first, though a line of column names was added
+    listed = [each.get_attribute("data-rule") for each in page.locator(".faults select").all()]
+    assert listed == ["malformed_rows", "empty_labels", "empty_inputs"]
+    assert not any(
+        word in page.locator("main").inner_text() for word in ("/tmp", "--empty-labels", "empty_labels")
+    )
+    page.locator("#settle-button").click()
+    page.locator('[data-conflict="first"]').click()  # then the rows that are left conflict
+    page.locator("#compile-button").click()
+    seen(page, "3 of 3 facts checked and right")
+    seen(page, "4 rows left out")
+
+
+def test_the_first_pasted_line_is_line_1(open_page: OpenPage) -> None:
+    page = open_page("/", 1280, "light")
+    page.get_by_label("Paste rows").fill('"never closed,1\nb,2')
+    page.get_by_role("button", name="Use these rows").click()
+    assert "line 1:" in page.locator(".problem").inner_text()
+    assert page.locator("#compile-button").count() == 0
+
+
+def test_the_size_shown_is_that_of_the_options_beside_it(open_page: OpenPage) -> None:
+    page = open_page("/compile?data=capitals.csv", 1280, "light")
+    page.locator("#compile-button").wait_for()
+    shown = page.get_by_role("radio", name="retrieval").locator("xpath=..").locator(".number")
+    usual = shown.inner_text()
+    page.get_by_label("Answer “unknown”", exact=False).uncheck()
+    assert shown.inner_text() != usual
+    page.locator("#compile-button").click()
+    built = page.locator(".result .numbers dd").first
+    built.wait_for()
+    assert _short(built.inner_text()) == shown.inner_text()
+
+
+def _short(number: str) -> str:
+    """The parameters of a result as the list of sizes shows them."""
+    value = int(number.split()[0].replace(",", ""))
+    return f"{value:,}" if value < 10_000 else f"{value / 1000:.3g}k"
+
+
 def test_conflicts_are_shown_before_anything_is_built(open_page: OpenPage) -> None:
     page = open_page("/")
     page.get_by_label("Paste rows").fill("a,1\nb,2\na,3\n")

@@ -157,6 +157,24 @@ def test_duplicates_and_conflicts_are_counted(server: Server) -> None:
     assert (refused["state"], refused["error"]["error"]) == ("failed", "ConflictingLabels")
 
 
+def test_faulty_rows_are_named_with_the_rules_that_settle_them(server: Server) -> None:
+    rows = b"key,value\na,1\nb,\n,3\na,2\n"
+    name = server.client.post("/api/data", params={"name": "faulty.csv"}, content=rows).json()["name"]
+    job = server.job(kind="examine", data=name)
+    assert job["state"] == "failed"
+    assert {fault["option"]: fault["rows"] for fault in job["error"]["faults"]} == {
+        "empty_labels": [2],
+        "empty_inputs": [3],
+    }
+    assert job["error"]["message"].startswith(f"{name}: ")  # not the folder it is kept in
+    assert job["error"]["facts"]["path"] == name
+    rules = {"empty_labels": "drop", "empty_inputs": "drop", "on_conflict": "first"}
+    examined = server.job(kind="examine", data=name, **rules)["result"]
+    assert (examined["n_samples"], sum(examined["left_out"].values())) == (1, 3)
+    compiled = server.job(kind="compile", data=name, **rules)["result"]
+    assert compiled["verified"]["left_out"] == examined["left_out"]
+
+
 def test_a_file_that_cannot_be_read_is_refused_in_words(server: Server) -> None:
     name = server.client.post("/api/data", params={"name": "bad.csv"}, content=b"\xff\xfe\x00").json()["name"]
     job = server.job(kind="examine", data=name)

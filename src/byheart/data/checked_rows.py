@@ -51,8 +51,7 @@ def checked_content(
     malformed = np.fromiter((isinstance(cell, MalformedRow) for cell in inputs), bool, len(inputs))
     first = next((cell for cell in inputs if isinstance(cell, MalformedRow)), None)
     if first is not None:
-        what = f"not a row of the table, the first on line {first.error.facts['line']}"
-        check.settle("malformed_rows", malformed, what, first.error)
+        check.settle("malformed_rows", malformed, "not a row of the table", first.error)
     lenient = empty_text_is_label and "empty_labels" not in check.rules
     unlabelled = ~malformed & _mask(labels, lambda cell: is_missing(cell) or (cell == "" and not lenient))
     if check.rule("empty_labels") == "keep":

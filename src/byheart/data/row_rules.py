@@ -64,7 +64,9 @@ class Fault:
         where = f"{'row' if self.n_rows == 1 else 'rows'} {', '.join(map(str, self.rows))}{more}"
         *others, last = self.remedies
         choices = f"{', '.join(others)} or {last}" if others else last
-        return f"{self.what}: {amount(self.n_rows, 'row')} ({where}); --{self.option.replace('_', '-')} {choices}"
+        line = f", the first on line {self.error.facts['line']}" if "line" in self.error.facts else ""
+        option = f"--{self.option.replace('_', '-')}"
+        return f"{self.what}: {amount(self.n_rows, 'row')} ({where}{line}); {option} {choices}"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
@@ -157,7 +159,9 @@ class RowCheck:
         """Raise one error for all faults that were found."""
         if not self.faults:
             return
+        faults = [fault.to_json() for fault in self.faults]
         if len(self.faults) == 1:
+            self.faults[0].error.facts["faults"] = faults
             raise self.faults[0].error
         n_rows = sum(fault.n_rows for fault in self.faults)
         listed = "\n".join(f"  {fault}" for fault in self.faults)
@@ -165,7 +169,7 @@ class RowCheck:
             f"{amount(n_rows, 'row')} cannot be memorised, for {len(self.faults)} reasons, each with the option that settles it:\n"
             f"{listed}\n  In Python the options are {', '.join(f'{fault.option}=' for fault in self.faults)} with the same values.",
             n_rows=n_rows,
-            faults=[fault.to_json() for fault in self.faults],
+            faults=faults,
         )
 
 

@@ -94,7 +94,7 @@ def make_router(
                 "path": str(path),
                 "model": str(model),
                 "keep_data": str(kept),
-                "reading": {**request.reading(), "on_conflict": request.on_conflict},
+                "reading": request.reading(),
                 "options": request.options(),
             }
             job = jobs.add("compile", f"Compile {path.name}", arguments, understood)

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from byheart.bounds import table
+from byheart.construct.estimates import usual_estimate
 from byheart.construct.registry import get as get_method
 from byheart.construct.registry import names as method_names
 from byheart.data.dataset import Dataset
 from byheart.data.shape import DataShape
 from byheart.errors import ByheartError, UsageError
+from byheart.process.progress import in_stage, part_of
 from byheart.web.context import Context, Document
 
 PREVIEW_ROWS = 8
@@ -25,8 +27,11 @@ TEXTS = (".csv", ".tsv", ".txt", ".jsonl")
 def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
     """Rows, duplicates and conflicts of a data file, what every construction would take, and the bounds."""
     file = Path(path)
-    context.progress(0, 2, "read")
-    data = Dataset.read(file, **{**reading, "on_conflict": "keep"})  # so that conflicts can be counted
+    context.progress(0, 1, "read")
+    told = in_stage(part_of(context.progress, 0.0, 0.6), "read")
+    data = Dataset.read(
+        file, progress=told, **{"on_conflict": "keep", **reading}
+    )  # so that conflicts are counted
     report = data.check()
     document: Document = {
         "file": file.name,
@@ -36,11 +41,12 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
         "conflict_examples": list(report.examples),
         "non_finite": len(report.non_finite),
         "is_memorisable": report.is_memorisable,
+        "left_out": dict(data.left_out),
         "preview": preview(file),
     }
     if not report.is_memorisable:
         return {**document, "bounds": [], "not_applicable": [], "methods": []}
-    context.progress(1, 2, "bounds")
+    context.progress(6, 10, "bounds")
     theory = table(data)
     shape = DataShape.of(data)
     return {
@@ -52,7 +58,10 @@ def examine(context: Context, path: str, reading: dict[str, Any]) -> Document:
 
 
 def _estimate(name: str, shape: DataShape) -> Document:
-    """What a construction would take on data of this shape, or why it does not take them."""
+    """What a construction would take on data of this shape, or why it does not take them.
+
+    `size` is that of the model that `compile` builds, with `options` it chooses itself; `plain_size` that without them.
+    """
     method = get_method(name)
     row: Document = {
         "method": name,
@@ -60,11 +69,17 @@ def _estimate(name: str, shape: DataShape) -> Document:
         "precisions": list(method.precisions),
         "size": None,
         "refusal": None,
+        "options": {},
+        "plain_size": None,
     }
     try:
         if shape.task not in method.tasks:
             raise UsageError(f"it offers {', '.join(method.tasks)}, and the task is {shape.task}.")
-        row["size"] = asdict(method.estimate(shape, precision=method.precisions[0]))
+        size, row["options"] = usual_estimate(method, shape)
+        row["size"] = asdict(size)
+        plainest = method.usual(method.precisions[0])[-1]
+        if row["options"] != plainest:  # such as retrieval without reject bits
+            row["plain_size"] = asdict(method.estimate(shape, plainest))
     except (ByheartError, MemoryError) as refusal:
         row["refusal"] = str(refusal) or type(refusal).__name__
     return row

@@ -11,7 +11,7 @@ from fastapi import Request
 from byheart.records.json_file import parse_json
 from byheart.records.reader import described, json_schemas, length, read_value, read_values, within
 from byheart.records.refusals import refuse_usage
-from byheart.records.vocabulary import Compilable, Precision, Task
+from byheart.records.vocabulary import Compilable, EmptyLabels, Precision, RowRule, Task
 
 Name = Annotated[str, length(1, 200)]
 Text = Annotated[str, length(0, 100_000)]
@@ -30,10 +30,20 @@ class Reading:
     tokenizer: Literal["char", "word", "bytes"] | None = None
     input: Annotated[Name | None, described("column of inputs")] = None
     label: Annotated[Name | None, described("column of labels")] = None
+    empty_labels: EmptyLabels | None = None
+    empty_inputs: RowRule | None = None
+    malformed_rows: RowRule | None = None
+    non_finite: RowRule | None = None
+    max_tokens: Annotated[Annotated[int, within(1, 2**31)] | None, described("longer rows are left out")] = (
+        None
+    )
+    on_conflict: Compilable | None = None
 
     def reading(self) -> dict[str, Any]:
         """As options of `Dataset.read`."""
-        return _given(self, {"task", "tokenizer", "input", "label"})
+        columns = {"task", "tokenizer", "input", "label"}
+        rules = {"empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens", "on_conflict"}
+        return _given(self, columns | rules)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +64,6 @@ class Compile(Reading):
     precision: Precision | None = None
     seed: Annotated[int, within(0, 2**32 - 1)] = 0
     reject_bits: Annotated[int, within(0, 24)] | None = None
-    on_conflict: Compilable = "error"
     name: Annotated[Name | None, described("name of the model; that of the data file unless given")] = None
 
     def options(self) -> dict[str, Any]:

@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
+from pathlib import Path
 from typing import IO, Any
 
 from byheart.errors import as_byheart_error
@@ -56,19 +58,27 @@ def _answer(request: dict[str, Any], answers: IO[str]) -> None:
         result = TASKS[request["task"]](Context(progress), **request["arguments"])
         _write({"result": result}, answers)
     except Exception as error:
-        _write({"error": describe_error(error)}, answers)
+        _write({"error": describe_error(error, request["arguments"])}, answers)
 
 
-def describe_error(error: Exception) -> dict[str, Any]:
-    """The error as the command line would print it with --json."""
+def describe_error(error: Exception, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The error as the command line would print it with --json; data files go by their names, without folders."""
     known = as_byheart_error(error)
     if known is not None:
-        facts = {name: str(value) for name, value in known.facts.items()}
-        status = int(known.exit_status)
-        return {"error": type(known).__name__, "message": str(known), "facts": facts, "status": status}
+        message = _without_folders(str(known), arguments or {})
+        facts = {name: _without_folders(str(value), arguments or {}) for name, value in known.facts.items()}
+        document = {"error": type(known).__name__, "message": message, "facts": facts}
+        faults = known.facts.get("faults")  # kinds of faulty rows, for which the page has controls
+        return {**document, "status": int(known.exit_status), **({"faults": faults} if faults else {})}
     traceback.print_exc()
     message = f"{error}\n  This is a mistake in byheart; the terminal that runs `byheart serve` shows where."
     return {"error": type(error).__name__, "message": message, "facts": {}, "status": 1}
+
+
+def _without_folders(text: str, arguments: Mapping[str, Any]) -> str:
+    for value in (arguments.get("path"), arguments.get("data")):  # data files, which the server keeps where it likes
+        text = text if not value else text.replace(str(value), Path(value).name)
+    return text
 
 
 def _write(document: dict[str, Any], answers: IO[str]) -> None:

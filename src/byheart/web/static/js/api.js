@@ -5,6 +5,7 @@ export class Refusal extends Error {
     super(document.message ?? `the server answered ${status}.`);
     this.kind = document.error ?? "Error";
     this.status = status;
+    this.faults = document.faults; // kinds of faulty rows, where a table has such
   }
 }
 

@@ -8,10 +8,16 @@ import { jobEnded, modelChoice, progressBar } from "../widgets.js";
 import { saveText } from "../pictures.js";
 
 export default async function ask(room, { signal }) {
-  room.append(h("header", { class: "hero small" }, h("h1", {}, "Ask it"),
-    h("p", { class: "lead" }, "The weights give the number of the answer. model.json holds only the texts that go with these numbers.")));
-  const choice = await modelChoice(room, () => { question.focus(); answer(); suggest(); });
+  const lead = h("p", { class: "lead" });
+  room.append(h("header", { class: "hero small" }, h("h1", {}, "Ask it"), lead));
+  const choice = await modelChoice(room, () => { question.focus(); describe(); answer(); suggest(); });
   if (!choice || signal.aborted) return;
+  function describe() {
+    lead.textContent = choice.find(choice.name())?.method === "llama"
+      ? "The weights spell the answer, token by token."
+      : "The weights give the number of the answer. model.json holds only the texts that go with these numbers.";
+  }
+  describe();
 
   const question = h("input", { type: "text", class: "question", autocomplete: "off", spellcheck: false, maxlength: 2000, value: params().get("q") ?? "", placeholder: "capital of France", oninput: () => { setParams({ q: question.value }); answer(); } });
   const spoken = h("output", { class: "answer", "aria-live": "polite" });

@@ -9,29 +9,34 @@ import { figure } from "../pictures.js";
 
 const PLACEHOLDER = "capital of France,Paris\ncapital of Japan,Tokyo\ncapital of Peru,Lima";
 
+const HEADED = "pasted rows"; // the name of pasted rows that got a line of column names: their lines count from the next
+
 export default async function compile(room, { signal }) {
   const found = h("div");
   const outcome = h("div", { "aria-live": "polite" });
   const data = dataCard((name) => { setParams({ data: name, job: null }, { push: true }); fill(outcome); examine(name); }, signal);
+  // Rules that leave rows out are asked for where a table has such rows.
   room.append(hero(), data, found, outcome);
 
   let examining = new AbortController();
   signal.addEventListener("abort", () => examining.abort());
 
-  async function examine(name) {
+  async function examine(name, rules = {}) {
     examining.abort();
     examining = new AbortController();
     const { signal: here } = examining;
     const progress = progressBar(`Reading ${name}`);
     fill(found, h("div", { class: "card" }, progress.element));
+    const settle = (more) => examine(name, { ...rules, ...more });
     try {
-      const job = await runJob({ kind: "examine", data: name }, progress.watch, here);
+      const job = await runJob({ kind: "examine", data: name, ...rules }, progress.watch, here);
       if (!job || here.aborted) return;
       if (job.state !== "done") { fill(found, h("div", { class: "card" }, jobEnded(job))); return; }
-      fill(found, summary(job.result), job.result.is_memorisable && choices(job.result, start));
+      fill(found, summary(job.result, settle), job.result.is_memorisable && choices(job.result, rules, start));
       say(`${name}: ${plural(job.result.n_samples, "row")}, ${plural(job.result.conflicts, "conflict")}`);
     } catch (error) {
-      if (error.name !== "AbortError") fill(found, h("div", { class: "card" }, problem(error)));
+      if (error.name === "AbortError") return;
+      fill(found, error.faults ? faultCard(name, error.faults, settle) : h("div", { class: "card" }, problem(withOwnLines(name, error))));
     }
   }
 
@@ -105,7 +110,7 @@ function dataCard(choose, signal) {
     if (!rows) { fill(message, problem({ kind: "Nothing to read", message: "paste some rows first, or take an example." })); text.focus(); return; }
     const kind = rows.split("\n")[0].includes("\t") ? "tsv" : "csv";
     const header = /^"?key"?\s*[,\t]/i.test(rows) ? "" : `key${kind === "csv" ? "," : "\t"}value\n`;
-    take(`pasted.${kind}`, `${header}${rows}\n`);
+    take(`${header ? HEADED : "pasted"}.${kind}`, `${header}${rows}\n`);
   }
   async function list() {
     try {
@@ -125,45 +130,89 @@ function dataCard(choose, signal) {
   return card("Your facts", zone, chips, message);
 }
 
-function summary(found) {
+// Lines of pasted rows as the person who pasted them counts.
+function withOwnLines(name, error) {
+  if (!name.startsWith(HEADED)) return error;
+  return { kind: error.kind, message: error.message.replace(/\bline (\d+)/g, (_, line) => `line ${Math.max(1, Number(line) - 1)}`) };
+}
+
+const RULES = {
+  empty_labels: { title: "No answer", drop: "leave these rows out", keep: "memorise an empty answer" },
+  empty_inputs: { title: "No question", drop: "leave these rows out" },
+  malformed_rows: { title: "Not a row of two cells", drop: "leave these lines out" },
+  non_finite: { title: "A number that is not finite", drop: "leave these rows out" },
+  on_conflict: { title: "Another answer to an equal question", first: "keep the first answer", last: "keep the last answer", majority: "keep the most frequent answer", drop: "leave all of them out" },
+};
+
+// Every kind of row that cannot be memorised, with a choice of what becomes of it.
+function faultCard(name, faults, settle) {
+  const choices = faults.map((fault) => {
+    const words = RULES[fault.option] ?? { title: "Too long" };
+    const label = fault.option === "max_tokens" ? (rule) => `leave out what is longer than ${count(Number(rule))}` : (rule) => words[rule] ?? rule;
+    const select = h("select", { "data-rule": fault.option }, fault.remedies.map((rule) => h("option", { value: rule, selected: rule === "drop" }, label(rule))));
+    const rows = `${fault.n_rows === 1 ? "row" : "rows"} ${fault.rows.map(count).join(", ")}${fault.n_rows > fault.rows.length ? ", …" : ""}`;
+    return { fault, select, element: h("li", {}, field(`${words.title}: ${plural(fault.n_rows, "row")} (${rows})`, select)) };
+  });
+  const chosen = () => Object.fromEntries(choices.map(({ fault, select }) => [fault.option, fault.option === "max_tokens" ? Number(select.value) : select.value]));
+  return card(name,
+    h("div", { class: "problem", role: "alert" }, h("strong", {}, "Some rows cannot be memorised. "), "Mend the table, or say what to do with them. Nothing is left out unless you say so."),
+    h("ul", { class: "faults" }, choices.map(({ element }) => element)),
+    h("button", { type: "button", id: "settle-button", onclick: () => settle(chosen()) }, "Read it again with these rules"));
+}
+
+function summary(found, settle) {
   const rows = found.preview.rows.slice(0, 5);
+  const leftOut = Object.values(found.left_out).reduce((sum, each) => sum + each, 0);
   return card(found.file,
     numbers([
       ["rows", count(found.n_samples)],
       ["answers", count(found.n_classes), "different ones"],
       ["duplicates", count(found.duplicates)],
       ["conflicts", count(found.conflicts)],
+      ...(leftOut ? [["left out", count(leftOut), plural(leftOut, "row")]] : []),
       ["information", `${short(found.label_bits)} bits`, "in the answers"],
     ]),
     found.conflicts > 0 && h("div", { class: "problem" }, h("strong", {}, "Equal questions with different answers. "),
       "No function can return both, so nothing can memorise this table.",
-      h("ul", {}, found.conflict_examples.map((line) => h("li", {}, line)))),
+      h("ul", {}, found.conflict_examples.map((line) => h("li", {}, line))),
+      h("div", { class: "row" }, ["first", "last", "majority", "drop"].map((rule) =>
+        h("button", { type: "button", class: "second", "data-conflict": rule, onclick: () => settle({ on_conflict: rule }) }, RULES.on_conflict[rule])))),
     rows.length > 0 && h("details", {}, h("summary", {}, "First rows"), table(found.preview.columns, rows, { caption: "First rows" })));
 }
 
 // --- the constructions ----------------------------------------------------------------------------------------
 
-function choices(found, start) {
-  const fitting = found.methods.filter((row) => row.size).sort((a, b) => a.size.parameters_dense - b.size.parameters_dense);
+function choices(found, rules, start) {
+  // The size that belongs to the options beside it: without “unknown”, that of the plain model.
+  const sized = () => found.methods.filter((row) => row.size)
+    .map((row) => (row.plain_size && !unknown.checked ? { ...row, size: row.plain_size } : row))
+    .sort((a, b) => a.size.parameters_dense - b.size.parameters_dense);
+  const unknown = h("input", { type: "checkbox", checked: true, onchange: () => { list(); draw(); } });
+  let fitting = sized();
   const refused = found.methods.filter((row) => !row.size);
   const floor = found.bounds.filter((bound) => bound.kind === "lower" && bound.quantity.startsWith("parameters of"));
   const floors = found.bounds.filter((bound) => bound.kind === "lower" && (bound.quantity === "parameters" || bound.quantity === "bits")).concat(floor);
   let chosen = fitting.some((row) => row.method === "retrieval") ? "retrieval" : fitting[0]?.method;
   const precision = h("select", {});
-  const unknown = h("input", { type: "checkbox", checked: true });
   const seed = h("input", { type: "number", min: 0, value: "0", step: 1, inputmode: "numeric" });
   const drawing = h("div");
   const unknownField = h("label", { class: "check" }, unknown, h("span", {}, "Answer “unknown” to questions it was not given"));
 
+  const radios = h("div", { class: "methods", role: "radiogroup", "aria-label": "Construction" });
+  function list() {
+    fitting = sized();
+    fill(radios, fitting.map((row) => h("label", { class: "method" },
+      h("input", { type: "radio", name: "method", value: row.method, checked: row.method === chosen, onchange: () => { chosen = row.method; draw(); } }),
+      h("span", { class: "name" }, row.method), h("span", { class: "number" }, short(row.size.parameters_dense)), h("small", {}, row.source))));
+  }
   function draw() {
     fill(drawing, figure("sizes", "Parameters of each construction, beside what some data of this shape need", sizes(fitting, floor, chosen)));
     const row = fitting.find((each) => each.method === chosen);
-    fill(precision, row.precisions.map((name) => h("option", { value: name }, name)));
+    const before = precision.value;
+    fill(precision, row.precisions.map((name) => h("option", { value: name, selected: name === before }, name)));
     unknownField.hidden = chosen !== "retrieval";
   }
-  const radios = h("div", { class: "methods", role: "radiogroup", "aria-label": "Construction" }, fitting.map((row) => h("label", { class: "method" },
-    h("input", { type: "radio", name: "method", value: row.method, checked: row.method === chosen, onchange: () => { chosen = row.method; draw(); } }),
-    h("span", { class: "name" }, row.method), h("span", { class: "number" }, short(row.size.parameters_dense)), h("small", {}, row.source))));
+  list();
   draw();
   return card("How large would it be?",
     h("p", { class: "lead" }, "Each row is one way to turn these facts into weights. Sizes are estimates; nothing is built yet."),
@@ -174,7 +223,7 @@ function choices(found, start) {
         field("Kind of weights", precision), field("Seed", seed), unknownField,
         h("button", { type: "button", class: "large", id: "compile-button", onclick: () => start({
           kind: "compile", data: found.file, method: chosen, precision: precision.value, seed: Math.max(0, Math.floor(Number(seed.value) || 0)),
-          ...(chosen === "retrieval" && unknown.checked ? { reject_bits: 16 } : {}),
+          ...rules, ...(chosen === "retrieval" && !unknown.checked ? { reject_bits: 0 } : {}),
         }) }, "Compile and check every row"))),
     h("details", {}, h("summary", {}, `What theory says (${floors.length} lower bounds)`),
       table(["at least", "of", "speaks of", "by"], floors.map((bound) => [typeof bound.value === "number" ? count(bound.value) : bound.value, bound.quantity, bound.speaks_of, h("span", { title: bound.sentence }, bound.name)]), { numbers: [0], caption: "Lower bounds" })),
@@ -217,6 +266,7 @@ function result(found) {
   return h("section", { class: "card result", "aria-labelledby": "result-title" },
     h("p", { class: "stamp" }, h("span", { "aria-hidden": "true" }, "✓"), ` ${found.holds === false ? "Fitted, not memorised: " : ""}${count(verified.checked - verified.wrong)} of ${count(verified.checked)} facts checked and right`),
     h("h2", { id: "result-title" }, found.model),
+    verified.rows_left_out > 0 && h("p", { class: "note" }, `${plural(verified.rows_left_out, "row")} left out: ${Object.entries(verified.left_out).map(([rule, number]) => `${count(number)} by ${rule.replace("=", ": ").replaceAll("_", " ")}`).join(", ")}.`),
     numbers([
       ["parameters", count(size.parameters_dense), `${count(size.parameters_nonzero)} not zero`],
       ["layers", count(size.depth), `width ${count(size.width)}`],
