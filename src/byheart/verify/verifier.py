@@ -17,7 +17,7 @@ from byheart.errors import UsageError
 from byheart.network.memoriser import Memoriser
 from byheart.network.protocol import UNKNOWN, Backend, Evaluation, Network
 from byheart.network.size import size_of_network
-from byheart.process.progress import Progress, Steps, part_of
+from byheart.process.progress import Progress, Steps, part_of, report
 from byheart.records.arguments import whole_number
 from byheart.verify.certificate import (
     UNKNOWN_ORIGIN,
@@ -43,7 +43,8 @@ N_RECHECKED = 3
 """Samples that the second evaluator is asked."""
 
 _CHECKING = {"encode": 0.08, "answer": 0.66, "ask again": 0.23, "compare": 0.03}
-"""Shares of the time of a check."""
+_CHECKING_LLAMA = {"encode": 0.02, "answer": 0.92, "ask again": 0.05, "compare": 0.01}
+"""Shares of the time of a check; a Llama's second evaluator is asked few samples of few tokens."""
 
 MANY_PRODUCTS = 2**22
 """Tokens times parameters of a sample that takes the second evaluator seconds."""
@@ -210,7 +211,7 @@ def _check_labels(
     memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
     """One label for each sample, or for each token, of the samples that were drawn."""
-    steps = Steps(how.progress, _CHECKING)
+    steps = Steps(how.progress, _CHECKING_LLAMA if memoriser.network.spec.family == "llama" else _CHECKING)
     steps.begin("encode")
     asked = encode_inputs(memoriser, dataset.inputs, dataset.tokenizer)
     if not is_drawn.all():
@@ -232,6 +233,7 @@ def _check_labels(
         _wrong_sample(memoriser, dataset, asked, int(wrong_labels[at]), int(got[wrong_labels[at]]), owners)
         for at in first[:MAX_WRONG_SHOWN]
     ]
+    report(how.progress, 1, 1)
     return Findings(int(is_drawn.sum()), len(wrong_samples), tuple(shown), tuple(problems), len(rechecked))
 
 

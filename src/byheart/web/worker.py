@@ -76,7 +76,10 @@ def describe_error(error: Exception, arguments: Mapping[str, Any] | None = None)
 
 
 def _without_folders(text: str, arguments: Mapping[str, Any]) -> str:
-    for value in (arguments.get("path"), arguments.get("data")):  # data files, which the server keeps where it likes
+    for value in (
+        arguments.get("path"),
+        arguments.get("data"),
+    ):  # data files, which the server keeps where it likes
         text = text if not value else text.replace(str(value), Path(value).name)
     return text
 

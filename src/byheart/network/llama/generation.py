@@ -20,6 +20,7 @@ from byheart.network.llama.stock import (
     LOGITS,
     generate_batch,
     load_transformers,
+    seconds_to_load,
     tokens_after,
     transformers_model,
 )
@@ -28,6 +29,8 @@ from byheart.process.progress import Progress, Steps, report
 
 BATCH, PROMPT_TOKENS = 512, 1 << 15
 """Prompts that are answered together, and tokens of them with their answers."""
+_PER_PROMPT = {"generate": 0.002, "confirm": 0.0015}
+"""Seconds per prompt, roughly; only their ratio to those of loading counts."""
 Engine = Callable[[list[list[int]], int], list[list[int]]]
 """(prompts, most tokens to generate) -> the tokens generated after each prompt, up to `eos`, which is left out."""
 Follower = Callable[[ChainedTexts, Progress | None], np.ndarray]
@@ -55,7 +58,11 @@ def answer_prompts(
         return np.where(tokens < end, tokens, np.where(tokens == spec.eos, end, UNKNOWN))
     prompts = [full_prompt(llama, row[row != spec.pad].tolist()) for row in encoded]
     if backend == "transformers":
-        steps = Steps(progress, {"load": 0.3, "generate": 0.4, "confirm": 0.3})
+        shares = {
+            "load": seconds_to_load(),
+            **{name: 0.2 + s * len(prompts) for name, s in _PER_PROMPT.items()},
+        }
+        steps = Steps(progress, shares)
         load_transformers(steps.begin("load"))
         answers = generate(llama, prompts, backend, device, steps.begin("generate"))
         _confirm(llama, prompts, answers, device, steps.begin("confirm"))

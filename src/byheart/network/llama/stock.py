@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,17 @@ from jaxtyping import Bool, Int
 from byheart.errors import import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.checkpoint import config_of
-from byheart.process.progress import Progress, report
+from byheart.process.progress import Progress, Steps
 
 GENERATES, FOLLOWS = "sdpa", "eager"
 """Attention implementations: of generation, which uses the cache, and of whole texts, which do not. Both must agree."""
+_PACKAGES = {
+    "torch": 0.4,
+    "transformers": 0.1,
+    "transformers.models.llama.modeling_llama": 0.4,
+    "transformers.generation.utils": 0.1,
+}
+"""What is imported, with its share of the time."""
 LOGITS = 1 << 24
 """Logits that are held at a time."""
 
@@ -27,15 +35,15 @@ def attention_run(llama: Llama) -> str:
 
 def load_transformers(progress: Progress | None) -> None:
     """Import what runs a Llama, one package after the other: the first time that takes seconds."""
-    steps = (
-        "torch",
-        "transformers",
-        "transformers.models.llama.modeling_llama",
-        "transformers.generation.utils",
-    )
-    for number, module in enumerate(steps):
-        report(progress, number, len(steps))
+    steps = Steps(progress, _PACKAGES)
+    for module in _PACKAGES:
+        steps.begin(module)
         import_extra(module, "huggingface", "running a Llama in transformers")
+
+
+def seconds_to_load() -> float:
+    """Roughly, on two cores; hardly any where the packages are loaded already."""
+    return 0.2 if "transformers.models.llama.modeling_llama" in sys.modules else 5.0
 
 
 def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
