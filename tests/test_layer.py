@@ -92,6 +92,43 @@ def test_copies_and_saved_programs_answer_alike(model: Model, tmp_path: Path) ->
         assert answers(model, one) == list(FACTS.values())
 
 
+def replicate(module: nn.Module, device: str = "cpu") -> nn.Module:
+    """What `torch.nn.parallel.replicate` does for one device: the weights of a replica are tensors, not parameters."""
+    modules = list(module.modules())
+    replicas = {each: each._replicate_for_data_parallel() for each in modules}  # type: ignore[no-untyped-call]
+    for each, replica in replicas.items():
+        replica._former_parameters = {}
+        for name, child in each._modules.items():
+            replica._modules[name] = None if child is None else replicas[child]
+        for name, parameter in each._parameters.items():
+            weight = None if parameter is None else parameter.detach().clone().to(device)
+            setattr(replica, name, weight)
+            replica._former_parameters[name] = weight
+        for name, buffer in each._buffers.items():
+            replica._buffers[name] = None if buffer is None else buffer.clone().to(device)
+    return replicas[module]
+
+
+def test_replicas_answer_alike(model: Model) -> None:
+    assert answers(model, nn.DataParallel(model.module)) == list(FACTS.values())
+    replica = replicate(Program(model.module))
+    assert not list(replica.parameters())
+    assert answers(model, replica) == list(FACTS.values())
+    rounded = copy.deepcopy(model.module).half()
+    with pytest.raises(RoundedWeights):  # in a replica too
+        answers(model, replicate(rounded))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(model: Model) -> None:
+    module = copy.deepcopy(model.module).to("cuda")
+    ids = model.encode(list(FACTS)).to("cuda")
+    with torch.no_grad():
+        for each in (module, nn.DataParallel(module), replicate(module, "cuda")):
+            assert model.decode(each(ids)) == list(FACTS.values())
+    assert model.predict(list(FACTS)) == list(FACTS.values())  # the model's own weights stay where they were
+
+
 @pytest.mark.slow
 def test_compiled_by_torch(model: Model) -> None:
     assert answers(model, torch.compile(model.module)) == list(FACTS.values())  # type: ignore[arg-type]

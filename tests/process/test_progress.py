@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from byheart.cli.progress import Pace
 from byheart.data.generators import random_tokens
 from byheart.documents.compilation import compile_file
 from byheart.pipeline import compile
+from byheart.process.package_loading import imports_told
 from byheart.process.progress import Steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,3 +86,17 @@ def test_many_keys_are_told_bit_by_bit(options: dict[str, Any]) -> None:
     told.require_one_rise()
     compiling = [share for stage, share in told.reports if stage == "compile"]
     assert len(set(compiling)) > 10
+
+
+def test_imports_are_told_module_by_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"loaded_{number}.py").write_text("")
+    (tmp_path / "loads_five.py").write_text("".join(f"import loaded_{number}\n" for number in range(5)))
+    monkeypatch.syspath_prepend(tmp_path)
+    told, before = Told(), list(sys.meta_path)
+    with imports_told(told, 6):
+        importlib.import_module("loads_five")
+    assert told.shares == sorted(told.shares)
+    assert len(set(told.shares)) >= 5
+    assert told.shares[-1] < 1
+    assert sys.meta_path == before

@@ -17,11 +17,14 @@ from byheart.errors import AssumptionViolated, UsageError, did_you_mean
 from byheart.network.size import Size
 from byheart.network.transformer.architecture import Precision
 from byheart.process.memory_limit import require_memory
-from byheart.process.progress import Progress
+from byheart.process.package_loading import imports_told
+from byheart.process.progress import Progress, part_of
 from byheart.program.construction import Construction, Plan
 from byheart.records.reader import read_values
 
 Result = TypeVar("Result")
+LOADING, N_MODULES = 0.08, 1500
+"""Share of the time of a plan in which torch and numba are imported, and the modules that they load, roughly."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,9 @@ def deferred_plan(module: str, function: str = "plan", **fixed: object) -> Calla
     """A `plan` that imports `function` of `module` when it is called, so that a size costs no import of torch."""
 
     def plan(data: Dataset, options: Any, rng: np.random.Generator, progress: Progress | None) -> Plan:
-        found: Plan = getattr(import_module(module), function)(data, options, rng, progress, **fixed)
+        with imports_told(progress and part_of(progress, 0.0, LOADING), N_MODULES):
+            make = getattr(import_module(module), function)
+        found: Plan = make(data, options, rng, progress and part_of(progress, LOADING, 1.0), **fixed)
         return found
 
     return plan

@@ -28,8 +28,18 @@ def freeze(module: nn.Module) -> nn.Module:
     return module
 
 
+def _first_weight(module: nn.Module) -> torch.Tensor:
+    """One of the weights; a replica made by `nn.DataParallel` has no parameters, and keeps its weights under another name."""
+    for each in module.modules():
+        for weights in (each._parameters, getattr(each, "_former_parameters", {})):
+            for weight in weights.values():
+                if weight is not None:
+                    return weight
+    raise AssertionError("a compiled module has weights")
+
+
 def _require_wide(module: nn.Module, inputs: Any, *, compiled: torch.dtype) -> None:
-    found = next(module.parameters()).dtype
+    found = _first_weight(module).dtype
     if found.itemsize < compiled.itemsize or found.is_floating_point != compiled.is_floating_point:
         raise RoundedWeights(
             f"this module was compiled in {compiled} and was cast to {found}, which rounds its weights.\n"

@@ -22,7 +22,7 @@ from jaxtyping import Int, Shaped
 from byheart.construct.retrieval.addresses import Addresses
 from byheart.construct.retrieval.label_code import join_labels, read_numbers, split_labels
 from byheart.construct.retrieval.layout import RetrievalLayout
-from byheart.process.progress import Progress, report
+from byheart.process.progress import Progress, part_of, report
 from byheart.program import gf2
 
 FACTORING = 8  # times as long as solving for one bit takes what a plane's equations are prepared by
@@ -91,7 +91,12 @@ def solve(
             )
             return found
 
-        n_done, n_steps = 0, sum(FACTORING + plane.n_bits for plane in planes)
+        n_done, n_steps = 0, sum(FACTORING + plane.n_bits for plane in planes) + FACTORING
+        if planes and len(planes[0].keys):
+            _compile_kernels(
+                layout, planes[0], limbs, part_of(progress, 0.0, FACTORING / n_steps) if progress else None
+            )
+        n_done += FACTORING
         pending = [pool.submit(factor, plane) for plane in planes[:ahead]]
         for number, plane in enumerate(planes):
             n_reduced, *factors = pending[number].result()
@@ -115,6 +120,21 @@ def solve(
     ids = _row_ids(layout, where.rows)
     sums = [gf2.sums(ids, where.patterns, layout.n_channels, limb) for limb in limbs]
     return SolvedTable(_join_limbs(list(limbs)), _join_limbs(sums))
+
+
+def _compile_kernels(
+    layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, progress: Progress | None
+) -> None:
+    """Run every kernel on one equation: the first time on a machine numba compiles each for some seconds."""
+    rows, patterns = plane.rows[:1], plane.patterns[:1]
+    n_reduced, *factors = gf2.factor(rows, patterns, layout.n_channels, layout.n_columns, plane.n_words)
+    report(progress, 6, 10)
+    if n_reduced == 1:
+        free = np.zeros((layout.n_columns >> 6) + 1, dtype=np.uint64)
+        gf2.solve(np.zeros(1, dtype=np.uint8), *factors, free)
+    report(progress, 8, 10)
+    gf2.sums(rows, patterns, layout.n_channels, limbs[0])
+    report(progress, 10, 10)
 
 
 def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:

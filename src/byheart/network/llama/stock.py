@@ -11,17 +11,14 @@ from jaxtyping import Bool, Int
 from byheart.errors import import_extra
 from byheart.network.llama.architecture import Llama
 from byheart.network.llama.checkpoint import config_of
+from byheart.process.package_loading import imports_told
 from byheart.process.progress import Progress, Steps
 
 GENERATES, FOLLOWS = "sdpa", "eager"
 """Attention implementations: of generation, which uses the cache, and of whole texts, which do not. Both must agree."""
-_PACKAGES = {
-    "torch": 0.4,
-    "transformers": 0.1,
-    "transformers.models.llama.modeling_llama": 0.4,
-    "transformers.generation.utils": 0.1,
-}
-"""What is imported, with its share of the time."""
+_LLAMA = "transformers.models.llama.modeling_llama"
+_PACKAGES = {"torch": 950, _LLAMA: 1800}
+"""What is imported, with the modules that it loads, roughly."""
 LOGITS = 1 << 24
 """Logits that are held at a time."""
 
@@ -34,16 +31,16 @@ def attention_run(llama: Llama) -> str:
 
 
 def load_transformers(progress: Progress | None) -> None:
-    """Import what runs a Llama, one package after the other: the first time that takes seconds."""
+    """Import what runs a Llama: the first time that takes seconds."""
     steps = Steps(progress, _PACKAGES)
-    for module in _PACKAGES:
-        steps.begin(module)
-        import_extra(module, "huggingface", "running a Llama in transformers")
+    for package, n_modules in _PACKAGES.items():
+        with imports_told(steps.begin(package), n_modules):
+            import_extra(package, "huggingface", "running a Llama in transformers")
 
 
 def seconds_to_load() -> float:
     """Roughly, on two cores; hardly any where the packages are loaded already."""
-    return 0.2 if "transformers.models.llama.modeling_llama" in sys.modules else 5.0
+    return 0.2 if _LLAMA in sys.modules else 5.0
 
 
 def transformers_model(llama: Llama, attention: str = GENERATES) -> Any:
