@@ -59,6 +59,21 @@ def test_parquet_that_grows_is_refused_unread(tmp_path: Path) -> None:
         Dataset.read(path)
 
 
+def test_parquet_that_repeats_a_long_text_is_refused(tmp_path: Path) -> None:
+    """The text is stored once, so that the sizes in the file are small."""
+    pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed")
+    from pyarrow import parquet
+
+    path = tmp_path / "repeats.parquet"
+    rows = pyarrow.array(np.zeros(200_000, dtype=np.int32))
+    column = pyarrow.DictionaryArray.from_arrays(rows, pyarrow.array(["a" * 1000]))
+    parquet.write_table(pyarrow.table({"key": column, "value": column}), path)
+    assert path.stat().st_size < 200_000
+    with refused(MalformedFile, "path", "n_bytes") as caught:
+        Dataset.read(path)
+    assert caught.value.facts["n_bytes"] < 2**28
+
+
 def test_times_that_python_cannot_hold_are_our_error(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed")
     from pyarrow import parquet

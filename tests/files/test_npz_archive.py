@@ -81,6 +81,14 @@ def test_absurd_claims_are_refused_before_memory_is_taken(path: Path) -> None:
     assert peak < 10_000_000
 
 
+@pytest.mark.parametrize("shape", [(2**30, 0), (0, 2**40), (2**17, 0, 5)])
+def test_rows_of_nothing_are_refused(path: Path, shape: tuple[int, ...]) -> None:
+    """470 bytes took 22 GB."""
+    write(path, inputs=claiming(shape), labels=LABELS)
+    with refused(MalformedFile, "path", array="inputs", claimed_bytes=0):
+        Dataset.read(path)
+
+
 def test_the_limit_is_stated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(path, inputs=np.zeros((10, 10, 10)))
     monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "23K")

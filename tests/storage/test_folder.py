@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from byheart.errors import UsageError
+from byheart.errors import CorruptModel, UsageError
 from byheart.network import Attention, FeedForward, Head, SparseMatrix, Transformer
 from byheart.network.memoriser import Memoriser
 from byheart.storage import load_folder, save_folder
@@ -242,6 +242,19 @@ def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
     with refused(Exception, "text"):
         save_folder(tmp_path / "model", memoriser, RECORD, None)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "Thumbs.db", "desktop.ini"])
+def test_what_systems_put_into_folders_is_not_in_the_way(tmp_path: Path, name: str) -> None:
+    """It is not read, so a pipe in its place is not waited for."""
+    save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    os.mkfifo(tmp_path / "model" / name)
+    load_folder(tmp_path / "model")
+    save_folder(tmp_path / "model", lookup(capitals()), RECORD, None)
+    assert not (tmp_path / "model" / name).exists()
+    (tmp_path / "model" / name.upper()).write_text("another name")
+    with pytest.raises(CorruptModel):
+        load_folder(tmp_path / "model")
 
 
 # --- a path that is no model ----------------------------------------------------------------------------

@@ -20,6 +20,9 @@ from byheart.process.memory_limit import require_memory
 BYTES_PER_CELL = 120
 """A cell as a Python object, its place in a list, and the copy that is made of it."""
 
+SMALL_FILE, FEW_ROWS, MANY_ROWS = 2**24, 512, 2**16  # rows of a Parquet file that are read at a time
+USUAL_GROWTH, SMALL_TABLE = 100, 2**27  # a Parquet file that expands further must be small
+
 MAX_CELL_CHARACTERS = 2**31 - 1
 DELIMITERS = (",", ";", "\t", "|")
 Columns = dict[str, list[Any]]
@@ -128,6 +131,18 @@ def require_no_null(path: Path, name: str, values: list[Any], n_before: int = 0)
         )
 
 
+def _require_usual_growth(path: Path, n_bytes: int, n_file: int) -> None:
+    """Refuse a file of which ever more comes: of a text that is stored once it may say a million times "the same again"."""
+    require_memory(f"{path}, as far as it was read,", n_bytes)
+    if n_bytes > max(USUAL_GROWTH * n_file, SMALL_TABLE):
+        raise MalformedFile(
+            f"{path} has {n_file:,} bytes and expands to more than {n_bytes:,}.\n"
+            "  If that is meant, write it as CSV, or without repeated long texts.",
+            path=str(path),
+            n_bytes=n_bytes,
+        )
+
+
 def read_parquet(
     path: Path, wanted: Sequence[str], _: TextFormat = UTF8, *, keep_malformed: bool = False
 ) -> Columns:
@@ -143,8 +158,19 @@ def read_parquet(
             f"{path}, which claims {meta.num_rows:,} rows and {claimed:,} bytes,",
             claimed + BYTES_PER_CELL * len(wanted) * meta.num_rows,
         )
-        table = file.read(columns=list(wanted))
-        columns: Columns = {name: table.column(name).to_pylist() for name in wanted}
+        columns: Columns = {name: [] for name in wanted}
+        n_bytes, n_file = 0, path.stat().st_size
+        n_rows = FEW_ROWS if n_file < SMALL_FILE else MANY_ROWS
+        for batch in file.iter_batches(n_rows, columns=list(wanted)):
+            for name in wanted:
+                cells = batch.column(name)
+                if hasattr(
+                    cells, "dictionary_decode"
+                ):  # each distinct value once, and the number of it in each row
+                    cells = cells.dictionary_decode()
+                n_bytes += cells.nbytes
+                _require_usual_growth(path, n_bytes, n_file)
+                columns[name] += cells.to_pylist()
     for name in (
         () if keep_malformed else (*wanted[:1], *wanted[2:])
     ):  # labels, the second column, may be null

@@ -21,6 +21,7 @@ COPIES = 3
 
 MOST_ARRAYS = 2**16
 _MAX_DEFLATE_RATIO = 1100  # no deflate stream expands further (the format's limit is 1032)
+_MOST_EMPTY = 2**16  # rows without a number
 _USUAL_RATIO = 100  # beyond which an array must be small
 _SMALL = 2**29  # bytes of memory
 _METHODS = (
@@ -141,7 +142,8 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     claimed = math.prod(shape) * dtype.itemsize
     stored = info.file_size - header_bytes
     too_dense = info.file_size > _MAX_DEFLATE_RATIO * info.compress_size
-    if min(shape, default=0) < 0 or claimed != stored or too_dense:
+    many_of_nothing = claimed == 0 and max(shape, default=0) > _MOST_EMPTY  # no byte in the file, many when read
+    if min(shape, default=0) < 0 or claimed != stored or too_dense or many_of_nothing:
         raise MalformedFile(
             f"{path}: array `{name}` claims shape {shape} of {dtype}, {claimed:,} bytes, but the file holds "
             f"{max(stored, 0):,}.\n"

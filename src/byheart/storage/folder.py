@@ -32,7 +32,15 @@ from byheart.records.refusals import corrupt
 from byheart.records.vocabulary import LabelType
 from byheart.storage.sparse_weights import DTYPES as SPARSE_DTYPES
 from byheart.storage.sparse_weights import decode_sparse, encode_sparse
-from byheart.storage.target import CERTIFICATE, MODEL, WEIGHTS, as_path, check_target, own_files
+from byheart.storage.target import (
+    CERTIFICATE,
+    LEFT_BY_SYSTEMS,
+    MODEL,
+    WEIGHTS,
+    as_path,
+    check_target,
+    own_files,
+)
 from byheart.storage.tensor_file import BFLOAT16, StoredTensor, read_header, read_tensor, write_tensors
 from byheart.verify.certificate import Certificate, origin_of
 
@@ -232,7 +240,7 @@ def _refuse_other_files(folder: Path, family: NetworkFamily) -> None:
 
     Other programs may read it: an adapter changes the weights, a chat template the question, and some run code.
     """
-    others = {path.name for path in folder.iterdir()} - own_files(family)
+    others = {path.name for path in folder.iterdir()} - own_files(family) - LEFT_BY_SYSTEMS
     if others:
         raise corrupt(
             folder,

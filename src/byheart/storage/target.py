@@ -10,10 +10,21 @@ from byheart.files.whole_file import MODEL, WEIGHTS
 from byheart.network.families import FAMILIES, TRANSFORMER, NetworkFamily, family_of
 from byheart.records.fields import Fields, read_json
 
-__all__ = ["CERTIFICATE", "MODEL", "SIGNATURE", "WEIGHTS", "as_path", "check_target", "own_files"]
+__all__ = [
+    "CERTIFICATE",
+    "LEFT_BY_SYSTEMS",
+    "MODEL",
+    "SIGNATURE",
+    "WEIGHTS",
+    "as_path",
+    "check_target",
+    "own_files",
+]
 
 CERTIFICATE = "certificate.json"
 SIGNATURE = "signature.json"
+LEFT_BY_SYSTEMS = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+"""Files that systems put into every folder that somebody looks at. They are never read, nor are they in the way."""
 
 
 def own_files(family: NetworkFamily) -> set[str]:
@@ -39,7 +50,7 @@ def check_target(path: Path) -> None:
         raise UsageError(
             f"{path} exists and is not a folder.\n  Choose another place, or remove it.", path=str(path)
         )
-    names = sorted(entry.name for entry in path.iterdir())
+    names = sorted({entry.name for entry in path.iterdir()} - LEFT_BY_SYSTEMS)
     own = own_files(_family(path / MODEL))
     foreign = [name for name in names if name not in own]
     if foreign or (names and MODEL not in names):

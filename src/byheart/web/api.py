@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import FileResponse, StreamingResponse
 
 from byheart.errors import DoesNotHold, UsageError
+from byheart.storage.target import LEFT_BY_SYSTEMS
 from byheart.web.folders import DATA_MARK, Folders
 from byheart.web.jobs import JobQueue
 from byheart.web.limits import Limits
@@ -309,7 +310,7 @@ def _figure(folders: Folders, name: str) -> Document | None:
 
 def _plain_files(folder: Path) -> list[Path]:
     """The files of a model. A link could lead to any file of this machine, so it is not sent."""
-    found = sorted(folder.iterdir())
+    found = sorted(path for path in folder.iterdir() if path.name not in LEFT_BY_SYSTEMS)
     others = [path.name for path in found if path.is_symlink() or not path.is_file()]
     if others:
         raise DoesNotHold(

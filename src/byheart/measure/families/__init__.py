@@ -44,11 +44,11 @@ def add_family(factory: Factory) -> Family:
 
 def family_of(name: str) -> Family:
     """The family of that name. Otherwise raises `UsageError` with the names of all families."""
-    family = FAMILIES.get(name) or _OWN.get(name)
+    family = (FAMILIES.get(name) or _OWN.get(name)) if isinstance(name, str) else None
     if family is None:
         hint = (
             "\n  A module of your own must be named on the command line, since it is a program: --family FILE.py:FUNCTION."
-            if ":" in name
+            if ":" in str(name)
             else ""
         )
         known = ", ".join([*FAMILIES, *_OWN])
