@@ -145,6 +145,13 @@ def test_documents_with_right_checksums_that_do_not_fit_are_damage(
         go_on(finished, work)
 
 
+@pytest.mark.parametrize("document", [[], [[]] * 3, 5, "text", True])
+def test_a_job_that_is_none_is_damage(tmp_path: Path, document: object) -> None:
+    write_json(tmp_path / "job.json", document)
+    with refused(DamagedWork, folder=str(tmp_path)), claimed_folder(tmp_path, {}):
+        pass
+
+
 def test_a_mistake_in_a_fresh_folder_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(KeyError), claimed_folder(tmp_path / "work", {}):
         raise KeyError("ours")

@@ -217,6 +217,8 @@ def _claim(folder: Path, job: Mapping[str, Any]) -> None:
     if known is None:
         write_json(folder / JOB, dict(job))
         return
+    if not isinstance(known, dict):
+        raise damaged(folder / JOB, "it does not describe a job")
     differing = sorted(name for name in {*known, *job} if known.get(name) != job.get(name))
     if differing:
         shown = ", ".join(f"{name} ({known.get(name)!r} there, {job.get(name)!r} now)" for name in differing)
