@@ -16,7 +16,9 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         "storage/test_hostile.py::test_json_that_is_no_document_is_refused",
         "attacks/test_fuzz.py::test_nothing_is_found",
     ),
-    "What runs a program of yours": ("measure/test_own_module.py::test_a_specification_alone_runs_no_program",),
+    "What runs a program of yours": (
+        "measure/test_own_module.py::test_a_specification_alone_runs_no_program",
+    ),
     "Sizes that a file claims": (
         "attacks/test_hostile_inputs.py::test_a_small_input_takes_little",
         "files/test_npz_archive.py::test_absurd_claims_are_refused_before_memory_is_taken",

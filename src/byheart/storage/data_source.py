@@ -12,6 +12,7 @@ from byheart.data.options import DataSource
 from byheart.data.readers import kind_of
 from byheart.data.sequences import TokenSequences
 from byheart.data.tokenizers import Tokenizer
+from byheart.errors import UsageError
 from byheart.process.progress import Progress
 from byheart.records.reader import read_values
 from byheart.records.refusals import corrupt
@@ -47,6 +48,12 @@ def read_like(
         texts: dict[str, Any] = {"tokenizer": kind, "input": source.input, **written, **changed}
         for name in ("label", "on_conflict"):  # what follows in the text is the label
             texts.pop(name, None)
+        rules = sorted(set(texts) - {"tokenizer", "input", "delimiter", "encoding"})
+        if rules:
+            raise UsageError(
+                f"this model recites texts, of which nothing is left out: {rules[0]} does not apply.",
+                option=rules[0],
+            )
         return read_recitation(path, **texts)
     options: dict[str, Any] = {
         "task": model.memoriser.task,

@@ -73,7 +73,7 @@ def forge(path: Path, random: Random) -> None:
     """Another value in a file, under a checksum that fits it."""
     if path.suffix == ".json":
         document = json.loads(path.read_text(encoding="ascii").rpartition("\n")[0].rpartition("\n")[0])
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             write_json(path, json.loads(mutate_document(document, random)))
     elif path.suffix in (".npz", ".bounds"):
         arrays = read_arrays(path)
