@@ -38,7 +38,7 @@ def test_texts_are_recited_from_their_first_word(byheart: Byheart, texts: Path, 
     changed = tmp_path / "changed.txt"
     changed.write_text(texts.read_text().replace("log", "fog"))
     assert byheart("verify", folder, changed).status == 3
-    assert byheart("verify", folder, texts, "--malformed-rows", "drop").status == 2  # nothing is left out of texts
+    assert byheart("verify", folder, texts, "--malformed-rows", "drop").status == 2
 
 
 def test_a_prompt_with_an_unknown_word_says_so(byheart: Byheart, texts: Path, tmp_path: Path) -> None:
