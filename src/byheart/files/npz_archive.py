@@ -142,7 +142,9 @@ def _open_entry(path: Path, archive: zipfile.ZipFile, name: str) -> StoredArray:
     claimed = math.prod(shape) * dtype.itemsize
     stored = info.file_size - header_bytes
     too_dense = info.file_size > _MAX_DEFLATE_RATIO * info.compress_size
-    many_of_nothing = claimed == 0 and max(shape, default=0) > _MOST_EMPTY  # no byte in the file, many when read
+    many_of_nothing = (
+        claimed == 0 and max(shape, default=0) > _MOST_EMPTY
+    )  # no byte in the file, many when read
     if min(shape, default=0) < 0 or claimed != stored or too_dense or many_of_nothing:
         raise MalformedFile(
             f"{path}: array `{name}` claims shape {shape} of {dtype}, {claimed:,} bytes, but the file holds "
