@@ -59,10 +59,12 @@ def attention_only(takes_ids: bool, dtype: type = np.float64, **traits: bool) ->
     )
 
 
-def decoder(attends: bool, activation: Activation, dtype: type = np.float64) -> Decoder:
+def decoder(
+    attends: bool, activation: Activation, dtype: type = np.float64, *, has_skip: bool = False
+) -> Decoder:
     parts = [(HEADS, DIM, 2), (HEADS, DIM, 2), (HEADS, DIM, 3), (HEADS, 3, DIM)]
     mixing = (
-        SelfAttention(*(weights(*shape, dtype=dtype) + at for at, shape in enumerate(parts)))
+        SelfAttention(*(weights(*shape, dtype=dtype) + at for at, shape in enumerate(parts)), has_skip)
         if attends
         else TokenAveraging(weights(LENGTH, dtype=dtype))
     )
@@ -107,6 +109,13 @@ def test_decoders(attends: bool, activation: Activation, dtype: type) -> None:
     network, inputs = decoder(attends, activation, dtype), left_filled_ids(VOCAB)
     precise = 1e-12 if dtype == np.float64 else 1e-4
     assert run_onnx(network, inputs) == pytest.approx(run_module(network, inputs), rel=precise, abs=precise)
+
+
+def test_a_decoder_with_a_skip_connection() -> None:
+    network, inputs = decoder(True, "tanh", has_skip=True), left_filled_ids(VOCAB)
+    found = run_onnx(network, inputs)
+    assert found == pytest.approx(run_module(network, inputs), rel=1e-12, abs=1e-12)
+    assert found != pytest.approx(run_module(decoder(True, "tanh"), inputs), rel=1e-6)
 
 
 def test_a_changed_weight_changes_the_logits() -> None:

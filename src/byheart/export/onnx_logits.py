@@ -107,8 +107,11 @@ def decoder_model(network: Decoder) -> ModelProto:
         vectors = graph.node("Add", vectors, positions)
         filling = graph.node("GreaterOrEqual", "inputs", pad)
         heads = network.mixing.query, network.mixing.key.transpose(0, 2, 1)
-        attended = graph.attend(graph.last(vectors), vectors, heads, filling)
+        last = graph.last(vectors)
+        attended = graph.attend(last, vectors, heads, filling)
         mixed = graph.sum_heads(attended, network.mixing.value, network.mixing.output)
+        if network.mixing.has_skip:
+            mixed = graph.node("Add", mixed, graph.node("Squeeze", last, graph.whole("one.token", [1, 2])))
     else:
         given = graph.node("Gather", graph.weight("mixing.shares", network.mixing.shares), place)
         number = graph.onnx.helper.np_dtype_to_tensor_dtype(graph.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +326,54 @@ def test_a_text_of_one_context_is_compiled_and_saved(tmp_path: Path, options: di
     model = bh.compile(data, method="madden-2024", **options)
     model.save(tmp_path / "model")
     assert bh.verify(bh.load(tmp_path / "model"), data).holds
+
+
+@checks("MFT24-T5", "MFT24-skip", "MFT24-base")
+@pytest.mark.parametrize("solver", ["steps", "random-features", "convex", "stochastic"])
+@pytest.mark.parametrize("options", [{"skip": True}, {"base": 2.0}, {"skip": True, "base": 0.5}])
+def test_a_skip_connection_and_another_base_are_compiled_saved_and_verified(
+    solver: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    pairs = [(f"{a}{b}{c}", a + b) for a in "abc" for b in "def" for c in "gh"]
+    model = bh.compile(pairs, method="madden-2024", solver=solver, **options)
+    assert model.certificate.holds
+    model.save(tmp_path / "model")
+    again = bh.load(tmp_path / "model")
+    assert bh.verify(again, bh.Dataset.from_pairs(pairs)).holds
+    assert again.network.spec.has_skip == bool(options.get("skip"))
+
+
+@checks("MFT24-skip")
+def test_the_skip_connection_adds_the_last_token() -> None:
+    rng = np.random.default_rng(0)
+    front = draw_mixing("attention", 5, 3, 4, 2, rng, n_heads=2)
+    encoded = np.array([[5, 1, 2], [0, 3, 4], [5, 5, 0]])
+    skipping = replace(front, mixing=replace(front.mixing, has_skip=True))
+    last = front.tokens[encoded[:, -1]] + front.positions[[1, 2, 0]]
+    np.testing.assert_allclose(
+        mixed_contexts(skipping, encoded), mixed_contexts(front, encoded) + last, rtol=1e-14
+    )
+    neurons = with_outputs(draw_neurons(skipping, mixed_contexts(skipping, encoded), 6, rng), np.eye(6, 2))
+    bounds = neurons.bound_logits(encoded)
+    assert (np.abs(bounds.value - neurons.compute_logits(encoded)) <= bounds.radius + 1e-12).all()
+
+
+@checks("MFT24-base")
+def test_softmax_to_another_base_takes_its_powers() -> None:
+    front = draw_mixing("attention", 4, 3, 1, 2, np.random.default_rng(0), base=2.0)
+    context = np.array([[0, 3, 1]])
+    x = front.tokens[context[0], 0] + front.positions[:, 0]
+    powers = 2.0 ** (x * x[-1])
+    assert mixed_contexts(front, context)[0, 0] == pytest.approx((powers * x).sum() / powers.sum(), rel=1e-14)
+
+
+@pytest.mark.parametrize("base", [1.0, 0.0, -2.0, 17.0, float("nan"), float("inf")])
+def test_a_base_that_softmax_cannot_have_is_refused(base: float) -> None:
+    with pytest.raises(UsageError):
+        bh.compile({"ab": "c", "ba": "d"}, method="madden-2024", base=base)
+
+
+@pytest.mark.parametrize("options", [{"skip": True}, {"base": 2.0}])
+def test_averaging_has_no_options_of_attention(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        bh.compile({"ab": "c", "ba": "d"}, method="madden-2024-averaging", **options)

@@ -93,8 +93,8 @@ def test_skip_connections_and_other_bases_of_softmax_change_nothing(
     encoded = np.concatenate(
         [np.pad(rows, ((0, 0), (4 - rows.shape[1], 0)), constant_values=3) for rows in every]
     )
-    front = draw_mixing("attention", 3, 4, 1, 2, np.random.default_rng(0))
-    assert certify_injectivity(front, encoded, has_skip=has_skip, base=base).holds
+    front = draw_mixing("attention", 3, 4, 1, 2, np.random.default_rng(0), has_skip=has_skip)
+    assert certify_injectivity(front, encoded, base=base).holds
     # base 1 weighs all tokens alike: then the order of tokens is seen through positions alone, and "ab" may meet "ba"
     assert not certify_injectivity(front, encoded, base=Fraction(1)).holds
 

@@ -28,14 +28,14 @@ class CertifiedInjectivity:
 
 @realises("MFT24-T4", "MFT24-T6", "MFT24-skip", "MFT24-base")
 def certify_injectivity(
-    front: Decoder, encoded: EncodedContexts, *, has_skip: bool = False, base: Fraction | None = None
+    front: Decoder, encoded: EncodedContexts, *, base: Fraction | None = None
 ) -> CertifiedInjectivity:
     """Decide Theorem 4 (attention) or Theorem 6 (averaging) for the real numbers that the weights of `front` are.
 
     Source:     MFT24, Theorems 4 and 6: for generic (z, u) the map is injective into the non-zero numbers.
-    Assumes:    dimension 1, as in the theorems. Contexts are padded on the left with `front.pad`. For attention, `has_skip` adds
-                the last token itself, the variant of which the paper says that the proof is almost the same; `base` a takes
-                powers of a > 0 in softmax instead of e, which is the same as scores times ln a.
+    Assumes:    dimension 1, as in the theorems. Contexts are padded on the left with `front.pad`. Attention has one
+                head of weights 1, with or without a skip connection; `base` a takes powers of a > 0 in softmax instead of e,
+                which is the same as scores times ln a.
     Guarantee:  averaging is decided in rational numbers; for attention, images are enclosed in balls (Arb) of doubling precision
                 until all are apart. "Holds" is a proof. For all contexts of ω tokens up to length T it proves the theorem for
                 that ω and T: the difference of two images is analytic in (z, u), and what is not zero at one place is zero
@@ -54,12 +54,17 @@ def certify_injectivity(
         holds = all(a < b for a, b in pairwise(sums)) and Fraction(0) not in sums
         return CertifiedInjectivity(holds, len(contexts), 0)
     assert front.positions is not None
+    weights = (front.mixing.key, front.mixing.query, front.mixing.value, front.mixing.output)
+    if any(weight.tolist() != [[[1.0]]] for weight in weights):
+        raise UsageError(
+            "the theorem is about one head whose weights are 1.\n  Draw the decoder without a base, and give the base here."
+        )
     u = [Fraction(float(value)) for value in front.positions[:, 0]]
     flint, bits = flint_module(), FIRST_BITS
     while True:
         with flint.ctx.workprec(bits):
             images = sorted(
-                (_attend(context, z, u, flint, has_skip, base) for context in contexts),
+                (_attend(context, z, u, flint, front.mixing.has_skip, base) for context in contexts),
                 key=lambda ball: float(ball.mid()),
             )
             # comparisons of balls hold only where they hold for all their numbers

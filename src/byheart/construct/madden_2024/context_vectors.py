@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -52,14 +53,19 @@ def draw_mixing(
     n_heads: int = 1,
     activation: Activation = "tanh",
     precision: str = "float64",
+    has_skip: bool = False,
+    base: float | None = None,
 ) -> Decoder:
     """Generic embeddings and mixing weights, drawn from continuous distributions: a decoder with no neuron yet.
 
     In dimension 1 they are those of the proofs: self-attention ⟨x, softmax(x x_t)⟩ with z, u > 0, or Σ u_t z_t.
     In higher dimension embeddings, keys and queries are Gaussian, values and outputs orthogonal: products of Gaussian
     matrices are ill-conditioned, and no later layer can separate in floats what they move too close together.
+
+    Softmax to the base a is softmax of scores times ln a; the queries carry that factor.
     """
     dtype = DTYPES[precision]
+    factor = dtype(1 if base is None else math.log(base))
 
     def positive(*shape: int) -> np.ndarray:
         return rng.uniform(0.5, 1.5, shape).astype(dtype)
@@ -75,13 +81,13 @@ def draw_mixing(
         mixing = TokenAveraging(positive(seq_len))
     elif dim == 1:
         one = np.ones((1, 1, 1), dtype)
-        mixing = SelfAttention(one, one, one, one)
+        mixing = SelfAttention(one, factor * one, one, one, has_skip)
     else:
         # a score is a sum of d² products of two embeddings (variance 2) and W_1 W_2ᵀ: standard deviation SCORE_SPREAD
         scale = dtype((SCORE_SPREAD / 2) ** 0.5 * dim**-0.75)
         key, query = (gaussian(n_heads, dim, dim) * scale for _ in range(2))
         value, output = (_orthogonal(rng, n_heads, dim).astype(dtype) for _ in range(2))
-        mixing = SelfAttention(key, query, value, output)
+        mixing = SelfAttention(key, factor * query, value, output, has_skip)
     hidden, logits = np.zeros((dim, 0), dtype), np.zeros((0, n_outputs), dtype)
     return Decoder(Embedding(tokens, positions), mixing, hidden, np.zeros(0, dtype), logits, activation)
 
@@ -125,8 +131,12 @@ def injectivity(front: Decoder, encoded: EncodedContexts) -> Injectivity:
     """
     values = np.sort(mixed_contexts(front, encoded)[:, 0])
     largest = float(np.abs(values).max(initial=0.0))
-    # a weighted average of at most seq_len terms: softmax, products and sum each round a few times
-    rounding = float(np.finfo(DTYPES[front.precision]).eps) * (front.seq_len + 4) * largest
+    # a weighted average of at most seq_len terms: softmax, products and sum each round a few times, and a skip connection
+    # once; to another base, rounding of the scores grows by the factor in the query
+    steps, steepness = front.seq_len + 4 + front.spec.has_skip, 1.0
+    if isinstance(front.mixing, SelfAttention):
+        steepness = max(1.0, abs(float(front.mixing.query[0, 0, 0])))
+    rounding = float(np.finfo(DTYPES[front.precision]).eps) * steps * steepness * largest
     gaps = np.diff(values)
     return Injectivity(
         float(gaps.min(initial=np.inf)), float(np.abs(values).min(initial=np.inf)), largest, rounding

@@ -38,6 +38,9 @@ def neurons_for(n_contexts: int, precision: str) -> int:
     return -(-n_contexts * times // over)
 
 
+LARGEST_BASE = 16
+"""Scores are below 9 in dimension 1: a larger base leaves one token alone, and rounding grows with its logarithm."""
+
 LARGEST_MARGIN = 1_000_000  # of logits; beyond some hundreds a softmax in floats is a single token
 
 
@@ -53,6 +56,8 @@ class MaddenOptions:
                   and for the stochastic one 64 doubled until all are right
     gap           convex: the share of the entropy that may be left
     neurons       convex: `shaped` to the data before the convex fit, or left as `random` as they are drawn
+    skip          attention: add the last token to what it attends to, which the paper leaves out for simplicity
+    base          attention: the base of its softmax; e where none is given
     """
 
     precision: Literal["float64", "float32"] = "float64"
@@ -64,11 +69,19 @@ class MaddenOptions:
     margin: float | None = None
     gap: float = ALLOWED_GAP
     neurons: Literal["shaped", "random"] = "shaped"
+    skip: bool = False
+    base: float | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("margin", self.margin), ("gap", self.gap)):
             if value is not None and not 0 < value <= LARGEST_MARGIN:
                 raise UsageError(f"{name} must be above 0 and at most {LARGEST_MARGIN:,}; got {value}.")
+        if self.base is not None and not (1 / LARGEST_BASE <= self.base <= LARGEST_BASE and self.base != 1):
+            raise UsageError(
+                f"base must lie between 1/{LARGEST_BASE} and {LARGEST_BASE} and differ from 1; got {self.base}.\n"
+                "  To the base 1 all scores weigh the same, and attention sees only a multiset of tokens.",
+                base=self.base,
+            )
         if self.solver == "steps" and self.activation != "tanh":
             raise UsageError(
                 f"steps need an activation that saturates: tanh, not {self.activation}.\n"
@@ -85,14 +98,29 @@ class MaddenOptions:
     def tries_steps(self) -> bool:
         """Whether the step solution is tried first."""
         usual = MaddenOptions(
-            self.precision, solver=self.solver, margin=self.margin, gap=self.gap, neurons=self.neurons
+            self.precision,
+            solver=self.solver,
+            margin=self.margin,
+            gap=self.gap,
+            neurons=self.neurons,
+            skip=self.skip,
+            base=self.base,
         )
         is_usual = self.precision == "float64" and self == usual
         return self.solver == "steps" or (self.solver == "auto" and is_usual)
 
 
+def require_attention(kind: Kind, options: MaddenOptions) -> None:
+    """Refuse the options of attention where tokens are averaged."""
+    if kind == "averaging" and (options.skip or options.base is not None):
+        raise UsageError(
+            "skip and base are options of attention, and madden-2024-averaging has none.\n  Choose method madden-2024 for them."
+        )
+
+
 def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
     """The size if steps suffice where they are tried; the search for fewer neurons than contexts begins at 64."""
+    require_attention(kind, options)
     if shape.vocab is None:
         raise AssumptionViolated("this construction embeds tokens, and these inputs are vectors.")
     dim = 1 if options.tries_steps else options.dim
@@ -111,6 +139,7 @@ def size_of(kind: Kind, shape: DataShape, options: MaddenOptions) -> Size:
         options.hidden_width or default,
         shape.n_classes,
         options.activation,
+        options.skip,
     )
     return size_of_spec(spec)
 

@@ -13,7 +13,13 @@ from byheart.construct.madden_2024.context_vectors import draw_mixing, mixed_con
 from byheart.construct.madden_2024.convex import Regression, regress, smallest_width
 from byheart.construct.madden_2024.fitted_neurons import ShapedFit, fit_shaped
 from byheart.construct.madden_2024.random_features import draw_neurons, features_of, solve_by_random_features
-from byheart.construct.madden_2024.size import FIRST_WIDTH, METHOD_NAMES, Kind, MaddenOptions
+from byheart.construct.madden_2024.size import (
+    FIRST_WIDTH,
+    METHOD_NAMES,
+    Kind,
+    MaddenOptions,
+    require_attention,
+)
 from byheart.construct.madden_2024.step_solution import solve_by_steps
 from byheart.data.assumption import Assumption
 from byheart.data.dataset import Dataset, Task
@@ -34,7 +40,7 @@ LARGEST_RESIDUAL = 1e-2
 """Logits that are off by more were not solved for: a divergence is about half of its square, far below what is allowed."""
 
 
-@realises("MFT24-T5", "MFT24-T7", "MFT24-Def1")
+@realises("MFT24-T5", "MFT24-T7", "MFT24-Def1", "MFT24-skip", "MFT24-base")
 def plan(
     data: Dataset,
     options: MaddenOptions,
@@ -53,6 +59,7 @@ def plan(
     Size:       `size_of`: m = n neurons at d = 1 (steps). Others as their options say.
     Departs:    see the solvers.
     """
+    require_attention(kind, options)
     name = METHOD_NAMES[kind]
     targets = targets_of(data)
     margin = LOGIT_MARGIN[options.precision] if options.margin is None else options.margin
@@ -61,6 +68,10 @@ def plan(
     parameters = theorem_5_parameters if kind == "attention" else theorem_7_parameters
     bound = parameters(n_contexts, decoder.pad, decoder.seq_len, decoder.n_outputs)
     theorem = {"attention": "MFT24 Theorem 5", "averaging": "MFT24 Theorem 7"}[kind]
+    if options.skip:
+        theorem += ", with the skip connection of section 3's remark"
+    if options.base is not None:
+        theorem += f", softmax to the base {options.base:g}"
     has_neurons = decoder.hidden_width >= n_contexts
     if data.task == "next-token":
         _require_right(name, decoder, targets, options.precision)
@@ -144,6 +155,8 @@ class _Problem:
             n_heads=options.n_heads if dim > 1 else 1,
             activation=options.activation,
             precision=options.precision,
+            has_skip=options.skip,
+            base=options.base,
         )
         return front, contexts.pad(front.pad, front.seq_len)
 

@@ -41,6 +41,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
     hidden_width: int
     n_outputs: int
     activation: Activation
+    has_skip: bool = False  # attention alone: the last token is added to what it attends to
 
     @property
     def family(self) -> str:
@@ -79,13 +80,22 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
 
     def build(self, weights: Iterator[Weights], files: Mapping[str, bytes]) -> Decoder:
         found: dict[str, Any] = {name: next(weights) for name, _ in self.shapes()}
-        kind = TokenAveraging if self.heads is None else SelfAttention
-        mixing = kind(*(array for name, array in found.items() if name.startswith("mixing.")))
+        mixing: Mixing
+        if self.heads is None:
+            mixing = TokenAveraging(found["mixing.shares"])
+        else:
+            key, query, value, output = (
+                found[f"mixing.{part}"] for part in ("key", "query", "value", "output")
+            )
+            mixing = SelfAttention(key, query, value, output, self.has_skip)
         embedding = Embedding(found["embedding.tokens"], found.get("embedding.positions"))
         return Decoder(embedding, mixing, found["hidden"], found["bias"], found["logits"], self.activation)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written in model.json; the last four fields are those of attention-only networks, kept for old readers."""
+        """As it is written in model.json; `skip` to `zero_token` are fields of attention-only networks, kept for old readers.
+
+        `skip_connection` is written only where there is one, so that the digests of other decoders stay as they were.
+        """
         numbers = vars(self) | dict(zip(HEADS, self.heads or (), strict=False))
         return {
             "family": self.family,
@@ -96,6 +106,7 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
             "sees_itself": True,
             "ragged": False,
             "zero_token": False,
+            **({"skip_connection": True} if self.has_skip else {}),
         }
 
     @staticmethod
@@ -106,25 +117,35 @@ class DecoderSpec(PadsBeyondVocabulary, ArrayShapes):
         names = tuple(name for name in SIZES if not averages or name not in HEADS)
         sizes: dict[str, Any] = read_sizes(fields, names, may_be_zero=("n_heads",))
         heads = None if averages else tuple(sizes.pop(name) for name in HEADS)
-        spec = DecoderSpec(precision=precision, heads=heads, activation=activation, **sizes)
+        has_skip = fields.has("skip_connection") and fields.boolean("skip_connection")
+        if has_skip and averages:
+            raise fields.refuse("skip_connection", "absent, because averaging has no skip connection")
+        spec = DecoderSpec(
+            precision=precision, heads=heads, activation=activation, has_skip=has_skip, **sizes
+        )
         return require_possible(spec, fields)
 
     def sections(self) -> list[tuple[str, str, str]]:
         first = ("0", "weighted token averaging", "")
         if self.heads is not None:
             heads = f"heads: {self.heads[0]:,} of size {self.heads[1]:,}"
-            first = ("0", "softmax attention at the last token", heads)
+            skip = ", with a skip connection" if self.has_skip else ""
+            first = ("0", f"softmax attention at the last token{skip}", heads)
         return [first, ("1", f"{self.activation} neurons", f"hidden width {self.hidden_width:,}")]
 
 
 @dataclass(frozen=True, eq=False)
 class SelfAttention:
-    """W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)] over m₀ heads, at the last token x_τ (MFT24 eq. 2; no 1/√d there)."""
+    """W_0ᵀ vec[W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ)] over m₀ heads, at the last token x_τ (MFT24 eq. 2; no 1/√d there).
+
+    With a skip connection x_τ itself is added, the variant that the paper leaves out for simplicity.
+    """
 
     key: np.ndarray  # (m0, d, d1), W_1
     query: np.ndarray  # (m0, d, d1), W_2
     value: np.ndarray  # (m0, d, d0), W_3
     output: np.ndarray  # (m0, d0, d), W_0 in blocks, one per head
+    has_skip: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +191,8 @@ class Decoder(AnswersWithLogits):
             heads = (n_heads, key_dim, self.mixing.value.shape[2])
         dim, hidden_width = self.hidden.shape
         sizes = (len(self.tokens), self.seq_len, dim, heads, hidden_width, self.logits.shape[1])
-        return DecoderSpec(precision_of(self.hidden), *sizes, self.activation)
+        has_skip = isinstance(self.mixing, SelfAttention) and self.mixing.has_skip
+        return DecoderSpec(precision_of(self.hidden), *sizes, self.activation, has_skip)
 
     @property
     def tokens(self) -> np.ndarray:

@@ -24,7 +24,7 @@ def _mix(decoder: Decoder, arithmetic: Rounding, context: np.ndarray) -> Ball:
     assert decoder.positions is not None
     x = arithmetic.add(x, arithmetic.exact(decoder.positions[: len(context)]))
     last, columns = Ball(x.value[-1], x.radius[-1]), Ball(x.value.T, x.radius.T)
-    total = arithmetic.exact(np.zeros(decoder.dim))
+    total = last if mixing.has_skip else arithmetic.exact(np.zeros(decoder.dim))
     for key, query, value, output in zip(mixing.key, mixing.query, mixing.value, mixing.output, strict=True):
         # W_0ᵀ W_3ᵀ X softmax(Xᵀ W_1 W_2ᵀ x_τ); keys (d1, τ), the query (d1,)
         keys = arithmetic.matmul(key.T, columns)

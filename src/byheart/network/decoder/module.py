@@ -27,6 +27,7 @@ class SelfAttentionModule(nn.Module):
         super().__init__()
         parts = (mixing.key, mixing.query, mixing.value, mixing.output)
         self.key, self.query, self.value, self.output = (nn.Parameter(torch.tensor(part)) for part in parts)
+        self.has_skip = mixing.has_skip
 
     def forward(self, tokens: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """(batch, seq, d), with a mask of the tokens that are not padding, to (batch, d)."""
@@ -35,7 +36,8 @@ class SelfAttentionModule(nn.Module):
         scores = torch.einsum("bhd,bnd->bhn", carried, tokens)
         shares = torch.softmax(scores.masked_fill(~seen.unsqueeze(1), -torch.inf), dim=-1)
         mixed = torch.einsum("bhn,bnd->bhd", shares, tokens)
-        return torch.einsum("bhd,hdv,hve->be", mixed, self.value, self.output)
+        attended = torch.einsum("bhd,hdv,hve->be", mixed, self.value, self.output)
+        return attended + tokens[:, -1] if self.has_skip else attended
 
 
 class TokenAveragingModule(nn.Module):
