@@ -187,3 +187,11 @@ def test_short_numbers_add_up() -> None:
         assert sum(column[0] for column in split_column(np.array([number]), 3)) == number
     assert short_at_least(257) == 258
     assert short_at_most(257) == 256
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_words_of_two_limbs_hold_text_with_reject_bits(precision: str) -> None:
+    model = compile_data("examples/capitals.csv", method="retrieval", precision=precision, reject_bits=8)
+    assert model.certificate is not None
+    assert (model.certificate.checked, model.certificate.wrong) == (156, 0)
+    assert model.predict("capital of Atlantis") is None

@@ -175,7 +175,7 @@ class Chain(RetrievalLayout):
             place,
             self.word_registers,
             [-mask] * self.n_parts,
-            mask,
+            [mask] * self.n_parts,
         )
         table = None if words is None else words.reshape(self.n_rows, self.n_segments, -1)
         weight = self.hashed_fields[-1].base

@@ -248,7 +248,7 @@ class DualTable(RetrievalLayout):
             None if words is None else self.widen(words).reshape(self.n_rows, 2, self.n_channels)
         )
         yield RegisterAttention((head({Y: 1}, {X: WORD_SCALE}),), pattern="scatter")
-        mask, place = WORD_SCALE << self.word_bits, self.n_places if self.shares_window else 1
+        place = self.n_places if self.shares_window else 1
         yield from pattern_blocks(
             self.groups,
             self.choices,
@@ -256,8 +256,8 @@ class DualTable(RetrievalLayout):
             [self.pattern_register],
             place,
             self.word_registers,
-            [offset - mask for offset in self._limb_offsets],
-            mask,
+            [offset - mask for offset, mask in zip(self._limb_offsets, self._limb_masks, strict=True)],
+            self._limb_masks,
         )
 
     @property
@@ -266,6 +266,17 @@ class DualTable(RetrievalLayout):
         return [
             WORD_SCALE << (LIMB_BITS * (limb + 1) - 1) if self.stored else 0 for limb in range(self.n_limbs)
         ]
+
+    @property
+    def _limb_masks(self) -> list[int]:
+        """Subtracted from each limb that the pattern does not choose: the least power of two that no limb of its place exceeds.
+
+        The offset less the mask is then a power of two too, or a few bits, which a bfloat16 weight holds.
+        """
+        if not self.stored:
+            return [WORD_SCALE << self.word_bits]
+        ends = [LIMB_BITS * (limb + 1) for limb in range(self.n_limbs)]
+        return [WORD_SCALE << min(self.word_bits, end) for end in ends]
 
     @property
     def _all_groups(self) -> tuple[tuple[int, ...]]:
@@ -279,7 +290,7 @@ class DualTable(RetrievalLayout):
         choose = Unit({ROLE: 1}, 0, {**dict.fromkeys(firsts, 1), X: self.half_window})
         yield Block((clear, choose), {}, "roles")
         yield from pattern_blocks(
-            self.groups, self.choices, self._all_groups, [Y], 1, self.word_registers, None, 1
+            self.groups, self.choices, self._all_groups, [Y], 1, self.word_registers, None, [1] * self.n_limbs
         )
         base = self.hashed_fields[-1].base
         yield from window_blocks(base, self.step_bits, self.shard_rows, {ROLE: -base})

@@ -35,15 +35,15 @@ def pattern_blocks(
     place: int,
     channels: Sequence[str],
     rests: Sequence[int] | None,
-    step: int,
+    steps: Sequence[int],
 ) -> Iterator[Block]:
-    """Take the digits off the pattern fields one by one: every channel gets the rest of its part, and a chosen one gets `step`
-    more.
+    """Take the digits off the pattern fields one by one: every channel gets the rest of its part, and a chosen one gets the step
+    of its part more.
 
-    There may be several parts of Σ groups channels each; they are treated in the same way, with different rests.
+    There may be several parts of Σ groups channels each; they are treated in the same way, with different rests and steps.
     The digits of a pattern field count from `place` up; what lies below stays in its register.
     Digit 0 of the first group names its first channel; digit 0 of a later group names none. Without rests nothing is
-    added to any channel at the start, and the first group's first channel must have been given its `step` already.
+    added to any channel at the start, and the first group's first channel must have been given its step already.
     """
     first_channel = np.concatenate([[0], np.cumsum(groups)])
     parts = [channels[start : start + sum(groups)] for start in range(0, len(channels), sum(groups))]
@@ -58,10 +58,11 @@ def pattern_blocks(
                 weights[number] //= choices[field[turn]]
                 digits.append((field[turn], registers[number], weights[number]))
                 if field[turn] == 0 and rests is not None:
-                    adds.update({part[0]: rest + step for part, rest in zip(parts, rests, strict=True)})
+                    firsts = zip(parts, rests, steps, strict=True)
+                    adds.update({part[0]: rest + step for part, rest, step in firsts})
 
         n_units = sum(2 * (choices[group] - 1) for group, _, _ in digits)
-        make = partial(_pattern_unit, digits, choices, first_channel, parts, step)
+        make = partial(_pattern_unit, digits, choices, first_channel, parts, steps)
         yield Block(LazyUnits(n_units, make), adds, "pattern")
 
 
@@ -70,7 +71,7 @@ def _pattern_unit(
     choices: Sequence[int],
     first_channel: np.ndarray,
     parts: Sequence[Sequence[str]],
-    step: int,
+    steps: Sequence[int],
     at: int,
 ) -> Unit:
     """Two units for each digit but 0 of each (group, register, weight of the digit)."""
@@ -82,7 +83,7 @@ def _pattern_unit(
     digit = at // 2 + 1
     chosen = int(first_channel[group]) + digit - (group > 0)
     writes: dict[str, Number] = {register: -weight}
-    for channels in parts:
+    for channels, step in zip(parts, steps, strict=True):
         writes[channels[chosen]] = step
         if digit > 1 or group == 0:
             writes[channels[chosen - 1]] = -step
