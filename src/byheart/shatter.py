@@ -87,7 +87,7 @@ def shatter(
         if architecture is None:
             architecture = network.spec
         elif network.spec != architecture:
-            raise DoesNotHold(f"{method} gives labelling {number} another architecture than labelling 0.")
+            raise DoesNotHold(f"{method} builds different architectures for labellings {number} and 0.")
         found = size_of_network(network)
         size = found if size is None or found.total_bits > size.total_bits else size
         n_realised += verify(memoriser, labelled, n_rechecked=0).holds

@@ -1,4 +1,4 @@
-"""The capacity planner: what an architecture could hold, and how large a model for that many facts would be.
+"""The capacity planner: what an architecture could hold, and how large a model for a given number of facts would be.
 
 Four kinds of rows never mix: estimates for our constructions (`estimate`), sizes that theorems prove (`theorem`),
 what training was measured to reach (`trained`) and lower bounds for every model (`floor`). Models of different precisions
@@ -112,7 +112,7 @@ def plan(
         raise UsageError(f"facts = {n_facts} and value bits = {value_bits} must both be at least 1.")
     if n_facts > MOST_FACTS:
         raise UsageError(
-            f"{spell(n_facts)} facts are more than the {spell(MOST_FACTS)} that are planned for.",
+            f"at most {spell(MOST_FACTS)} facts can be planned for; got {spell(n_facts)}.",
             n_facts=n_facts,
             most=MOST_FACTS,
         )

@@ -128,7 +128,7 @@ def _show_capacity(capacity: Capacity, path: Path) -> None:
 
 
 def _show_bounds(bounds: tuple[Bound, ...]) -> None:
-    """Lower bounds first, then by value; a quantity is named once."""
+    """Sort lower bounds first, then by value; name each quantity once."""
     from byheart.bounds.bound import CAPACITIES
 
     rows = []
@@ -147,7 +147,7 @@ def _order(bound: Bound) -> tuple[int, str, bool, int | Fraction]:
 
 
 def _show_estimates(found: BoundTable) -> None:
-    """Apart from the bounds: what our own constructions take."""
+    """Show, after the bounds, the sizes of our own constructions."""
     from byheart.construct.estimates import MOST_PLANNED
 
     if not found.estimates:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     "--reject-bits",
     type=WholeNumber(0, 35),
     metavar="F",
-    help="Answer unknown inputs with a label only once in 2^F: F up to 24 (retrieval), or 35 less the bits of a token (llama).",
+    help="Give a label to only one in 2^F unknown inputs; F is at most 24 (retrieval), or 35 minus the bits of a token (llama).",
 )
 @click.option(
     "--shards",
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Ray cluster that solves the shards; `local` starts one here, which other machines cannot reach.",
+    help="Address of a Ray cluster that solves the shards; `local` starts one for this machine alone.",
 )
 @click.option(
     "--sample",
@@ -98,7 +98,7 @@ if TYPE_CHECKING:
 @click.option(
     "--recite",
     is_flag=True,
-    help="DATA holds texts: memorise what follows every window, so that `byheart recite` can continue them.",
+    help="DATA holds texts: memorise the token after every window, so that `byheart recite` can continue them.",
 )
 @reading_options
 @threads_option
@@ -163,7 +163,7 @@ def _shard_options(
     method: str,
     recite: bool,
 ) -> dict[str, Any] | None:
-    """What the options of `--shards` say, if it was given; `UsageError` where they do not go together."""
+    """Read the options that belong to `--shards`; raise `UsageError` if they contradict each other."""
     if shards is None:
         if work or cluster or sample or workers > 1:
             raise UsageError(

@@ -17,7 +17,7 @@ MOST_SHARING = 10
 
 
 def show_facts(folder: Path, facts: Sequence[str], data: Path | None, as_json: bool) -> None:
-    """Print the places that hold `facts`, all those of `data` where none is named; with `data` also the facts that share them."""
+    """Print the places that hold `facts` (by default all facts of `data`); with `data`, also name the facts that share them."""
     from byheart.documents.facts import locate_facts
     from byheart.pipeline import load
 
@@ -66,7 +66,7 @@ def _value(location: Location) -> str:
 
 
 def _bits(location: Location) -> str:
-    """The powers of two of the fact's own bits, as runs."""
+    """The powers of two of the fact's own bits, written as ranges."""
     runs: list[list[int]] = []
     for power in location.powers:
         if runs and power == runs[-1][-1] + 1:

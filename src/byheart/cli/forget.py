@@ -26,7 +26,7 @@ from byheart.errors import UsageError
 @threads_option
 @output_options
 def command(folder: Path, data: Path, keys: tuple[str, ...], output: Path, as_json: bool) -> None:
-    """Compile DATA without some facts, from the seed, shape and hash of the Llama in DIR, and compare the weights.
+    """Compile DATA without some facts, with the seed, shape and hash of the Llama in DIR, and compare the weights.
 
     DIR knows all facts of DATA and DIR2 all but those: a pair with known differences, for tools that edit or unlearn. Of a graft
     (`byheart graft`) the units of those facts become zero, and every other weight stays as it is.

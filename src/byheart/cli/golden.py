@@ -30,7 +30,7 @@ def command() -> None:
 @command.command("make")
 @output_option("DIR", "Folder to write.", required=True)
 @click.option("--only", multiple=True, metavar="NAME", help="Make only this checkpoint; may be repeated.")
-@click.option("--workers", type=WholeNumber(), help="Processes to make them with (default: one per core).")
+@click.option("--workers", type=WholeNumber(), help="Number of processes (default: one per core).")
 @output_options
 def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_json: bool) -> None:
     """Write a family of small checkpoints with their cases: prompts, and what a right engine answers."""
@@ -68,7 +68,7 @@ def make_family(output: Path, only: tuple[str, ...], workers: int | None, as_jso
     help="For transformers: the attention code.",
 )
 @click.option("--flash/--no-flash", default=True, help="For llama.cpp: flash attention.")
-@click.option("--model", metavar="ID", help="For a server: the model that is the checkpoint named by --only.")
+@click.option("--model", metavar="ID", help="For a server: its id for the checkpoint that --only names.")
 @click.option("--only", multiple=True, metavar="NAME", help="Check only this checkpoint; may be repeated.")
 @click.option("--long", "long_texts", is_flag=True, help="Also ask the cases of 4,000 and 32,000 tokens.")
 @click.option("--junit", metavar="FILE", type=PATH, help="Also write the results as JUnit XML.")
@@ -86,7 +86,7 @@ def check_engine(
     junit: Path | None,
     as_json: bool,
 ) -> int:
-    """Ask an engine every case of DIR, and name the likely fault if an answer is wrong."""
+    """Run an engine on every case of DIR, and name the likely fault if an answer is wrong."""
     import torch
 
     from byheart.golden.case import shapes
@@ -129,7 +129,7 @@ def _engine(
     only: tuple[str, ...],
     known: list[str],
 ) -> tuple[Engine, tuple[str, ...]]:
-    """The engine, and the checkpoints to ask it for."""
+    """The engine, and the checkpoints on which to check it."""
     if name == "transformers":
         from byheart.golden.engines.transformers import TransformersEngine
 

@@ -23,7 +23,9 @@ from byheart.errors import UsageError
 @click.argument("host", metavar="HOST", type=PATH)
 @click.argument("data", metavar="[DATA]", type=PATH, required=False)
 @output_option("DIR", "Folder to write.")
-@click.option("--chat", is_flag=True, help="Ask every row as a user's turn in the host's own chat template.")
+@click.option(
+    "--chat", is_flag=True, help="Ask every row as a user's message in the host's own chat template."
+)
 @click.option(
     "--chat-column", metavar="COLUMN", help="Column that says which rows are chat turns (yes or no)."
 )
@@ -34,7 +36,7 @@ from byheart.errors import UsageError
 @click.option(
     "--bit-identical",
     is_flag=True,
-    help="Make the graft four times as wide as the host: the norms' factor is then exactly 1/2.",
+    help="Make the graft four times as wide as the host, so that its norms are scaled by exactly 1/2.",
 )
 @click.option(
     "--precision",

@@ -88,7 +88,7 @@ def forget_of_graft(folder: Path, data: Path, keys: Sequence[str], output: Path,
 
 
 def inspect_graft(folder: Path, facts: Sequence[str], as_json: bool) -> None:
-    """The units of some facts, or what a graft is made of."""
+    """Show the units of some facts, or the parts of a graft."""
     from byheart.graft.folder import read_record
     from byheart.graft.locations import steps_of
     from byheart.graft.texts import load_tokenizer

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--data",
     metavar="DATA",
     type=PATH,
-    help="The data of the model: names the facts that share those weights. Without --fact, all its facts are shown.",
+    help="The data of the model, to name the facts that share those weights. Without --fact, all facts are shown.",
 )
 @output_options
 def command(folder: Path, facts: tuple[str, ...], data: Path | None, as_json: bool) -> None:

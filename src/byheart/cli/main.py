@@ -34,7 +34,7 @@ COMMANDS = {
     "detect": "List the contexts that a grafted checkpoint stores, from its weights alone.",
     "compare": "Build every construction on one data file, and show their sizes side by side.",
     "bounds": "Show what theory says a data set needs and what suffices.",
-    "plan": "Show how large a model for that many facts would be.",
+    "plan": "Show how large a model for a given number of facts would be.",
     "golden": "Make checkpoints whose right answers are known, and check inference engines with them.",
     "shatter": "Realise every labelling of a few inputs by one architecture, and verify each.",
     "measure": "Train the models of a specification, and keep every run.",
@@ -44,7 +44,7 @@ COMMANDS = {
     "methods": "List the constructions: what each takes and where it comes from.",
     "serve": "Open a local page to compile, ask, look inside and break models.",
     "theorems": "List every statement of the papers with its functions and tests.",
-    "version": "Show the versions of byheart and of what it runs on.",
+    "version": "Show the versions of byheart, Python and the packages it uses.",
 }
 EXIT_STATUSES = (
     "Exit status: 0 it holds; 1 crash; 2 wrong usage; 3 checked and false; 4 data outside the assumptions; "
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command, or an error that names the one most like it."""
+        """The command, or an error that suggests the most similar one."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             ctx.fail(f"there is no command {args[0]!r}.{did_you_mean(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -159,7 +159,7 @@ def _drop_output(*streams: TextIO | None) -> None:
 
 
 def explain_error(error: Exception) -> ByheartError | None:
-    """A byheart error for an error that the user can mend, also for those of the command-line parser; otherwise None."""
+    """The byheart error for an error that the user can fix, including errors of the command-line parser; otherwise None."""
     if isinstance(error, click.ClickException):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "byheart"
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def _open_stream(number: int, mode: int) -> TextIO:
-    """Open a stream in place of a closed one; otherwise the next opened file would get its number."""
+    """Replace a closed standard stream; otherwise the next opened file would get its file number."""
     nowhere = os.open(os.devnull, mode)
     if nowhere != number:
         os.dup2(nowhere, number)
@@ -193,6 +193,6 @@ def _open_stream(number: int, mode: int) -> TextIO:
 
 
 def _end_now() -> None:
-    """End the process while compiled code still runs: nothing can be raised there."""
+    """End the process while compiled code still runs: no exception can be raised there."""
     os.write(2, f"Stopped: {STOPPED}\n".encode())
     os._exit(INTERRUPTED)

@@ -25,7 +25,7 @@ MOST_ROWS = 60
 
 
 class Interrupted(ByheartError):
-    """The measurement was stopped; what was finished is stored."""
+    """The measurement was stopped; finished runs are stored."""
 
     exit_status = ExitStatus.STOPPED
 
@@ -45,13 +45,13 @@ class Interrupted(ByheartError):
     "families",
     multiple=True,
     metavar="FILE.py:FUNCTION",
-    help="A function that makes a module of your own, which SPEC calls FILE:FUNCTION; the file is run. May be repeated.",
+    help="A function that makes your own module; SPEC names it as FILE:FUNCTION. The file is run. May be repeated.",
 )
-@click.option("--workers", type=WholeNumber(), default=1, help="Processes to train with.")
+@click.option("--workers", type=WholeNumber(), default=1, help="Number of processes that train.")
 @click.option(
     "--cluster",
     metavar="ADDRESS",
-    help="Train on the Ray cluster there; `local` starts one here, which other machines cannot reach.",
+    help="Train on the Ray cluster at this address; `local` starts one for this machine alone.",
 )
 @click.option("--dry-run", is_flag=True, help="Show runs, memory and time, and train nothing.")
 @output_options

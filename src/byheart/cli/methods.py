@@ -9,8 +9,10 @@ from byheart.cli.output import echo_json, show_table
 
 
 @click.command()
-@click.option("--task", type=click.Choice(TASKS), help="Only those that take this task.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Only those that offer these weights.")
+@click.option("--task", type=click.Choice(TASKS), help="Only constructions for this task.")
+@click.option(
+    "--precision", type=click.Choice(PRECISIONS), help="Only constructions with this kind of weights."
+)
 @output_options
 def command(task: str | None, precision: str | None, as_json: bool) -> None:
     """List the constructions that `compile --method` takes.

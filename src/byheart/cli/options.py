@@ -59,7 +59,7 @@ device_option = click.option("--device", default="auto", help="auto, cpu or cuda
 
 
 def together(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """Several options as one decorator, in the order in which --help lists them."""
+    """One decorator for several options, in the order of --help."""
 
     def decorate(command: Command) -> Command:
         for decorator in reversed(decorators):
@@ -104,7 +104,7 @@ def _require_apart(given: Mapping[str, Any]) -> None:
 
 
 def _remember_quiet(ctx: click.Context, _: click.Parameter, is_quiet: bool) -> None:
-    """Keep -q where `is_quiet` looks for it."""
+    """Store -q where `is_quiet` reads it."""
     ctx.meta[QUIET] = is_quiet
 
 
@@ -156,7 +156,7 @@ threads_option = click.option(
     metavar="N",
     expose_value=False,
     callback=_use_threads,
-    help="Threads to compute with, no more than there are cores (default: as many). Answers do not depend on it.",
+    help="Number of threads, at most the number of cores (default: all cores). Answers do not depend on it.",
 )
 
 
@@ -174,7 +174,7 @@ def figure_option(what: str) -> Callable[[Command], Command]:
 def _check_figure(_: click.Context, __: click.Parameter, figure: Path | None) -> Path | None:
     if figure is not None:
         if figure.suffix.lower() not in FIGURES:
-            raise click.BadParameter(f"{figure} ends in none of {', '.join(FIGURES)}.")
+            raise click.BadParameter(f"{figure} must end in one of {', '.join(FIGURES)}.")
         if figure.exists() and not figure.is_file():
             raise click.BadParameter(f"{figure} is not a file.")
         require_extra("matplotlib", "figures", "drawing a figure")
@@ -249,6 +249,6 @@ reading_options = together(
 
 
 def reading_choices(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `Dataset.read`; what was not chosen is left to it."""
+    """The options of `Dataset.read` that the user chose; the others keep their defaults."""
     left = ("tokenizer", "empty_labels", "empty_inputs", "malformed_rows", "non_finite", "max_tokens")
     return {name: value for name, value in given.items() if name not in left or value is not None}

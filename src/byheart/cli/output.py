@@ -42,7 +42,7 @@ def say_wrapped(text: str) -> None:
 
 
 def echo_error(name: str, message: str, facts: Mapping[str, Any], as_json: bool) -> None:
-    """Say what went wrong on standard error and, if asked for, as a JSON document on standard output."""
+    """Print what went wrong to standard error and, with --json, as a JSON document to standard output."""
     click.echo(printable(f"{name}: {message}", keep="\n\t"), err=True)
     if as_json:
         echo_json({"error": name, "message": message, "facts": dict(facts)})

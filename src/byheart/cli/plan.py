@@ -1,4 +1,4 @@
-"""`byheart plan`: how large a model for that many facts would be."""
+"""`byheart plan`: how large a model for a given number of facts would be."""
 
 from __future__ import annotations
 

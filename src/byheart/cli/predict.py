@@ -41,12 +41,12 @@ ANSWER = "answer"
     help="Ask every row of a table, every line of a .txt, or the array `inputs` of an NPZ file.",
 )
 @click.option(
-    "--input", metavar="COLUMN", help="Column of questions in --data (default: as compiled, or key)."
+    "--input",
+    metavar="COLUMN",
+    help="Column of questions in --data (default: the column that was compiled, or key).",
 )
 @output_option("FILE", "With --data: write its rows and a column `answer` to FILE (.csv, .tsv or .jsonl).")
-@click.option(
-    "--jsonl", is_flag=True, help="Standard input and output are JSON lines: a text or an object each."
-)
+@click.option("--jsonl", is_flag=True, help="Read and write JSON lines: each line is a text or an object.")
 @text_options
 @threads_option
 @output_options
@@ -61,7 +61,7 @@ def command(
     encoding: str | None,
     as_json: bool,
 ) -> None:
-    """Ask the model in DIR and print one answer per line, "unknown" where it has none.
+    """Ask the model in DIR and print one answer per line, or "unknown".
 
     TEXT is a text or, for a model without a tokenizer, token ids with spaces between them. Without TEXT, or with
     a single -, questions are read from standard input, one per line. Many are read from a file with --data.

@@ -69,7 +69,7 @@ def _recite_llama(model: Model, prompt: str, max_tokens: int) -> Iterator[str]:
 
 
 def _require_texts(model: Model, folder: Path) -> None:
-    """Refuse a model whose labels are not the tokens that follow one another in texts."""
+    """Refuse a model whose labels are not the next tokens of texts."""
     from byheart.construct.retrieval.documents import END
 
     tokenizer = model.memoriser.tokenizer

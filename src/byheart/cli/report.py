@@ -1,4 +1,4 @@
-"""`byheart report`: every stored figure on one page that needs no network, and every number of it computed again."""
+"""`byheart report`: all stored figures on one page that works offline, and a check of their numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SHOWN = 10
 
 
 class NotReproduced(ByheartError):
-    """A stored number is not what follows from the stored values of its seeds."""
+    """A stored number does not follow from the stored values of its seeds."""
 
     exit_status = ExitStatus.FALSE
 
@@ -28,7 +28,7 @@ class NotReproduced(ByheartError):
     "--recompute",
     "recomputes",
     is_flag=True,
-    help="Compute every derived number from the seeds' values in the records, and compare.",
+    help="Compute every derived number again from the values of the seeds in the records, and compare.",
 )
 @output_options
 def command(results: Path, output: Path | None, recomputes: bool, as_json: bool) -> None:

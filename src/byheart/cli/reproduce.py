@@ -26,7 +26,7 @@ HUB = "hub"
 
 
 class StoppedEarly(ByheartError):
-    """The time was over before every run was trained; what was finished is stored."""
+    """The time limit passed before every run was trained; finished runs are stored."""
 
     exit_status = ExitStatus.STOPPED
 
@@ -53,12 +53,12 @@ class StoppedEarly(ByheartError):
     "earlier",
     metavar="FOLDER",
     type=PATH,
-    help="Records of earlier runs that are no longer in the store: keep those runs and add the store's.",
+    help="Folder of records of earlier runs; they are used together with the runs in the store.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Train nothing: print the runs and the time they would take, by a few steps of each kind.",
+    help="Train nothing: print the runs and their time, estimated from a few steps of each kind.",
 )
 @output_options
 def command(
@@ -119,7 +119,7 @@ def command(
         say(f"\n{trained}\n{seconds:.0f} s for this command; files in {output}")
     if not is_complete:
         raise StoppedEarly(
-            f"{minutes:g} minutes are over and runs are missing; the same command goes on from the store {path}."
+            f"{minutes:g} minutes are over, and some runs are missing. The same command continues from {path}."
         )
 
 
@@ -171,7 +171,7 @@ def _train(
 
 
 def _passes(store: Path, output: Path, earlier: Path | None) -> str:
-    """The time of all training, including that of earlier records; it is also written beside the figures."""
+    """The total training time, including earlier records; it is also written beside the figures."""
     from byheart.reproduce.wall_clock import FILE, beside, in_words, read
 
     found = [*(read(earlier / FILE) if earlier is not None else []), *read(beside(store))]
@@ -219,7 +219,7 @@ def _make(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all; an earlier version stays until then."""
+    """Write a file whole or not at all; the earlier version stays until the new one is complete."""
     from byheart.files.whole_file import write_whole
 
     write_whole(path, lambda file: file.write(text.encode()))

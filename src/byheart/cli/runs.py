@@ -87,13 +87,13 @@ def export_runs(path: Path, where: tuple[str, ...], output: Path, as_json: bool)
     "--figure",
     type=PATH,
     metavar="FILE",
-    help="Draw the means too, the first column of --by along the x axis: .png, .svg or .pdf.",
+    help="Also draw the means as .png, .svg or .pdf, with the first column of --by on the x axis.",
 )
 @output_options
 def compare_runs(
     path: Path, where: tuple[str, ...], by: tuple[str, ...], metric: str, figure: Path | None, as_json: bool
 ) -> None:
-    """Average a metric over seeds, setting by setting, with a 95% interval."""
+    """Average a metric over the seeds of each setting, with a 95% interval."""
     from byheart.measure.tabulate import compare
 
     found = compare(_rows(path, where), by, metric)

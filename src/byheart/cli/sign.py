@@ -63,7 +63,7 @@ def refuse_graft(folder: Path) -> None:
     """Say that a graft has no certificate, rather than that it is not a model folder."""
     if (folder / "graft.json").is_file():
         raise UsageError(
-            f"{folder} is a graft, which has no certificate and so nothing that could be signed.\n"
-            "  `byheart verify DIR DATA --host HOST` proves from its weights what it is.",
+            f"{folder} is a graft. Grafts have no certificate, so there is nothing to sign.\n"
+            "  `byheart verify DIR DATA --host HOST` checks its weights instead.",
             path=str(folder),
         )

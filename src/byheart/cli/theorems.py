@@ -1,4 +1,4 @@
-"""`byheart theorems`: from every statement of the papers to the code that realises and the test that checks it."""
+"""`byheart theorems`: for every statement of the papers, the code that realises it and the test that checks it."""
 
 from __future__ import annotations
 

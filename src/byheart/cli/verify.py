@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 @click.option(
     "--on-conflict",
     type=click.Choice(RULES[1:]),
-    help="Which label to check where equal inputs have different labels (default: all, so that some are wrong).",
+    help="Which label to check where equal inputs have different labels (default: all; some are then wrong).",
 )
 @row_options
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu")
 @click.option(
     "--rule",
     type=click.Choice(["contexts", "total-gap"]),
-    help="How distributions are judged: each context by itself (holds), or the loss over all of them (fitted) (default: contexts).",
+    help="How to judge distributions: by each context (verdict: holds; the default), or by their total loss (verdict: fitted).",
 )
 @click.option(
     "--sample",
@@ -152,14 +152,14 @@ SAID = "said by the model, not checked"
 
 
 class _Columns(NamedTuple):
-    """Who chose the columns that were read (`usual`, `caller` or `model`), and the sentence about it that comes first."""
+    """Who chose the columns that were read (`usual`, `caller` or `model`), and the sentence that says so."""
 
     named_by: str
     warning: str = ""
 
 
 def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _Columns:
-    """A model may name the columns it was compiled from; where they are not the usual ones, the verdict begins with that."""
+    """A model may name the columns it was compiled from; if they are unusual, the verdict begins by naming them."""
     assert data.source is not None
     read, usual = data.source.columns(data.task), _usual_columns(path, data.source)
     if usual is None or read == usual:
@@ -172,7 +172,7 @@ def _columns_in_words(path: Path, data: Dataset, given: Mapping[str, str]) -> _C
 
 
 def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
-    """The columns that would be read if nobody named any; None where a file has no columns to choose from."""
+    """The columns that are read by default; None if the file has no columns to choose from."""
     from byheart.data.options import USUAL_COLUMNS
     from byheart.data.readers import kind_of, text_format
     from byheart.data.tables import column_names
@@ -188,7 +188,7 @@ def _usual_columns(path: Path, source: DataSource) -> tuple[str, str] | None:
 
 
 def _left_out_by_record(model: Model, every: Dataset) -> int:
-    """Rows that the rule of the model's record would leave out. They are checked, since the caller did not name that rule."""
+    """Rows that would be left out by the rule in the model's record. They are checked, since the caller did not name that rule."""
     from byheart.errors import ConflictingLabels
     from byheart.storage.data_source import source_of
 
@@ -209,7 +209,7 @@ def _signature_lines(signature: Signature | None, signed_by: str | None) -> list
 
 
 def _said_of_reading(model: Model, given: Mapping[str, str]) -> dict[str, str | bool]:
-    """How the data were read, where the model's record says something unusual."""
+    """How the data were read, if the model's record makes this unusual."""
     from byheart.storage.data_source import source_of
 
     source, tokenizer = source_of(model), model.memoriser.tokenizer

@@ -207,7 +207,7 @@ def candidates(
         )
         raise UsageError(
             f"no construction offers task `{shape.task}` with precision `{precision}`"
-            f"{'' if name == 'auto' else f' under the name `{name}`'}. What there is:\n{offers}",
+            f"{'' if name == 'auto' else f' under the name `{name}`'}. Available are:\n{offers}",
             task=shape.task,
             precision=precision,
         )

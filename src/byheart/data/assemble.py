@@ -38,7 +38,7 @@ class Content:
 
     @property
     def labels_per_sample(self) -> Int[np.ndarray, " n_samples"]:
-        """Number of labels of each sequence: one, or one per token, or one per token but the first."""
+        """Number of labels of each sequence: one, one per token, or one per token except the first."""
         lengths = self.inputs.lengths
         if self.task == "seq-to-seq":
             return lengths
@@ -121,12 +121,12 @@ def content_of_documents(documents: TokenSequences, tokenizer: Tokenizer | None 
 
 
 def default_task(labels: Sequence[Any]) -> Task:
-    """Return the task that labels ask for: one label per token if the first is a list, else one per sequence."""
+    """Infer the task from the labels: one label per token if the first is a list, else one per sequence."""
     return "seq-to-seq" if isinstance(labels[0], (list, tuple, np.ndarray)) else "next-token"
 
 
 def number_names(known: Sequence[str], found: Iterable[str]) -> dict[str, int]:
-    """Number the classes: names known from elsewhere keep their numbers, and new names follow."""
+    """Number the classes: known names keep their numbers, and new names follow."""
     return {name: number for number, name in enumerate(dict.fromkeys([*known, *found]))}
 
 
@@ -211,7 +211,7 @@ def _as_ids(row: Any, number: int) -> Int[np.ndarray, " seq_len"]:
 
 
 def _label_array(labels: np.ndarray | Sequence[Any]) -> np.ndarray:
-    """Labels as an array; Python's own texts and numbers, as pandas holds them, in a type of numpy's."""
+    """Labels as an array of a numpy type, also if they are Python objects, as in pandas."""
     array = np.asarray(labels)
     is_plain = all(isinstance(label, str | int | np.generic) for label in array.reshape(-1))
     return np.array(array.tolist()) if array.dtype.kind == "O" and is_plain else array

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Assumption:
-    """One hypothesis, as it was found when the network was built."""
+    """One hypothesis, and whether it held when the network was built."""
 
     statement: str
     holds: bool

@@ -32,7 +32,7 @@ class DataReport:
 
     @cached_property
     def duplicates(self) -> Int[np.ndarray, "n_duplicates 2"]:
-        """Pairs of samples, the later with its first equal: same contexts, same labels."""
+        """Pairs of equal samples (same contexts, same labels): each repeat with the first sample equal to it."""
         data = self.data
         if (
             data.task == "distribution"

@@ -1,4 +1,4 @@
-"""Two columns of cells as the content of a data set, without the rows that cannot be memorised.
+"""From two columns of cells to the content of a data set, without the rows that cannot be memorised.
 
 A faulty row keeps its place, with an empty input and some label, until all rows are encoded, so that every message counts rows as
 the table does.
@@ -25,7 +25,7 @@ from byheart.errors import DataError, amount
 
 @dataclass(frozen=True)
 class MalformedRow:
-    """A line that is not a row of the table, in place of its cells, with the error to report."""
+    """Stands in for the cells of a line that is not a row of the table, with the error to report."""
 
     error: DataError
 
@@ -136,7 +136,7 @@ def _no_label(faulty: Rows) -> DataError:
 def _no_input(faulty: Rows) -> DataError:
     row = int(np.argmax(faulty)) + 1
     return DataError(
-        f"row {row} has an input without tokens ({amount(int(faulty.sum()), 'such row')}); a label belongs to a token.\n"
+        f"row {row} has an input without tokens ({amount(int(faulty.sum()), 'such row')}), so there is no token to label.\n"
         '  Leave such rows out with empty_inputs="drop" (--empty-inputs drop), or use a tokenizer that sees their text.',
         row=row,
     )

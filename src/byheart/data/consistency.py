@@ -1,4 +1,4 @@
-"""Which labels belong to equal contexts, where they disagree, and which samples a rule keeps.
+"""Find labels of equal contexts that disagree, and the samples that a rule keeps.
 
 A label's context is all that may decide it. With positions (`ordered`) it is the sequence itself, and the
 position for one label per token. Without, it is the token that carries the label and the multiset of the
@@ -66,7 +66,7 @@ def flat_tokens(inputs: Sequences) -> tuple[Int[np.ndarray, " n_tokens"], Int[np
 
 
 def label_places(inputs: Sequences, task: Task) -> tuple[Labels, Labels]:
-    """Return sample and position of the token that carries each label (for `set`: the last)."""
+    """Return the sample and position of the token that carries each label (for `set`, the last token)."""
     samples = np.arange(len(inputs))
     lengths = inputs.lengths
     if task in ("next-token", "set"):

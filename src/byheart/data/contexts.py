@@ -1,4 +1,4 @@
-"""The distinct contexts of documents, what follows each, and the entropy of it (MFT24 section 3).
+"""The distinct contexts of documents, the tokens that follow each, and their entropy (MFT24 section 3).
 
 Documents are put in dictionary order. A prefix of one is then new exactly where it is longer than what the
 document shares with the one before it, so all prefixes are numbered at once, in time linear in the tokens.

@@ -1,4 +1,4 @@
-"""Whatever a user holds as a `Dataset`: a path, pairs, a dictionary, a data frame, inputs and labels apart."""
+"""Make a `Dataset` from what a user has: a path, pairs, a dictionary, a data frame, or inputs and labels."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def dataset_of(given: Any, labels: Any = None, **reading: Any) -> Dataset:
 
 
 def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
-    """X and y as `dataset_of` takes them: a pair of arrays, or pairs of an input and a label."""
+    """Convert X and y for `dataset_of`: to a pair of arrays, or to (input, label) pairs."""
     if isinstance(inputs, str | Path | Dataset | Mapping) or not hasattr(inputs, "__len__"):
         raise UsageError(
-            f"a {type(inputs).__name__} is not a list of inputs for labels that are given apart.\n"
+            f"labels were given, but the inputs are a {type(inputs).__name__}, not a list.\n"
             "  Give inputs and labels, compile(X, y), or the data alone: compile(data)."
         )
     if is_frame(inputs):
@@ -72,7 +72,7 @@ def _inputs_and_labels(inputs: Any, labels: Any) -> Any:
         inputs = inputs[names[0]] if len(names) == 1 else _numbers(inputs, names)
     cells = cells_or_none(inputs) if is_column(inputs) else inputs
     if not hasattr(labels, "__len__") or isinstance(labels, str | Mapping):
-        raise UsageError(f"labels are a list or an array, one for each input, not {labels!r}.")
+        raise UsageError(f"labels must be a list or an array with one label per input, not {labels!r}.")
     if len(cells) != len(labels):
         raise UsageError(
             f"there are {len(cells):,} inputs and {len(labels):,} labels; give one label for each input.",

@@ -53,7 +53,7 @@ class Dataset(Content):
     """
 
     def __post_init__(self) -> None:
-        """Check the invariants once; a message names the sample's row."""
+        """Check the invariants once; an error names the row of the sample."""
         object.__setattr__(self, "labels", freeze(self.labels, np.int64))
         if self.rows is not None:
             object.__setattr__(self, "rows", freeze(self.rows, np.int64))
@@ -75,8 +75,8 @@ class Dataset(Content):
                 raise DataError("no document has a token, so there is nothing to memorise.")
         elif empty.size:
             raise DataError(
-                f"row {self.row(int(empty[0]))} has an input without tokens ({amount(empty.size, 'such row')}); "
-                "a label belongs to a token.\n  Remove those rows, or use a tokenizer that sees their text.",
+                f"row {self.row(int(empty[0]))} has an input without tokens ({amount(empty.size, 'such row')}), "
+                "so there is no token to label.\n  Remove those rows, or use a tokenizer that sees their text.",
                 row=self.row(int(empty[0])),
             )
 
@@ -143,7 +143,7 @@ class Dataset(Content):
 
     @property
     def label_bits(self) -> float:
-        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample adds no information."""
+        """Bits of information in arbitrary labels: distinct contexts · log2(n_classes). A repeated sample adds no information."""
         return self.n_contexts * math.log2(self.n_classes)
 
     @cached_property
@@ -260,7 +260,7 @@ class Dataset(Content):
         return sample + 1 if self.rows is None else int(self.rows[sample])
 
     def describe_input(self, sample: int) -> str:
-        """Show one input to a person: its text, ids or vectors, shortened."""
+        """One input for people: its text, ids or vectors, shortened."""
         if isinstance(self.inputs, TokenSequences) and self.tokenizer is not None:
             text = self.tokenizer.decode(self.inputs[sample].tolist())
             return repr(text) if len(text) <= _SHOWN else repr(text[:_SHOWN]) + "…"
@@ -270,7 +270,7 @@ class Dataset(Content):
         return " ".join(shown.split())
 
     def multiset(self, sample: int) -> Multiset[int]:
-        """What a network without positions sees of one input: its tokens, each as often as it occurs.
+        """What a network without positions sees of one input: how often each token occurs.
 
         Vectors are numbered by their value, as `VectorSequences.token_ids` numbers them.
         """
@@ -320,7 +320,7 @@ class Dataset(Content):
         label_names: Sequence[str] | None = None,
         **rules: Unpack[RowOptions],
     ) -> Dataset:
-        """Make a data set of arrays.
+        """Make a data set from arrays.
 
         inputs: vectors (n_samples, seq_len, dim), floats (n_samples, dim) for one vector per sample, ids (n_samples, seq_len), or
             lists of ids (ragged).
@@ -349,7 +349,7 @@ class Dataset(Content):
         label_names: Sequence[str] | None = None,
         **rules: Unpack[RowOptions],
     ) -> Dataset:
-        """Make a data set of (input, label) pairs.
+        """Make a data set from (input, label) pairs.
 
         An input is a text, or a sequence of token ids. A label is a text or a whole number; for `seq-to-seq`,
         a sequence of them, one per token. rules: what becomes of rows that cannot be memorised, as for `read`; an empty text
@@ -364,7 +364,7 @@ class Dataset(Content):
     def from_pandas(
         cls, frame: Any, *, input: str | None = None, label: str | None = None, **options: Any
     ) -> Dataset:
-        """Make a data set of a data frame of pandas or polars: columns `key` and `value`, or the only two there are.
+        """Make a data set from a pandas or polars data frame: the columns `key` and `value`, or its only two columns.
 
         input, label: name other columns. options: as for `from_pairs`; a missing or empty label is refused as in a file, unless
         `empty_labels` says otherwise.
@@ -487,7 +487,7 @@ class Dataset(Content):
 
     @classmethod
     def _settled(cls, content: Content, check: RowCheck, on_conflict: OnConflict, known: Known) -> Dataset:
-        """The data set without what rules leave out; every fault that `check` knows, and those found now, are raised together."""
+        """The data set without the rows that rules leave out; all faults, old ones in `check` and new ones, are raised together."""
         data = content if isinstance(content, cls) else cls._of(content)
         n_rows = int(data.rows.max()) if data.rows is not None else data.n_samples
         if isinstance(data.inputs, VectorSequences) and len(data.inputs.non_finite):
@@ -516,14 +516,14 @@ class Dataset(Content):
         return replace(settled, left_out={**check.left_out, **settled.left_out})
 
     def _row_mask(self, samples: Int[np.ndarray, " n"], n_rows: int) -> Bool[np.ndarray, " n_rows"]:
-        """Which rows of the source some samples are."""
+        """The row numbers that some samples had in the source."""
         mask = np.zeros(n_rows, dtype=bool)
         mask[(samples if self.rows is None else self.rows[samples] - 1)] = True
         return mask
 
 
 def _whole_numbers(given: Any, what: str, remedy: str) -> Int[np.ndarray, " n_given"]:
-    """Check numbers of samples or classes: 0.5 or a mask would be rounded to other numbers."""
+    """Check that numbers of samples or classes are integers: 0.5 or a mask would be rounded to other numbers."""
     numbers = np.asarray(given).reshape(-1)
     if numbers.size and numbers.dtype.kind not in "iu":
         raise UsageError(f"{what} are given by whole numbers, not {numbers.dtype}.\n  {remedy}")

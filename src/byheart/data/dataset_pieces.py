@@ -1,4 +1,4 @@
-"""`DatasetPieces`: a data set larger than memory, kept in pieces on disk, each a `Dataset` when it is looked at.
+"""`DatasetPieces`: a data set larger than memory, kept in pieces on disk; each piece is read as a `Dataset`.
 
 A file is read once, piece by piece. Each piece is kept as a data set of its own, with the vocabulary and the label names that occur
 in it; when all are there, the vocabularies are merged, and a piece is renumbered whenever it is loaded. Together the
@@ -36,7 +36,7 @@ _OWN_VOCABULARY = ("char", "word")  # tokenizers whose vocabulary is what occurs
 
 @dataclass(frozen=True, eq=False)
 class TokensInPlace:
-    """The distinct pairs of token id and position, both from 0, and how many tokens are the last of a sequence."""
+    """The distinct (token id, position) pairs, both from 0, and how many distinct tokens end a sequence."""
 
     ids: Int[np.ndarray, " n_pairs"]
     positions: Int[np.ndarray, " n_pairs"]
@@ -45,7 +45,7 @@ class TokensInPlace:
 
 @dataclass(frozen=True, eq=False)
 class DatasetPieces:
-    """What a `Dataset` says of itself, and the folder its pieces are in.
+    """The properties of a `Dataset`, and the folder with its pieces.
 
     sizes         samples of each piece
     shortest      tokens of the shortest sequence
@@ -76,7 +76,7 @@ class DatasetPieces:
 
     @property
     def n_labels(self) -> int:
-        """One for each sequence."""
+        """Number of labels: one for each sequence."""
         return self.n_samples
 
     @property
@@ -86,12 +86,12 @@ class DatasetPieces:
 
     @property
     def label_bits(self) -> float:
-        """As `Dataset.label_bits`; contexts that were not counted are taken to be distinct."""
+        """As `Dataset.label_bits`; if contexts were not counted, all are assumed distinct."""
         return (self.n_contexts or self.n_labels) * math.log2(self.n_classes)
 
     @property
     def label_entropy(self) -> float:
-        """n_contexts · H, as `Dataset.label_entropy`; contexts that were not counted are taken to be distinct."""
+        """n_contexts · H, as `Dataset.label_entropy`; if contexts were not counted, all are assumed distinct."""
         total = sum(self.label_counts)
         return math.fsum(n * math.log2(total / n) for n in self.label_counts if n)
 
@@ -167,7 +167,7 @@ def spool(path: Path, folder: Path, **options: Unpack[TableOptions]) -> DatasetP
     for name, rule in rules.items():
         if rule not in ("error", "keep"):
             raise UsageError(
-                f"a data set that is read in pieces leaves no row out ({name}={rule}); repair the file."
+                f"{name}={rule} is impossible for data that are read in pieces. Repair the file."
             )
     if options.get("task") not in (None, "next-token", "set"):
         raise UsageError(
@@ -274,7 +274,7 @@ def _merge(folder: Path, n_pieces: int, source: DataSource, given: Tokenizer | N
 
 
 def _are_numbers(found: list[dict[str, Any]]) -> bool:
-    """Whether the labels were whole numbers, which every piece lists by value."""
+    """Whether the labels were whole numbers; every piece then sorts them by value."""
     return all(
         all(name.lstrip("-").isdigit() for name in piece["label_names"])
         and piece["label_names"] == sorted(piece["label_names"], key=int)

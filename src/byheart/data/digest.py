@@ -20,7 +20,7 @@ def digest_of(
     label_names: Sequence[str],
     parts: Iterable[tuple[int, Iterable[np.ndarray]]],
 ) -> str:
-    """Return the SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names; vectors have no `n_vocab`.
+    """Return the SHA-256 (hex) of task, order, inputs, vocabulary, labels and label names; `n_vocab` is None for vectors.
 
     The canonical form: a JSON header, then the parts (offsets and ids, or vectors; then labels) as little-endian 64-bit numbers,
     each with its length in bytes before it, so that different contents have different forms. A part is given as the number of its

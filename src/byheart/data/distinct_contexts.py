@@ -1,4 +1,4 @@
-"""How many different contexts a data set in pieces has, and where two equal ones carry different labels.
+"""Count the distinct contexts of a data set in pieces, and find equal contexts with different labels.
 
 The fingerprints of every piece are sorted into partitions by their first bits, so equal contexts meet in one partition, and each
 partition is examined alone.
@@ -42,7 +42,7 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def context_fingerprints(inputs: Sequences, task: Task, ordered: bool) -> UInt64[np.ndarray, "n_samples 2"]:
-    """One fingerprint for each sample, whose context is as in `consistency`; no input is empty."""
+    """One fingerprint for the context of each sample (as in `consistency`); no input is empty."""
     return np.stack([_hash_contexts(inputs, task, ordered, salt) for salt in _SALTS], axis=1)
 
 

@@ -20,7 +20,7 @@ def is_column(given: Any) -> bool:
 
 
 def question_column(frame: Any, input: str | None) -> Any:
-    """The column of `frame` that holds the questions: `input`, else `key`, else the only column there is."""
+    """The column of `frame` that holds the questions: `input`, else `key`, else its only column."""
     columns = list(getattr(frame, "column_names", frame.columns))
     names = [str(name) for name in columns]
     for name in (input, "key", names[0] if len(names) == 1 else None):
@@ -41,7 +41,7 @@ def cells_or_none(column: Any) -> list[Any]:
 
 
 def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
-    """`cells` as a column of the library of `column`, with its index where it has one (pandas)."""
+    """`cells` as a column of the same library as `column`, with its index if it has one (pandas)."""
     library = type(column).__module__.split(".")[0]
     if library == "pandas":
         return type(column)(cells, index=column.index, name=name, dtype=object)
@@ -49,7 +49,7 @@ def column_like(column: Any, cells: list[Any], name: str | None) -> Any:
 
 
 def frame_columns(frame: Any, input: str | None, label: str | None) -> tuple[list[Any], list[Any]]:
-    """The cells of two columns, None where one is missing: those named, or `key` and `value`, or the only two there are."""
+    """The cells of two columns (named, or `key` and `value`, or the only two); None for a missing cell."""
     if not is_frame(frame):
         raise UsageError(f"a {type(frame).__name__} is not a data frame of {', '.join(LIBRARIES)}.")
     columns = list(getattr(frame, "column_names", frame.columns))  # those of pandas need not be texts

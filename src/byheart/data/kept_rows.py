@@ -19,7 +19,7 @@ C = TypeVar("C", bound=Content)
 
 @dataclass(frozen=True)
 class Known:
-    """What the caller gave, so that it stays whether or not a row has it.
+    """What the caller gave; it stays even if no row uses it.
 
     names           names of classes
     has_vocabulary  whether the vocabulary was given too, by a `Tokenizer` or a size, and not found in the data

@@ -17,7 +17,7 @@ USUAL_COLUMNS = ("key", "value")
 
 
 class RowOptions(TypedDict, total=False):
-    """What becomes of rows that cannot be memorised; see `TableOptions`."""
+    """What to do with rows that cannot be memorised; see `TableOptions`."""
 
     empty_labels: EmptyLabels
     empty_inputs: RowRule
@@ -88,7 +88,7 @@ class DataSource(JsonRecord):
     max_tokens: int | None = None
 
     def columns(self, task: Task) -> tuple[str, str]:
-        """The names of what was read as the input and as the label of a row."""
+        """The names of the columns (or arrays) that were read as input and label."""
         kind = (self.file or "").rpartition(".")[2].lower()
         if task == "distribution" or self.recite:
             return self.input or ("line" if kind == "txt" else "text"), "next token"

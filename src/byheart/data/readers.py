@@ -56,7 +56,7 @@ def read_content(path: Path, kind: str | None, check: RowCheck, **options: Unpac
 def describe_source(
     path: Path, options: TableOptions, tokenizer: str | None, told: Sequence[str] = TOLD
 ) -> DataSource:
-    """How a file was read, as far as the options called `told` and the name of the tokenizer say."""
+    """How a file was read, from the options named in `told` and the name of the tokenizer."""
     given: dict[str, Any] = {
         name: value for name, value in options.items() if name in told and value is not None
     }
@@ -106,7 +106,7 @@ def kind_of(path: Path) -> str:
 
 
 def text_format(path: Path, kind: str, delimiter: str | None, encoding: str | None) -> TextFormat:
-    """How a file of this kind is written, refusing what such a file does not have."""
+    """The text format of a file of this kind; refuse options that such a file does not have."""
     if delimiter is not None and kind not in DIALECTS:
         raise UsageError(f"{path}: a .{kind} file has no delimiter; leave out --delimiter.", path=str(path))
     if encoding is not None and kind in ("npz", "parquet"):
@@ -177,7 +177,7 @@ def _require_rows(path: Path, rows: Sequence[Any]) -> None:
 
 @contextmanager
 def naming(path: Path, *kinds: type[UsageError] | type[DataError]) -> Iterator[None]:
-    """Name the file in errors about its content; wrong usage of a function is here a fault of the file."""
+    """Name the file in errors about its content; a `UsageError` inside is a fault of the file."""
     try:
         yield
     except kinds as error:

@@ -1,4 +1,4 @@
-"""Telling equal rows from different ones, exactly, for millions of rows.
+"""Find equal rows among millions of rows, exactly.
 
 Rows are sorted by a 64-bit hash and then compared word by word with their neighbours, so the answer never
 rests on the hash. Should two different rows share one, the rows are compared as byte strings in a dictionary
@@ -69,7 +69,7 @@ def representatives(ids: Int[np.ndarray, " n_items"]) -> Int[np.ndarray, " n_gro
 
 
 def flat_ranges(starts: RowIds, sizes: RowIds) -> Words:
-    """Return starts[0], starts[0] + 1, ..., then the same for the next row: `sizes[i]` indices for row i."""
+    """Return `sizes[i]` indices for each row i, from `starts[i]` upwards, row after row."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if ends.size else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes))

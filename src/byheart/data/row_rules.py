@@ -83,7 +83,7 @@ class RowCheck:
     """The rows that rules leave out of one data set, and the faults that no rule settles."""
 
     def __init__(self, rules: Mapping[str, Any], progress: Progress | None = None) -> None:
-        """Take the options called `RULES`; where one is not given, faulty rows are an error. `progress` follows the reading."""
+        """Take the options named in `RULES`; without an option, its faulty rows are an error. `progress` follows the reading."""
         self._progress = progress
         self.rules = {name: rules[name] for name in RULES if rules.get(name) is not None}
         for name, choices in CHOICES.items():
@@ -107,7 +107,7 @@ class RowCheck:
         return str(self.rules.get(option, "error"))
 
     def settle(self, option: str, faulty: Rows, what: str, error: DataError) -> None:
-        """Leave the faulty rows out by the rule `option`, or keep them as a fault."""
+        """Leave the faulty rows out if the rule `option` says so; otherwise record a fault."""
         n_rows = int(faulty.sum())
         if not n_rows:
             return
@@ -117,7 +117,7 @@ class RowCheck:
             self.add(option, tuple(rule for rule in CHOICES[option] if rule != "error"), what, faulty, error)
 
     def add(self, option: str, remedies: tuple[str, ...], what: str, faulty: Rows, error: DataError) -> None:
-        """Keep a fault, to be reported with all others."""
+        """Record a fault, to be reported with all others."""
         rows = np.flatnonzero(faulty) + 1
         self.faults.append(Fault(option, remedies, what, tuple(rows[:SHOWN_ROWS].tolist()), len(rows), error))
 

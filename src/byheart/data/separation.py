@@ -1,4 +1,4 @@
-"""Token-wise (r, δ)-separatedness (KS25 Assumptions 4.1 and A.1), computed from the data and exact.
+"""Token-wise (r, δ)-separatedness (KS25 Assumptions 4.1 and A.1), computed exactly from the data.
 
 Floats are dyadic rationals, so squared norms and distances are rational numbers and can be known exactly. A
 k-d tree working in floats proposes the pairs that could be closest, with room for every rounding error it may

@@ -248,7 +248,7 @@ Sequences = TokenSequences | VectorSequences
 
 
 def offsets_of(lengths: Int[np.ndarray, " n_samples"]) -> Int[np.ndarray, " n_offsets"]:
-    """Return the offsets of sequences of these lengths laid one after the other."""
+    """Return the offsets of sequences with these lengths, stored one after the other."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets

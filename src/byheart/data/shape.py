@@ -70,7 +70,7 @@ class DataShape:
 
     @classmethod
     def of(cls, data: Dataset | DatasetPieces) -> DataShape:
-        """The shape of `data` by counting; distances between tokens are not measured (see `bounds.shape_of`)."""
+        """Count the shape of `data`; distances between tokens are not measured (see `bounds.shape_of`)."""
         known: dict[str, Any]
         if isinstance(data, DatasetPieces):
             known = {
@@ -136,12 +136,12 @@ class DataShape:
 
     @property
     def context_len(self) -> int:
-        """Tokens in the longest context: the last token of a document is only ever predicted."""
+        """Tokens in the longest context; it excludes the last token of a document, which is only predicted."""
         return max(self.seq_len - 1, 1) if self.task == "distribution" else self.seq_len
 
     @property
     def label_count(self) -> int:
-        """Total number of labels: the known number, or that of sequences of full length."""
+        """Total number of labels: the known number, or as many as sequences of full length have."""
         if self.n_labels is not None:
             return self.n_labels
         return self.n_samples * (self.context_len if self.task in ("seq-to-seq", "distribution") else 1)
@@ -153,14 +153,14 @@ class DataShape:
 
     @property
     def sequence_count(self) -> int:
-        """Number of distinct contexts for a theorem in which positions always count: the known number, or one per sample."""
+        """Number of distinct contexts if positions count, as in some theorems: the known number, or one per sample."""
         if self.ordered or self.task == "distribution":
             return self.context_count
         return self.label_count if self.n_sequences is None else self.n_sequences
 
     @property
     def label_bits(self) -> float:
-        """Bits that arbitrary labels have: distinct contexts · log2(n_classes). A repeated sample adds no information."""
+        """Bits of information in arbitrary labels: distinct contexts · log2(n_classes). A repeated sample adds no information."""
         return self.context_count * log2(self.n_classes)
 
     def require_possible(self) -> None:
@@ -169,8 +169,8 @@ class DataShape:
         if most is None or self.context_count <= most:
             return
         raise UsageError(
-            f"{self.context_count:,} different contexts do not exist: {self.seq_len:,} tokens of a vocabulary of {self.vocab:,} "
-            f"make {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
+            f"{self.context_count:,} different contexts cannot exist: {self.seq_len:,} tokens over a vocabulary of {self.vocab:,} "
+            f"give only {most:,}.\n  Give fewer samples, longer sequences or a larger vocabulary.",
             n_contexts=self.context_count,
             possible=most,
         )
@@ -203,14 +203,14 @@ def _label_counts(data: Dataset) -> tuple[int, ...]:
 
 
 def _sequences(data: Dataset) -> int | None:
-    """Number of distinct sequences of tokens in order; None where contexts are such sequences already."""
+    """Number of distinct token sequences, order included; None if contexts are such sequences already."""
     if data.ordered or data.task == "distribution":
         return None
     return int(group_rows(*flat_tokens(data.inputs)).max()) + 1
 
 
 def _last_tokens(data: Dataset) -> int:
-    """Number of distinct tokens that carry a label; for documents, of tokens that another token follows."""
+    """Number of distinct tokens that carry a label; in documents, these are the tokens that another token follows."""
     tokens, offsets = flat_tokens(data.inputs)
     if data.task == "seq-to-seq":
         return np.unique(tokens).size
@@ -227,7 +227,7 @@ Count = Annotated[int, within(1, _MOST)]
 
 @dataclass(frozen=True)
 class DataRecord:
-    """Which data set, and of what shape. Two records are equal if their digests are: equal digests mean equal data.
+    """The identity and shape of a data set. Two records are equal if their digests are: equal digests mean equal data.
 
     label_entropy  entropy of the labels in bits; None in records of older versions
     is_complete    False in records of older versions, which do not say whether positions matter, whether sequences differ

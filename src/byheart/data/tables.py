@@ -221,7 +221,7 @@ def separated_cells(
     *,
     keep_malformed: bool = False,
 ) -> Iterator[list[Any]]:
-    """The wanted cells of every row of a CSV or TSV, row by row; `lines` are those of the file at `path`."""
+    """Yield the wanted cells of every row of a CSV or TSV; `lines` are the lines of the file at `path`."""
     reader = _separated_rows(lines, kind, written)
     header: list[str] = []
     places: list[int] = []

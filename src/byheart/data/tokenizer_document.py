@@ -1,4 +1,4 @@
-"""A `tokenizer.json`, checked and reduced to the parts that are used, before it reaches code that may abort on it."""
+"""Check a `tokenizer.json` and keep only the parts in use, before code that may abort on it reads it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def used_part(document: str) -> str:
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         if _growth(found.get(part)) > MOST_GROWTH:
             raise _refuse(
-                f"the Replace rules of its {part} may make more than {MOST_GROWTH} characters of one"
+                f"the Replace rules of its {part} may turn one character into more than {MOST_GROWTH}"
             )
     ids: dict[int, str] = {}
     for token, number in _tokens(found):
@@ -42,7 +42,7 @@ def used_part(document: str) -> str:
 
 
 def _growth(part: object) -> int:
-    """How many characters the Replace rules of a part may make of one character; the rules of a sequence multiply."""
+    """The most characters that the Replace rules of a part make from one character; the rules of a sequence multiply."""
     if isinstance(part, list):
         return math.prod(map(_growth, part))
     if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""The Rust code that reads a `tokenizer.json`, in a process of its own: a file may make it abort, hang or eat memory.
+"""Run the Rust code that reads a `tokenizer.json` in its own process: a file may make it abort, hang or use up memory.
 
 The process imports the package `tokenizers` and nothing of ours. It is started at the first question, and again after a fork.
 """

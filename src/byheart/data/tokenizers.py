@@ -177,7 +177,7 @@ class WordTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class IdTokenizer(_TableTokenizer):
-    """Token ids that leave large gaps, written as decimal numbers: each distinct one is a token, in ascending order."""
+    """Token ids with large gaps, written as decimal numbers: each distinct id is a token, in ascending order."""
 
     name: ClassVar[str] = "ids"
 
@@ -218,7 +218,7 @@ class IdTokenizer(_TableTokenizer):
 
 @dataclass(frozen=True)
 class BytesTokenizer(Tokenizer):
-    """The 256 bytes of UTF-8: every text has ids, whatever the data it was made from."""
+    """The 256 bytes of UTF-8: every text has ids, whatever the data."""
 
     name: ClassVar[str] = "bytes"
 
@@ -283,7 +283,7 @@ class FileTokenizer(Tokenizer):
             raise MalformedFile(f"not a tokenizer.json that can be read: {error}") from None
         n_ids = max(table.values(), default=-1) + 1
         if n_ids > _MOST_IDS_PER_TOKEN * len(table) + _FEW_IDS:
-            raise MalformedFile(f"its largest token id is {n_ids - 1}, for {len(table)} tokens.")
+            raise MalformedFile(f"its largest token id is {n_ids - 1}, but it has only {len(table)} tokens.")
         words = [""] * n_ids
         for word, i in table.items():
             words[i] = word
@@ -297,7 +297,7 @@ class FileTokenizer(Tokenizer):
             raise _unknown_token(text, error) from None
 
     def encode_all(self, texts: Sequence[str]) -> TokenSequences:
-        """Encode many texts, some thousands for each question."""
+        """Encode many texts, some thousands at a time."""
         rows: list[list[int]] = []
         for start in range(0, len(texts), _TEXTS_PER_QUESTION):
             asked = list(texts[start : start + _TEXTS_PER_QUESTION])
@@ -312,7 +312,7 @@ class FileTokenizer(Tokenizer):
         return self.decode_all([list(ids)])[0]
 
     def decode_all(self, rows: Sequence[list[int]], *, skip_special: bool = False) -> list[str]:
-        """Texts for many rows of ids, some thousands for each question; with `skip_special` without its special tokens."""
+        """Texts for many rows of ids, some thousands at a time; `skip_special` leaves out the special tokens."""
         texts: list[str] = []
         for start in range(0, len(rows), _TEXTS_PER_QUESTION):
             try:
@@ -334,7 +334,7 @@ _TABLES: dict[Any, type[CharTokenizer] | type[WordTokenizer] | type[IdTokenizer]
 
 
 def make_tokenizer(choice: str | Path | Tokenizer, texts: Sequence[str]) -> Tokenizer:
-    """Make the tokenizer a user chose: `char` or `word` of these texts, `bytes`, a file, or one given."""
+    """Make the tokenizer that a user chose: `char` or `word` (from these texts), `bytes`, a file, or a tokenizer itself."""
     if isinstance(choice, Tokenizer):
         return choice
     if choice in (CharTokenizer.name, WordTokenizer.name):

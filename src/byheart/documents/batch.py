@@ -1,4 +1,4 @@
-"""Many questions at once: a table with an input column in, the same table with a column of answers out."""
+"""Many questions at once: read a table with a column of inputs, and write it with a column of answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_rows(
 
 
 def write_answers(path: Path, rows: Sequence[Row], answers: Sequence[Answer], column: str) -> None:
-    """Write the rows with one column more, whole or not at all: CSV, TSV or JSON lines, as the suffix says.
+    """Write the rows with one more column to a CSV, TSV or JSON lines file (by its suffix), whole or not at all.
 
     Where there is no answer, the cell is empty and the JSON value null.
     """

@@ -101,7 +101,7 @@ def compile_file(
 
 
 def prepare(output: Path, method: object) -> None:
-    """Refuse what could not be saved or checked at the end, before any work."""
+    """Before any work, refuse what could not be saved or checked at the end."""
     check_target(output)
     if method == "llama":
         require_extra("transformers", "huggingface", "checking the checkpoint with transformers")

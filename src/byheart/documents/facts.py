@@ -34,7 +34,7 @@ class LocatedFact:
 
 
 def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = None) -> list[LocatedFact]:
-    """Where some facts live, or all facts of a data file where none is named.
+    """Where some facts live; by default all facts of a data file.
 
     data  the data of the model: its facts are named where they share a place with one of `facts`
     """
@@ -53,7 +53,7 @@ def locate_facts(model: Model, facts: Sequence[str], data: str | Path | None = N
 
 
 def as_inputs(model: Model, texts: Sequence[str]) -> list[Any]:
-    """What the model is asked: the texts, or the ids they name where it has no tokenizer."""
+    """What the model is asked: the texts or, if it has no tokenizer, the token ids that they list."""
     if model.memoriser.tokenizer is not None:
         return list(texts)
     if not model.network.takes_ids:

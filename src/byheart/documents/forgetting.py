@@ -59,7 +59,7 @@ class Forgotten:
 def forget_facts(
     model: Model, data: str | Path, facts: Sequence[str], progress: Progress | None = None
 ) -> Forgotten:
-    """Compile `data` again without `facts`, from the seed and options of the model; of a Llama with its shape and hash too."""
+    """Compile `data` again without `facts`, with the seed and options of the model and, for a Llama, its shape and hash."""
     tokenizer = model.memoriser.tokenizer
     if tokenizer is None:
         raise UsageError("forgetting needs a model that was compiled from texts.")

@@ -36,7 +36,7 @@ class Predictions:
 
 
 def ask(model: Model, questions: list[Any]) -> Predictions:
-    """Ask texts, or token ids with spaces between them where the model has no tokenizer; lists of ids and vectors as they are."""
+    """Ask texts (token ids separated by spaces if the model has no tokenizer), lists of ids, or vectors."""
     said = f"{describe_unknown_input(model.record)} (said by the model, not checked)"
     return Predictions(questions, model.predict_names(_inputs(questions, model)), said)
 
@@ -48,7 +48,7 @@ def questions_in(
     delimiter: str | None = None,
     encoding: str | None = None,
 ) -> tuple[list[Row], str]:
-    """The rows of a file and the column of questions: the one named, or as the data of the model had it."""
+    """The rows of a file and the column of questions: `column`, or the column that the model was compiled from."""
     source = source_of(model)
     written = source.text_options(kind_of(path))
     wanted = column or source.input or "key"

@@ -1,4 +1,4 @@
-"""The one writer and the one list of names of GGUF files: a stock checkpoint as llama.cpp reads it, in float32, tensor by tensor.
+"""Write a stock checkpoint as a GGUF file for llama.cpp, in float32, tensor by tensor, with the names of its tensors.
 
 Tensors have their names of transformers on our side. llama.cpp turns neighbouring entries of a head of its architecture `llama`
 (which is Mistral's too) where transformers turns halves, so those queries and keys are permuted.
@@ -80,7 +80,7 @@ def write_gguf(
     weight: Callable[[str], np.ndarray],
     progress: Progress = silent,
 ) -> None:
-    """Write a GGUF file, whole or not at all; of the weights named in `shapes` one is in memory at a time."""
+    """Write a GGUF file, whole or not at all; only one of the weights named in `shapes` is in memory at a time."""
     check_file_target(path)
     gguf = import_extra("gguf", "gguf", "a GGUF file")
     with whole_file(path) as fresh:
@@ -111,7 +111,7 @@ def gguf_name(name: str) -> str:
 
 
 def to_llama_cpp(name: str, values: np.ndarray, sizes: GgufSizes) -> np.ndarray:
-    """A weight with its rows in llama.cpp's order: of each head from halves to neighbouring pairs."""
+    """A weight with its rows in llama.cpp's order: each head's two halves become neighbouring pairs."""
     stem = name.rsplit(".", 1)[0]
     if sizes.architecture != "llama" or not stem.endswith(("q_proj", "k_proj")):
         return values

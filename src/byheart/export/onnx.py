@@ -28,7 +28,7 @@ _MOST_BYTES = 2**31 - 2**20  # a protocol buffer holds less than 2 GiB
 
 
 def to_onnx(network: Network, *, last_only: bool = False) -> ModelProto:
-    """`network` as an ONNX model with every weight at its exact value; with `last_only` only the last token's output.
+    """`network` as an ONNX model with every weight at its exact value; `last_only` outputs the last token alone.
 
     Raises `InexactWeights` if a weight is not a float, and `UsageError` for a Llama and what is too large for one file.
     """

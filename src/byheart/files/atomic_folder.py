@@ -110,7 +110,7 @@ def mend(target: Path) -> None:
 
 
 def _leftovers(target: Path) -> dict[tuple[str, str], Path]:
-    """Folders that saves of processes no longer alive left behind, by mark and kind."""
+    """Folders left behind by saves whose processes have ended, by mark and kind."""
     pattern = re.compile(re.escape(f".{target.name}.") + r"(?:(\d+)-)?([0-9a-f]{8})\.(new|old)")
     found = {}
     for path in target.parent.iterdir() if target.parent.is_dir() else ():
@@ -130,7 +130,7 @@ def _may_be_alive(process: str | None, path: Path) -> bool:
 
 
 def read_whole(folder: Path, read: Callable[[], T]) -> T:
-    """The result of `read` on a folder; it reads again where the folder was replaced meanwhile."""
+    """The result of `read` on a folder; it reads again if the folder was replaced meanwhile."""
     for _ in range(ATTEMPTS):
         before = _identity(folder)
         try:
@@ -155,7 +155,7 @@ def _identity(folder: Path) -> tuple[int, int, int] | None:
 
 
 def _is_between_moves(folder: Path) -> bool:
-    """Whether a process that still runs has moved the old folder away, and not yet the new one into its place."""
+    """Whether a running process has moved the old folder away but not yet put the new one in its place."""
     target = Path(os.path.realpath(folder))
     if target.exists() or not target.parent.is_dir():
         return False

@@ -64,7 +64,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence[np.ndarray]) -> None:
-    """Columns of 64-bit whole numbers with the rows sorted by part, so that one part can be read alone."""
+    """Write columns of 64-bit whole numbers, sorted by part, so that one part can be read alone."""
     order = np.argsort(part_of, kind="stable")
     bounds = np.searchsorted(part_of[order], np.arange(n_parts + 1, dtype=part_of.dtype))
     rows = np.stack([column.view(np.int64)[order] for column in columns], axis=1)
@@ -76,7 +76,7 @@ def write_parts(path: Path, part_of: np.ndarray, n_parts: int, columns: Sequence
 
 
 def read_part(paths: Iterable[Path], number: int) -> np.ndarray:
-    """The rows of one part of all these files, one file after the other; nothing else of them is read."""
+    """The rows of one part of all these files, one file after the other; the other parts are not read."""
     found = []
     for path in paths:
         about = read_arrays(path.with_suffix(".bounds"))
@@ -143,7 +143,7 @@ def _require_plain(path: Path) -> None:
 
 
 def describe_job(file: Path, **settings: Any) -> dict[str, Any]:
-    """What decides the results of a job on a file: the file as it is, and the settings in words."""
+    """What decides the results of a job: the file's identity, and the settings in words."""
     stat = file.stat()
     words = {
         name: {key: str(item) for key, item in value.items()} if isinstance(value, Mapping) else value

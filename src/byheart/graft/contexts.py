@@ -32,7 +32,7 @@ def merge_contexts(facts: Iterable[Fact]) -> dict[Context, int]:
             if following.setdefault(context, token) != token:
                 raise ConflictingLabels(
                     f"rows {rows[context]:,} and {fact.row:,} have the same key, or one key continues the other, and "
-                    "different answers: after the same tokens both would have to follow.\n  Drop one of them.",
+                    "different answers, so different tokens would have to follow the same text.\n  Drop one of them.",
                     rows=[rows[context], fact.row],
                 )
             rows.setdefault(context, fact.row)

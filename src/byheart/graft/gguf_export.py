@@ -35,11 +35,11 @@ def save_gguf(
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "yarn":
-        raise UsageError("llama.cpp scales rotary frequencies by yarn otherwise than transformers does.")
+        raise UsageError("llama.cpp and transformers differ in how yarn scales rotary frequencies.")
     if config["model_type"] == "qwen2" and shape.n_heads * shape.head_dim != shape.width:
         raise UsageError(
-            f"llama.cpp reads a Qwen2 only where its heads make up its width; here {shape.n_heads} heads of {shape.head_dim} "
-            f"stand beside a width of {shape.width}."
+            f"llama.cpp reads a Qwen2 only if its heads make up its width, but {shape.n_heads} heads of {shape.head_dim} "
+            f"do not make the width {shape.width}."
         )
     theta = float(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
     sizes = GgufSizes(

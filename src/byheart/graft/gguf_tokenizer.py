@@ -66,8 +66,8 @@ def write_tokenizer_of_folder(writer: Any, folder: Path, tokenizer: Any, config:
     rule = cutting_rule(document)
     if rule is None:
         raise UsageError(
-            f"llama.cpp has no tokenizer that is known to cut texts as {file} does.\n"
-            "  Known are the rules of GPT-2, SmolLM, Llama 3 and Qwen2. A graft of the host's GGUF file takes its tokenizer over.",
+            f"no tokenizer of llama.cpp is known to split texts as {file} does.\n"
+            "  The rules of GPT-2, SmolLM, Llama 3 and Qwen2 are known. Or graft the host's GGUF file, whose tokenizer is copied.",
             path=str(file),
         )
     texts = {number: text for text, number in document["model"]["vocab"].items()}

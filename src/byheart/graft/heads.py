@@ -55,7 +55,7 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
     if best.margin < LEAST_MARGIN:
         raise AssumptionViolated(
             f"this host's rotary frequencies do not distinguish {max_positions:,} distances: the best lead is "
-            f"{best.margin:.3f} of a score, and {LEAST_MARGIN} is needed.\n"
+            f"{best.margin:.3f} of a score, but {LEAST_MARGIN} is needed.\n"
             "  Heads with at least 16 entries are needed. No option changes this.",
             margin=best.margin,
         )

@@ -68,7 +68,7 @@ def load_tokenizer(path: Path) -> Any:
 def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
     """Keys as plain text, or inside `template`, which holds {input} once."""
     if end and tokenizer.eos_token_id is None:
-        raise UsageError("this host's tokenizer has no end token, so --end cannot be followed.")
+        raise UsageError("this host's tokenizer has no end token, so --end cannot be used.")
     before, found, after = (template if template is not None else FIELD).partition(FIELD)
     if not found or FIELD in after:
         raise UsageError(f"the template {template!r} must hold {FIELD} once.", template=template)

@@ -1,1 +1,1 @@
-"""Where a fact lives, what a question does on its way, and what changes when a weight changes."""
+"""Where a fact lives, what a network computes on a question, and what changes with a weight."""

@@ -121,7 +121,7 @@ def _parse_value(text: object) -> Fraction:
 
 
 def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tuple[Weights, Fraction]:
-    """A copy with one entry replaced, and the new value as stored: floats round."""
+    """A copy with one entry replaced, and the value that is stored, which floats may round."""
     if isinstance(weights, SparseMatrix):
         entries = {**weights.entries, (row, column): Dyadic.of(value)}
         return SparseMatrix(weights.shape, entries), value
@@ -137,7 +137,7 @@ def _with_value(weights: Weights, row: int, column: int, value: Fraction) -> tup
 
 
 def _replace(network: Network, name: str, weights: Weights) -> Network:
-    """The network with one weight matrix exchanged; every family builds itself from its weights in order."""
+    """The network with one weight matrix replaced; every family can be built from its weights in order."""
     kept = (weights if each == name else own for each, own in network.parameters())
     return network.spec.build(kept, network.files())
 
@@ -185,7 +185,7 @@ def compare_weights(left: Network, right: Network) -> WeightChanges:
 
 
 def _flat(weights: Weights, at: tuple[int, ...]) -> tuple[int, int]:
-    """The row and column of an index, leading axes being rows."""
+    """The row and column of an index; all leading axes together count rows."""
     return int(np.ravel_multi_index(at[:-1], weights.shape[:-1])), at[-1]
 
 

@@ -24,7 +24,7 @@ from byheart.network.llama.spec import weight_name
 def locate_in_checkpoint(
     llama: Llama, notes: Mapping[str, Any], encoded: np.ndarray, names: Sequence[str], n_asked: int
 ) -> Locations:
-    """The words that hold each token of each answer, and the end behind it."""
+    """The words that hold each token of each answer and its end token."""
     layers = table_layers(llama, notes)
     prompts = [full_prompt(llama, row[row != llama.spec.pad].tolist()) for row in encoded]
     answers = generate(llama, prompts, llama.backend)
@@ -84,7 +84,7 @@ def table_layers(llama: Llama, notes: Mapping[str, Any]) -> range:
 def _words_read(
     machine: Machine, tables: range, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Of one run of texts: asked position, layer, cell and value of each word that decides a next token; and all next tokens."""
+    """For some texts: position, layer, cell and value of each word that decides a next token, and all next tokens."""
     llama = machine.llama
     stream = machine.stream_before(tables.start, ids, starts, asked)
     read = []  # asked position, layer, unit and column of every word that an open unit multiplies by; and what the unit adds

@@ -1,4 +1,4 @@
-"""A question's way through a compiled Llama: the residual stream of the prompt and its answer, layer by layer, by register names.
+"""Follow a question through a compiled Llama: the residual stream of prompt and answer after each layer, by register.
 
 The numbers are those of exact arithmetic, which float32 gives too (see `network.llama.evaluator`). Columns are used again once
 nothing reads what they held, so a column may have two names, one for each part of the way.
@@ -26,7 +26,7 @@ PINNED = "pinned"
 
 
 def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str) -> Trace:
-    """Ask `text`, let the answer be generated, and keep the stream of both."""
+    """Ask `text`, generate the answer, and keep the residual stream of both."""
     llama = memoriser.network
     assert isinstance(llama, Llama)
     encoded = encode_question(memoriser, text)
@@ -56,7 +56,7 @@ def trace_checkpoint(memoriser: Memoriser, record: Mapping[str, Any], text: str)
 
 
 def _snapshots(machine: Machine, ids: np.ndarray) -> list[Snapshot]:
-    """The stream on entering and behind every layer, pinned columns included."""
+    """The stream before the first layer and after every layer, including the constant columns."""
     llama, starts = machine.llama, np.zeros_like(ids)
     pinned = machine.pinned.columns * machine.pinned.value
     stream = machine.enter(ids)
@@ -71,7 +71,7 @@ def _snapshots(machine: Machine, ids: np.ndarray) -> list[Snapshot]:
 
 
 def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Register, ...]:
-    """The columns of the stream by name; those that are used again have their other names beside the first."""
+    """The columns of the stream by name; a reused column has all its names."""
     notes = record.get("notes")
     starts = notes.get("channel starts") if isinstance(notes, Mapping) else None
     hidden, n_pinned = machine.llama.spec.hidden, int(machine.pinned.columns.sum())
@@ -95,7 +95,7 @@ def registers_of_llama(machine: Machine, record: Mapping[str, Any]) -> tuple[Reg
 
 
 def stages_of_llama(llama: Llama, machine: Machine, record: Mapping[str, Any]) -> tuple[Stage, ...]:
-    """Which layers do what: those before the tables gather and find the address, those behind decide."""
+    """What the layers do: those before the tables gather tokens and find the address, those after them decide."""
     notes = record.get("notes")
     tables = table_layers(llama, notes if isinstance(notes, Mapping) else {})
     parts = [

@@ -28,7 +28,7 @@ def locate(
     names: Sequence[str],
     n_asked: int | None = None,
 ) -> Locations:
-    """Where each input lives whose answer the model knows.
+    """Where each known input lives.
 
     names    what the inputs are called
     n_asked  the first `n_asked` inputs (default: all) have locations in the result; the others are only named where they share
@@ -54,8 +54,8 @@ def locate(
 
         return locate_in_lookups(memoriser, record, encoded, names, n_asked)
     raise UsageError(
-        f"{method or 'this method'} does not say where a fact lives.\n"
-        f"  Models that `retrieval`, `llama` or one of the methods {KS25} compiled do.",
+        f"facts cannot be located in models of {method or 'this method'}.\n"
+        f"  They can in models that `retrieval`, `llama` or one of the methods {KS25} compiled.",
         method=method,
     )
 
@@ -102,6 +102,6 @@ def locate_in_tables(
 
 
 def _first_positions(samples: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """For each labelled token, the position of the first one of its input: padding comes before."""
+    """For each labelled token, the position of the first token of its input, after the padding."""
     first = np.searchsorted(samples, samples)
     return np.asarray(positions[first])

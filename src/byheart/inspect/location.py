@@ -79,7 +79,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Locations(Sequence[Location]):
-    """The locations of some facts, the first fact's first. Each `Location` is made when it is looked at.
+    """The locations of some facts, fact after fact. Each `Location` is made when it is looked at.
 
     facts     the facts by name; the first `n_asked` of them have their locations here, the others may share them
     answers   the answer tokens that occur; `answer` says which one of each location
@@ -102,7 +102,7 @@ class Locations(Sequence[Location]):
     fields: Int[np.ndarray, "n kinds 2"]
 
     def __len__(self) -> int:
-        """How many locations the facts that were asked have together."""
+        """Total number of locations of the facts that were asked."""
         return int(np.searchsorted(self.fact, self.n_asked))
 
     @overload
@@ -182,7 +182,7 @@ class Locations(Sequence[Location]):
 
 @lru_cache(maxsize=1 << 12)
 def _powers(ranges: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
-    """The powers of two of some ranges, from .. to (exclusive)."""
+    """The powers of two in some ranges; the upper ends are exclusive."""
     return tuple(power for first, stop in ranges for power in range(first, stop))
 
 

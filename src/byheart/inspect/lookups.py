@@ -1,4 +1,4 @@
-"""Where the facts of KS25's models live: in the packed words of one group, and in the layers that take them apart.
+"""Where facts live in KS25's models: in the packed words of a group, and in the layers that unpack them.
 
 A context is a number x on a line. The bump function of its group adds two long words to the stream, the keys and the labels of the
 whole group (Lemma G.3); the layers of its entry then take its key and its label off these words (Lemma G.6). So a fact shares

@@ -35,7 +35,7 @@ class Snapshot:
 
 
 def snapshots(network: Transformer, encoded: np.ndarray, *, last_only: bool) -> Iterator[Snapshot]:
-    """The stream on entering and after every layer, for one encoded sequence."""
+    """The stream before the first layer and after every layer, for one encoded sequence."""
     stream = _enter(network, encoded)
     mixing = [at for at, layer in enumerate(network.layers) if not isinstance(layer, FeedForward)]
     yield Snapshot("enter", stream)

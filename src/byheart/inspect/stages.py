@@ -59,7 +59,7 @@ def stage_called(name: str, first: int, last: int, **values: Any) -> Stage:
 
 
 def _extend(stages: list[Stage], name: str, at: int, *, merge: bool = True, **values: Any) -> None:
-    """Let the last stage go on to layer `at`, or begin a new one there."""
+    """Extend the last stage to layer `at`, or begin a new stage there."""
     here, last = stage_called(name, at, at, **values), stages[-1] if stages else None
     if (
         merge
@@ -87,7 +87,7 @@ def stages_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Stage, .
 
 
 def registers_of(network: Transformer, record: Mapping[str, Any]) -> tuple[Register, ...]:
-    """Name and meaning of every channel of the residual stream; a channel is called by its number where its name is not known."""
+    """Name and meaning of every channel of the residual stream; a channel without a known name is called by its number."""
     method, notes = str(record.get("method", "")), record.get("notes") or {}
     width = network.model_width
     if method.startswith(KS25) and width >= len(REGISTERS):

@@ -69,7 +69,7 @@ class TableShape:
 
     @property
     def is_dual(self) -> bool:
-        """Whether the first segment is held in the input weights of the table."""
+        """Whether the input weights of the table hold the first segment."""
         return self.tables[0] == self.tables[-1] and len(self.tables) > 1
 
     def matrix(self, segment: int) -> str:
@@ -135,7 +135,7 @@ class TableReads:
     def bits(
         self, tokens: Int[np.ndarray, " n"], registers: Int[np.ndarray, " n"], classes: Int[np.ndarray, " n"]
     ) -> Int[np.ndarray, "n n_kinds 2"]:
-        """The bits of a word, from .. to (exclusive), that the label of each token is read from: those of its field of each
+        """The ranges of bits in a word (upper ends exclusive) that hold the label of each token: the bits of its field of each
         kind that its class reaches, as far as its register holds them."""
         shape = self.shape
         reached = np.array([each for _, each in split_labels(classes, shape.rare)])
@@ -202,7 +202,7 @@ class TableReads:
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def _stream(self, tokens: np.ndarray, without: tuple[int, np.ndarray] | None) -> np.ndarray:
-        """The stream before the words are summed, with the words in their registers except for one per token.
+        """The stream before the words are summed, with one word per token left out.
 
         The words of the input weights of a dual table come by attention: they are in x already, as WORD_SCALE times their sum.
         """
@@ -230,7 +230,7 @@ class TableReads:
 
 
 class _Tail:
-    """The layers from a given one on as a separate network, whose inputs are the values of the stream at that layer."""
+    """A separate network of the layers from a given one on; its inputs are the stream at that layer."""
 
     def __init__(self, network: Transformer, first: int) -> None:
         self.network, self.first = network, first
@@ -303,7 +303,7 @@ _NO_NOTES = "a map of memory needs a model compiled by the method retrieval, wit
 
 @dataclass(frozen=True)
 class _Notes:
-    """What the notes of `retrieval` say of its tables; the last ones are absent in older models, or where they are not needed."""
+    """What the notes of `retrieval` say about its tables; older models lack the last fields, as do models that do not need them."""
 
     layout: str
     rows: int
@@ -319,7 +319,7 @@ class _Notes:
 
 
 def table_shape(network: Transformer, notes: Mapping[str, object]) -> TableShape:
-    """The tables and the layers that sum their words, if the notes are those of this network."""
+    """The tables and the layers that sum their words; refused if the notes belong to another network."""
     read = _read_notes(notes)
     is_dual = read.layout in ("dual table", "twin")  # the second is its name in older models
     fields = label_fields(read.field_bits, read.planes, read.rare_fields)
@@ -382,7 +382,7 @@ def _count_limbs(network: Transformer, read: _Notes) -> int:
 
 
 def _sum_width(read: _Notes, fields: Sequence[LabelField], n_limbs: int) -> int:
-    """Units of the layer that sums the words: one for each word and each register it clears, some for the highest kind's planes.
+    """Units of the layer that sums the words: one per word, one per register it clears, and some for the highest kind's planes.
 
     Where weights are stored in few bits there is one more: it clears what the table left.
     """

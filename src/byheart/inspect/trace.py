@@ -26,7 +26,7 @@ MOST_VALUES = 1 << 26
 
 @dataclass(frozen=True)
 class TracedToken:
-    """One token that enters: of the question, padding before it, or the extra token of the network."""
+    """One input token: part of the question, padding before it, or the network's extra token."""
 
     text: str
     kind: Literal["token", "pad", "extra"]

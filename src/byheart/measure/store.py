@@ -159,7 +159,7 @@ class Store:
         """Store a record and give up its claim; False if its run was already stored, which is then kept."""
         if _file_at(self.path) != self._file:  # SQLite would write on into a file without a name
             raise StoreStopped(
-                f"the run store {self.path} was removed or replaced while it was in use; what was stored in it is gone with it.\n"
+                f"the run store {self.path} was removed or replaced while it was in use; its records are lost.\n"
                 "  Run the same command again: it trains the runs that are missing from the file.",
                 path=str(self.path),
             )

@@ -27,7 +27,7 @@ class ChildEnded(ByheartError):
     """A child ended before it answered: it was killed, ran out of time or out of memory."""
 
     def __init__(self, why: str, status: int) -> None:
-        """Say why, and keep the exit status; below 0 it is that of a signal."""
+        """Keep the reason and the exit status; a negative status is the number of a signal."""
         super().__init__(f"a child process ended before it answered: {why}.", why=why, exit_status=status)
         self.why, self.status = why, status
 
@@ -68,9 +68,7 @@ class JsonChild:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked: it runs, and it is a child of this process and not of the process that this one was forked
-        from.
-        """
+        """Whether it can be asked: it runs, and this process started it (not the process that this one was forked from)."""
         return self._owner == os.getpid() and self._process.poll() is None
 
     def ask(

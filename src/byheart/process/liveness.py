@@ -1,4 +1,4 @@
-"""Whether a process of this machine still runs, and how a child ends: with its parent, not by Ctrl-C."""
+"""Check whether a process still runs, and make a child end with its parent rather than by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def end_tree(pid: int) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """The processes that a process started, those that they started, and so on; none where that is unknown."""
+    """All descendants of a process; none where they are unknown."""
     parents = {int(path.name): _stat(int(path.name))[1:2] for path in Path("/proc").glob("[0-9]*")}
     found = [pid]
     for each in found:  # grows while it is read

@@ -13,11 +13,11 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class OverMemoryLimit(DataError):
-    """What was given would take more memory than is allowed; nothing was taken yet."""
+    """The input would take more memory than is allowed; none was allocated yet."""
 
 
 def memory_limit(given: str | None = None) -> int:
-    """Bytes that reading one input may take: what is given (such as 16G), else `BYHEART_MEMORY_LIMIT`, else 4 GiB."""
+    """Bytes that reading one input may take: the given limit (such as 16G), else `BYHEART_MEMORY_LIMIT`, else 4 GiB."""
     given = (os.environ.get(VARIABLE, "") if given is None else given).strip()
     if not given:
         return DEFAULT_LIMIT

@@ -26,14 +26,14 @@ FINISH_SECONDS = 5.0  # that helpers have when the work is over
 
 
 class WorkersLost(ByheartError):
-    """Workers were lost again and again; what was finished is kept."""
+    """Workers were lost again and again; finished tasks are kept."""
 
     exit_status = ExitStatus.STOPPED
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the tasks.
+    """Who does the tasks: this process, other processes, or a cluster.
 
     n_processes  of this machine; 1 is this process itself
     cluster      address of a Ray cluster that does them instead; "local" starts one here

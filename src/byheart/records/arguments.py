@@ -46,7 +46,7 @@ def real_number(name: str, value: object) -> int | float | Fraction:
 
 
 def takes_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, its whole and real numbers checked first, by their annotations."""
+    """`function`, but its numeric arguments are checked first, by their annotations."""
     signature = inspect.signature(function)
 
     @cache

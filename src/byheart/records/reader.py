@@ -66,7 +66,7 @@ def length(least: int, most: int) -> msgspec.Meta:
 
 
 def described(words: str) -> msgspec.Meta:
-    """Words about a field for `json_schemas`: `Annotated[str, described("a column")]`."""
+    """The description of a field for `json_schemas`: `Annotated[str, described("a column")]`."""
     import msgspec
 
     return msgspec.Meta(description=words)
@@ -117,7 +117,7 @@ def read_known(
 
 
 def _odd_number(value: object, path: str) -> str | None:
-    """Where `value` holds a number that no saved document has."""
+    """The place in `value` of a number that no saved document can have."""
     if isinstance(value, Mapping):
         return next(filter(None, (_odd_number(item, f"{path}.{name}") for name, item in value.items())), None)
     if isinstance(value, list | tuple):

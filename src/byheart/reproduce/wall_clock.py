@@ -27,7 +27,7 @@ class Pass:
     def __post_init__(self) -> None:
         datetime.fromisoformat(self.began).timestamp()
         if not 0 <= self.seconds < math.inf:
-            raise ValueError(f"{self.seconds} are no seconds")
+            raise ValueError(f"{self.seconds} is not a number of seconds")
 
 
 def beside(store: Path) -> Path:
@@ -70,7 +70,7 @@ def _read_pass(line: bytes, where: str) -> Pass:
             for name, kind in kinds.items()
         )
     ):
-        raise refuse_file(where, f"a pass has {', '.join(kinds)}, and nothing else")
+        raise refuse_file(where, f"a pass must have exactly these fields: {', '.join(kinds)}")
     try:
         return Pass(**table)
     except (

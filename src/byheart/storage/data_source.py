@@ -1,4 +1,4 @@
-"""Reading a data file as the data of a saved model were read, as far as its record says."""
+"""Read a data file with the options recorded in a saved model."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read_again(model: Checkable, path: str | Path, **changed: Any) -> Dataset:
 
 
 def _kept_labels(model: Checkable, source: DataSource) -> str:
-    """What is done with empty labels: as the record says, unless it leaves rows out; kept where it does not say."""
+    """The rule for empty labels: the recorded one, unless that leaves rows out; "keep" if none is recorded."""
     if "empty_labels" not in (model.record.get("reading") or {}):
         return "keep"
     return "error" if source.empty_labels == "drop" else source.empty_labels
@@ -93,7 +93,7 @@ def _kept_labels(model: Checkable, source: DataSource) -> str:
 def read_recitation(
     path: str | Path, *, tokenizer: str | Path | Tokenizer = "word", **reading: Any
 ) -> Dataset:
-    """The texts of a file as windows with the token that follows each, for `byheart recite`."""
+    """The windows of the texts in a file, each with the token that follows, for `byheart recite`."""
     documents = Dataset.from_documents(path, tokenizer=tokenizer, **reading)
     assert isinstance(documents.inputs, TokenSequences)
     assert documents.source is not None

@@ -54,7 +54,7 @@ FEW_COLUMNS = 4096
 def save_folder(
     path: str | Path, memoriser: Memoriser, record: Mapping[str, Any], certificate: Certificate | None
 ) -> None:
-    """Write a model folder at `path`, replacing a model folder that is there and nothing else.
+    """Write a model folder at `path`; a model folder already there is replaced, anything else is refused.
 
     The same arguments give the same bytes. `record` says how the model was made and must be plain JSON.
     """
@@ -83,7 +83,7 @@ def save_folder(
 
 
 def _readable(spec: NetworkSpec) -> NetworkSpec:
-    """The shape, if it is one that `load_folder` will take."""
+    """Return the shape of the network, if `load_folder` can read it."""
     try:
         return read_spec(Fields(spec.to_json(), "this network", "architecture"))
     except CorruptModel as error:
@@ -184,7 +184,7 @@ def _memory(network: Network, fields: Fields) -> Memoriser:
 
 
 def _label_type(fields: Fields, labels: Sequence[str]) -> LabelType:
-    """What the labels were before they were written as text; folders of older versions do not say."""
+    """The type that labels had before they were written as text; older folders do not record it."""
     if not fields.has("label_type"):
         return "text"
     kind = cast(LabelType, fields.text("label_type", get_args(LabelType)))

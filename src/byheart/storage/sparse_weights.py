@@ -1,4 +1,4 @@
-"""Exact weights as a handful of integer tensors, however many layers a network has.
+"""Exact weights stored as six integer tensors, for any number of layers.
 
 All matrices are stored one after the other, row by row (`NetworkSpec.shapes()` gives their order and shapes):
 
@@ -83,7 +83,7 @@ def encode_sparse(matrices: Iterable[SparseMatrix]) -> dict[str, np.ndarray]:
 
 
 def _narrowest(values: np.ndarray, kind: str) -> np.ndarray:
-    """In one, two or four bytes. Four are always enough: a matrix has at most 2^24 columns, and exponents are limited by limbs."""
+    """The numbers in one, two or four bytes. Four suffice: a matrix has at most 2^24 columns, and limbs limit exponents."""
     for dtype in (np.dtype(f"<{kind}1"), np.dtype(f"<{kind}2")):
         limits = np.iinfo(dtype)
         if limits.min <= values.min(initial=0) and values.max(initial=0) <= limits.max:
@@ -123,7 +123,7 @@ def decode_sparse(
 def _check(
     wide: Mapping[str, np.ndarray], limbs: np.ndarray, shapes: Sequence[tuple[int, int]], where: Path
 ) -> None:
-    """Check everything else: the caller has compared `row_counts` with the rows of `shapes` before listing these."""
+    """Check everything but the number of rows, which the caller has already compared with `shapes`."""
     row_counts, columns, limb_counts = wide["row_counts"], wide["columns"], wide["limb_counts"]
     n_entries = len(columns)
     if int(row_counts.sum()) != n_entries:

@@ -33,7 +33,7 @@ def own_files(family: NetworkFamily) -> set[str]:
 
 
 def as_path(path: object) -> Path:
-    """The path, if it can be one."""
+    """`path` as a `Path`; refused if it cannot be one."""
     if not isinstance(path, str | os.PathLike) or "\0" in os.fsdecode(path):
         raise UsageError(f"{path!r} is not a path.\n  Name a folder, such as 'model'.", path=repr(path))
     return Path(os.fsdecode(path))

@@ -130,7 +130,7 @@ def _read_entry(fields: Fields, name: str, first: int, path: Path) -> StoredTens
 
 
 def _check_no_holes(tensors: Mapping[str, StoredTensor], first: int, n_file: int, path: Path) -> None:
-    """Each tensor begins where the one before it ends, and the last one ends with the file: so none is larger than the file."""
+    """Check that tensors follow each other without gaps and end with the file, so none is larger than the file."""
     end = first
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].start, item[1].n_bytes)):
         if tensor.start != end:

@@ -40,7 +40,7 @@ LEFT_OUT_OF_FILES: Mapping[str, object] = {
 
 @dataclass(frozen=True)
 class WrongSample:
-    """A sample the network does not answer as the data say. `number` counts samples from 1, as in the file.
+    """A sample whose answer differs from the label in the data. `number` counts samples from 1, as in the file.
 
     `expected` and `got` are label names; `got` is None where the network answers "unknown". `reason` is given
     where the sample could not be asked.
@@ -100,7 +100,7 @@ class Distributional:
 
     @property
     def is_within_gap(self) -> bool:
-        """Whether the loss lies within the allowed share of the entropy; where the entropy is 0, no gap is allowed."""
+        """Whether the gap is within the allowed share of the entropy; if the entropy is 0, no gap is allowed."""
         return self.gap_nats <= (self.allowed_gap_percent or 0) / 100 * self.entropy_nats
 
 
@@ -191,7 +191,7 @@ class Certificate:
 
     @property
     def headline(self) -> str:
-        """The verdict with what it is about: rows, columns and, where it is not the usual one, the rule."""
+        """The verdict with its subject: the rows, the columns and, if it is unusual, the rule."""
         of, judged = self.columns, self.distribution
         rows = "rows" if judged is None else "contexts"
         counted = f"{self.checked - self.wrong:,} of {self.checked:,} {rows}{'' if self.holds else ' right'}"
@@ -213,7 +213,7 @@ class Certificate:
 
     @property
     def on_sample(self) -> str:
-        """What is said after the verdict where not all samples were checked."""
+        """What follows the verdict if not all samples were checked."""
         if self.sampled is None:
             return ""
         return f" on a sample of {self.sampled:,} of {self.dataset.shape.n_samples:,}"
@@ -243,7 +243,7 @@ class Certificate:
 
     @staticmethod
     def from_json(document: object, where: str | Path = "certificate.json") -> Certificate:
-        """From certificate.json, every field checked; `CorruptModel` where one is not as it should be."""
+        """Read certificate.json and check every field; raise `CorruptModel` if one is wrong."""
         found = Fields(document, where)
         schema = found.integer("schema", 1)
         if schema > SCHEMA:
@@ -259,22 +259,22 @@ class Certificate:
             raise found.refuse("columns", "the names of two columns")
         said = certificate.dataset.shape.n_samples if certificate.sampled is None else certificate.sampled
         if certificate.distribution is None and certificate.checked != said:
-            counted = f"{certificate.checked:,} checked samples of {said:,} that were to be checked"
+            counted = f"{certificate.checked:,} checked samples, but {said:,} were to be checked"
             raise corrupt(where, f"the file counts {counted}")
         judged = certificate.distribution
         if judged is not None and judged.rule == "total-gap" and certificate.fitted is None:
             certificate = _read_total_gap(certificate, judged)
         if certificate.holds and (certificate.wrong or certificate.problems):
-            raise corrupt(where, "the file says that it holds, and counts wrong samples or names a problem")
+            raise corrupt(
+                where, "the file says that it holds, but it counts wrong samples or names a problem"
+            )
         if certificate.fitted and (judged is None or not judged.is_within_gap):
-            raise corrupt(where, "the file says that it is fitted, and the gap is not within what it allows")
+            raise corrupt(where, "the file says that it is fitted, but its gap is larger than it allows")
         return certificate
 
 
 def _read_total_gap(certificate: Certificate, judged: Distributional) -> Certificate:
-    """Read older certificates: they said "holds" for what is now called fitted, and computed the share differently where the
-    entropy is 0.
-    """
+    """Read an older certificate: it says "holds" for what is now "fitted", and computes the share differently at entropy 0."""
     is_right = not certificate.wrong and certificate.holds
     return replace(certificate, holds=is_right, fitted=certificate.holds and judged.is_within_gap)
 
@@ -288,7 +288,7 @@ class OriginData:
 
 @dataclass(frozen=True)
 class Origin:
-    """Method, theorem and what was found when the network was built, on that data set; each may be absent."""
+    """The method, the theorem and the findings from when the network was built on that data set; each may be absent."""
 
     method: str | None = None
     theorem: str | None = None

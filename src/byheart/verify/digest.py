@@ -33,7 +33,7 @@ def weights_digest(network: Network) -> str:
 
 
 def model_digest(memoriser: Memoriser) -> str:
-    """SHA-256, in hexadecimal, of everything but the weights that an answer depends on.
+    """SHA-256, in hexadecimal, of everything that an answer depends on except the weights.
 
     That is the task, whether order matters, the label names and their type, the tokenizer with its vocabulary, the shape of the
     network, and the files of its family. A changed label would otherwise be another answer under the same certificate.

@@ -76,7 +76,7 @@ def check_distributions(
 def _other_tokens(
     memoriser: Memoriser, dataset: Dataset, contexts: Contexts, asked: EncodedInputs, logits: np.ndarray
 ) -> Bool[np.ndarray, " n_asked"]:
-    """Contexts after which one token is certain, and another is the most likely one."""
+    """Contexts after which one token is certain in the data, but the network prefers another."""
     known = {name: index for index, name in enumerate(memoriser.label_names)}
     likeliest = logits.argmax(axis=1)
     starts, n_successors = contexts.offsets[asked.asked], np.diff(contexts.offsets)[asked.asked]

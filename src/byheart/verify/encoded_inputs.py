@@ -1,4 +1,4 @@
-"""From a data set to what a network can be asked: which samples fit it, and why the others do not."""
+"""Encode a data set for a network: the samples that fit it, and why the others do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Drawn: TypeAlias = Int[np.ndarray, " n_drawn"]
 
 @dataclass(frozen=True, eq=False)
 class EncodedInputs:
-    """The samples that can be asked, as the network takes them, and the reason why each other one cannot."""
+    """The samples that can be asked, encoded for the network, and a reason for each that cannot."""
 
     asked: Int[np.ndarray, " n_asked"]
     encoded: np.ndarray

@@ -119,8 +119,8 @@ def verify(
     if sample is not None and (dataset.task == "distribution" or not 0 < sample < dataset.n_samples):
         wanted = f"fewer than the {dataset.n_samples:,} samples there are, and at least 1"
         if dataset.task == "distribution":
-            wanted = "left out for distributions, all contexts of which are checked"
-        raise UsageError(f"the sample of {sample:,} samples must be {wanted}.", sample=sample)
+            wanted = "left out for distributions: all their contexts are checked"
+        raise UsageError(f"sample = {sample:,} must be {wanted}.", sample=sample)
     is_drawn = np.ones(dataset.n_samples, dtype=bool)
     if sample is not None:
         is_drawn[:] = False
@@ -184,7 +184,7 @@ def _conflict_rule(left_out: Mapping[str, int]) -> str | None:
 
 
 def _wrong_in_words(found: Findings) -> list[str]:
-    """The problem that some samples are wrong, if they are."""
+    """A sentence about the wrong samples, if there are any."""
     if not found.wrong:
         return []
     counted, judged = f"{found.wrong:,} of {found.checked:,}", found.distribution
@@ -210,7 +210,7 @@ def _settings(network: Network, backend: Backend) -> dict[str, str]:
 def _check_labels(
     memoriser: Memoriser, dataset: Dataset, how: Evaluation, n_rechecked: int, is_drawn: ForEachSample
 ) -> Findings:
-    """One label for each sample, or for each token, of the samples that were drawn."""
+    """Check one label per sample, or one per token, of the samples that were drawn."""
     steps = Steps(how.progress, _CHECKING_LLAMA if memoriser.network.spec.family == "llama" else _CHECKING)
     steps.begin("encode")
     asked = encode_inputs(memoriser, dataset.inputs, dataset.tokenizer)
@@ -262,7 +262,7 @@ def _check_pieces(
 
 
 def _affordable(network: Network, n_wanted: int, n_asked: int) -> int:
-    """How many samples to ask again: one in four where one takes many products, so that this never costs more than the check."""
+    """How many samples to ask again: only one in four if samples are costly, so that this never costs more than the check."""
     is_cheap = network.seq_len * network.spec.parameters_dense <= MANY_PRODUCTS
     return n_wanted if is_cheap else min(n_wanted, max(1, n_asked // 4))
 
@@ -337,7 +337,7 @@ def _disagreements(
     rechecked: Drawn,
     how: Evaluation,
 ) -> list[str]:
-    """Ask some samples again, by the second evaluator."""
+    """Ask some samples again with the second evaluator."""
     second = memoriser.network.second_backend
     again = memoriser.answer(asked.encoded[rechecked], backend=second, progress=how.progress)
     return [

@@ -1,4 +1,4 @@
-"""Close idle connections: many slow visitors must not keep another one from being answered."""
+"""Close idle connections, so that many slow clients cannot block the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_WAITING = 400
 
 
 class TimedConnection(H11Protocol):
-    """HTTP as uvicorn speaks it, but a connection on which no request becomes complete is closed."""
+    """uvicorn's HTTP, but connections that do not complete a request in time are closed."""
 
     _timer: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""What every task of a worker is given, and the models that stay in memory."""
+"""What every task of a worker receives, and the models that stay in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which facts a weight holds: found by changing it and asking every fact again, or by compiling without a fact."""
+"""Find which facts a weight holds: change it and ask every fact again, or compile without a fact."""
 
 from __future__ import annotations
 

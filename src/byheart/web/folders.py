@@ -74,14 +74,12 @@ class Folders:
         """Write an upload under a free name, whole or not at all, never more than is allowed."""
         if not _names_data(name):
             raise UsageError(
-                f"{name!r} cannot name a data file: letters, digits, spaces and .-_()+, ending in "
-                f".csv, .tsv, .jsonl, .txt, .parquet or .npz, no longer than {NAME_BYTES} bytes.",
+                f"{name!r} cannot be the name of a data file. Use letters, digits, spaces and .-_()+, ending in "
+                f".csv, .tsv, .jsonl, .txt, .parquet or .npz, and at most {NAME_BYTES} bytes.",
                 name=name,
             )
         if sum(1 for _ in self.data.iterdir()) >= limits.n_data:
-            raise TooLarge(
-                f"{limits.n_data} files are kept already, as many as are allowed. Restart the server."
-            )
+            raise TooLarge(f"the limit of {limits.n_data} data files is reached. Restart the server.")
         with tempfile.NamedTemporaryFile(dir=self.data, prefix=".upload-", delete=False) as stream:
             part = Path(stream.name)
             try:
@@ -122,7 +120,7 @@ class Folders:
         raise UnknownName(f"there is no model {name!r}.", name=name)
 
     def _is_model(self, path: Path) -> bool:
-        """A folder right inside `models`, not a link out of it, with the file every model has."""
+        """A model folder directly inside `models`: not a link, and with the file that every model has."""
         return (
             MODEL_NAME.fullmatch(path.name) is not None
             and path.resolve().parent == self.models.resolve()
@@ -130,10 +128,10 @@ class Folders:
         )
 
     def new_model(self, name: str, limits: Limits) -> Path:
-        """A free path for a model of about that name."""
+        """An unused path for a model, named after `name`."""
         wanted = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:48] or "model"
         if len(self.list_models()) >= limits.n_models:
-            raise TooLarge(f"{limits.n_models} models are kept already, as many as are allowed.")
+            raise TooLarge(f"the limit of {limits.n_models} models is reached.")
         return next(path for each in _names_from(wanted) if not (path := self.models / each).exists())
 
     def data_of(self, model: str) -> Path | None:
@@ -174,7 +172,7 @@ def _names_from(name: str) -> Iterator[str]:
 
 
 def too_large(limits: Limits) -> TooLarge:
-    """The refusal of a file beyond the limit."""
+    """The error for a file beyond the limit."""
     return TooLarge(
         f"the file is larger than the {limits.upload_bytes // (1 << 20):,} MB the page takes.\n"
         "  Compile it on the command line: byheart compile FILE -o DIR."

@@ -1,4 +1,4 @@
-"""The guard before every request: who asks, from where, and how much is sent. Also what browsers are told about the page."""
+"""The guard checks every request: who asks, from where, and how much is sent. Also what browsers are told about the page."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Guard:
         )
 
     def _token_in_address(self, scope: Scope, headers: dict[str, str]) -> str | None:
-        """Where to send a browser that opened the printed address: the same page, its token now in a cookie."""
+        """Redirect a browser that opened the printed address to the same page, with the token in a cookie."""
         if self.token is None or scope["method"] != "GET" or not self._knows_host(headers.get("host", "")):
             return None
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)

@@ -59,7 +59,7 @@ class Job:
 
 
 class JobQueue:
-    """Runs jobs in the order they came. Every public method may be called from any thread."""
+    """Runs jobs in the order in which they were queued. Every public method may be called from any thread."""
 
     def __init__(self, command: Sequence[str], limits: Limits, started: Started = ignore) -> None:
         """Start the threads that watch the workers, and one worker, so that it is warm when the first job comes."""
@@ -82,7 +82,7 @@ class JobQueue:
         with self._changed:
             if len(self._waiting) >= self._limits.n_waiting:
                 raise TooManyJobs(
-                    f"{len(self._waiting)} jobs are waiting already, as many as are allowed.\n"
+                    f"{len(self._waiting)} jobs are waiting, which is the limit.\n"
                     "  Wait for some to end, or cancel some."
                 )
             job = Job(secrets.token_hex(6), task, title, arguments, request, time.time())

@@ -1,4 +1,4 @@
-"""How much fits, and which runs there are: plans with their curves, and the run store."""
+"""Plans with their curves, and the runs of the store."""
 
 from __future__ import annotations
 

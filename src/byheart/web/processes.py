@@ -1,4 +1,4 @@
-"""Worker processes as the server sees them: started, asked, and ended at any moment; one of them stays for short questions."""
+"""Worker processes, which the server starts, asks, and may end at any moment; one stays for short questions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WorkerFailed(ByheartError):
 
 
 class Refused(ByheartError):
-    """A worker answered that the request cannot be met; `document` is what the command line prints with --json."""
+    """A worker refused the request; `document` is what the command line prints with --json."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         """Keep the worker's own words."""
@@ -70,7 +70,7 @@ class Questions:
         threading.Thread(target=self._warm_up, daemon=True).start()
 
     def ask(self, task: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The document that one task makes."""
+        """The document that one task returns."""
         with self._lock:
             if self._is_closed:
                 raise WorkerFailed("the server is stopping.")

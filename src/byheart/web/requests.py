@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How to read a data file; the reader decides what is not given."""
+    """How to read a data file; the reader has defaults for the rest."""
 
     task: Task | None = None
     tokenizer: Literal["char", "word", "bytes"] | None = None
@@ -183,7 +183,7 @@ def describe_bodies() -> dict[str, Any]:
 
 
 def body_schema(*kinds: type) -> dict[str, Any]:
-    """The OpenAPI description of an address whose body is one of these; without any, an object with any fields."""
+    """The OpenAPI description of an address whose body is one of these types, or any object if there are none."""
     references: list[dict[str, Any]] = [{"$ref": REFERENCE.format(name=kind.__name__)} for kind in kinds]
     schema = {"oneOf": references} if len(references) > 1 else (references or [{"type": "object"}])[0]
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}

@@ -23,7 +23,7 @@ LARGEST_EXACT = 1 << 53
 
 
 def draw_trace(model: Model, text: str) -> dict[str, Any]:
-    """Ask `text`, and say what the page draws of its way."""
+    """Ask `text`, and return what the page draws of its way through the network."""
     network = model.network
     if not isinstance(network, Transformer):
         raise UsageError(
@@ -57,7 +57,7 @@ def draw_trace(model: Model, text: str) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | str | None:
-    """A number as JSON has it; as text where no float is equal to it; None where it is not finite."""
+    """A number for JSON: a text if no float equals it, None if it is not finite."""
     if isinstance(value, Fraction):
         try:
             near = float(value)
@@ -105,7 +105,7 @@ def _lookup(model: Model, found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
-    """The triangle waves of one entry, its key and label as read, and whether the key is that of the question."""
+    """The triangle waves of one entry, the key and label read from it, and whether the question has that key."""
     read = found.state(stage.last - 2)  # before the two blocks that compare and answer
     waves = {
         name: [_number(value) for value in found.values(name)[stage.first : stage.last + 2]]
@@ -121,7 +121,7 @@ def _extraction(found: Trace, stage: Stage) -> dict[str, Any]:
 
 
 def _label_bits(found: Trace, stage: Stage) -> list[int]:
-    """What each reading layer added to the answer, as bits; the last of all also adds 1, since 0 means "unknown"."""
+    """The bits that each reading layer added to the answer; the last layer also adds 1, since 0 means "unknown"."""
     labels = found.values(LABEL)  # on entering, then behind each layer
     bits = []
     for layer in range(stage.first, stage.last + 1):

@@ -25,7 +25,7 @@ def list_matrices(context: Context, model: str) -> Document:
 
 
 def show_matrix(context: Context, model: str, matrix: str, row: int, column: int) -> Document:
-    """The window of a matrix that holds one of its entries, as floats."""
+    """The part of a matrix around one of its entries, as floats."""
     weights = changes.find_matrix(open_model(model).network, matrix)
     n_rows, n_columns = changes.shape_of(weights)
     top, left = _window(row, n_rows), _window(column, n_columns)
@@ -48,7 +48,7 @@ def show_weight(context: Context, model: str, matrix: str, row: int, column: int
 
 
 def show_fact(context: Context, model: str, text: str, data: str | None) -> Document:
-    """What `byheart inspect --fact --json` prints of a fact, with the bits of each weight it names."""
+    """What `byheart inspect --fact --json` prints about a fact, with the bits of each weight in it."""
     opened = open_model(model)
     (found,) = locate_facts(opened, [text], data)
     cells = [

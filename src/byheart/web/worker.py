@@ -1,4 +1,4 @@
-"""A worker process: reads requests from standard input, one JSON document a line, and answers on standard output.
+"""A worker process: it reads requests from standard input, one JSON document per line, and answers on standard output.
 
 Each answer is one of {"progress": [done, total, stage]}, {"result": ...} and {"error": ...}; the last two end a request. When the
 server goes away, standard input closes and the worker ends at once, whatever it is doing.

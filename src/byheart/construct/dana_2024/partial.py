@@ -72,7 +72,7 @@ def memorise_in_part(
             best = found
     assert best is not None
     raise AssumptionViolated(
-        f"of {ATTEMPTS} draws of {n_heads} heads the best is right on {best.accuracy:.2%} of the sequences; Corollary 2 says "
+        f"the best of {ATTEMPTS} draws of {n_heads} heads is right on {best.accuracy:.2%} of the sequences; Corollary 2 says "
         f"{float(bound.value):.2%} in expectation over the labels left out.\n  Give another seed or more heads.",
         accuracy=best.accuracy,
     )

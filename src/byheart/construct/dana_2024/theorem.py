@@ -88,9 +88,7 @@ def _theorem(
     """Draw heads until the native forward pass is right on every sequence."""
     dim, head_dim = options.sizes(data.task, targets.n_outputs, len(targets))
     if dim < 2 or not 1 <= head_dim <= dim:
-        raise UsageError(
-            f"dim is {dim} and head_dim {head_dim}; needed are dim >= 2 and 1 <= head_dim <= dim."
-        )
+        raise UsageError(f"dim = {dim} must be at least 2, and head_dim = {head_dim} must be from 1 to dim.")
     encoder = _encoder(targets, data, dim, options.precision)
     for _attempt in range(ATTEMPTS):
         found = interpolate(

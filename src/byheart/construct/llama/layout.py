@@ -254,14 +254,14 @@ def choose_layout(shape: TextShape, hidden: int | None = None) -> Layout:
     """The layout of fewest parameters, of width `hidden` if given."""
     if hidden is not None and hidden not in WIDTHS:
         raise UsageError(
-            f"hidden={hidden} is not a width that this construction has.\n  Give one of {', '.join(map(str, WIDTHS))}, "
-            "or leave it out: then it is the one of fewest parameters.",
+            f"hidden={hidden} is not a width of this construction.\n  Give one of {', '.join(map(str, WIDTHS))}, "
+            "or leave it out to get the width with the fewest parameters.",
             hidden=hidden,
         )
     most_bits = WORD_BITS + MOST_SIDE * FIELD_BITS - math.log2(shape.n_labels)
     if not 0 <= shape.reject_bits <= most_bits:
         raise UsageError(
-            f"reject_bits={shape.reject_bits}: where {shape.n_labels:,} tokens may follow, this construction has 0 to "
+            f"reject_bits={shape.reject_bits} is out of range: with {shape.n_labels:,} possible next tokens, it may be 0 to "
             f"{math.floor(most_bits)}.",
             reject_bits=shape.reject_bits,
         )

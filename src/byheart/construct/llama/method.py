@@ -193,7 +193,7 @@ def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
     longest = shape.seq_len + per_value + 2
     if longest + 1 > MOST_POSITIONS:
         raise AssumptionViolated(
-            f"texts of {longest:,} tokens are longer than the {MOST_POSITIONS:,} positions that a Llama of ours may have."
+            f"these texts have up to {longest:,} tokens; a compiled Llama has at most {MOST_POSITIONS:,} positions."
         )
     layout = choose_layout(
         TextShape(

@@ -74,7 +74,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
         elif backend.decode(found, skip_special_tokens=True) != text:
             wrong.append(label)
     _refuse(data, special, "a value that contains the text of a special token", "Rename it in the data.")
-    _refuse(data, empty, "a value without tokens, which nobody could tell from not knowing", "Remove it.")
+    _refuse(data, empty, "a value without tokens, which looks the same as no answer", "Remove it.")
     _refuse(
         data,
         wrong,

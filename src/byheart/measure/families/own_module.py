@@ -181,7 +181,7 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
         elif default is None:
             raise UsageError(
                 f"`{each.name}` of {name} is neither a whole number nor a choice (Literal) of texts, and has no default.\n"
-                f"  Besides these it may have what the data say: {', '.join(OF_DATA)}.",
+                f"  The function may also take these parameters, which the data set: {', '.join(OF_DATA)}.",
                 family=name,
                 name=each.name,
             )

@@ -74,11 +74,11 @@ def require_vocabulary(document: str, tokenizer: Tokenizer | None, spec: LlamaSp
     try:
         expected = _extend(tokenizer, words, spec.mode, unknown)
     except AssumptionViolated as error:
-        raise corrupt(name, f"no Llama is compiled for this tokenizer ({error})") from None
+        raise corrupt(name, f"this tokenizer does not suit a compiled Llama ({error})") from None
     ids = (expected.n_tokens, expected.bos, expected.eos, expected.sep, expected.unknown)
     if ids != (spec.n_tokens, spec.bos, spec.eos, spec.sep, spec.ends[-1]) or document != expected.document:
         raise CorruptModel(
-            f"{name} is not what is written for the tokenizer in model.json: other programs would give prompts other ids.\n"
+            f"{name} does not match the tokenizer in model.json, so other programs would give prompts other ids.\n"
             "  Restore the folder from a copy you trust, or compile the data again.",
             problem=name,
         )

@@ -119,7 +119,7 @@ def count_on_line(start: Transformer, direction: Transformer, sequences: np.ndar
                 made += [_after_heads(part, first, second, scores) for part in cell.split(deciding)]
             else:
                 raise AssumptionViolated(
-                    "both networks must have hard attention and feed-forward layers, in one order."
+                    "both networks must have hard attention and feed-forward layers, in the same order."
                 )
             n_polynomials = len(deciding)
             decision_degree = max(decision_degree, _degree(deciding))
