@@ -58,7 +58,7 @@ class Case:
 
 
 def token_text(shape_vocab: int, token: int) -> str:
-    """The text of a token, always one character: Chinese as long as there are enough, then from the private-use area."""
+    """The text of a token, always one character: Chinese characters first, then the private-use area."""
     if token < 2:
         return ("<s>", "</s>")[token]
     if shape_vocab <= 20_000:

@@ -24,7 +24,7 @@ CLOSE = 0.05
 
 @dataclass(frozen=True)
 class Candidates:
-    """Texts of one length; the gap and the closest rival of each decision of their answers."""
+    """Texts of one length, with the gap and closest rival of each decision in their answers."""
 
     ids: Tensor
     gaps: Tensor
@@ -47,7 +47,7 @@ Holds = Callable[[list[list[int]]], list[bool]]
 def covering_rows(
     blocks: Sequence[Candidates], vocab: int, kept: Sequence[Sequence[int]], holds: Holds
 ) -> list[list[int]]:
-    """Texts to add to `kept`, the closest first, until each id has `N_TIMES` close decisions or no text is left that helps."""
+    """Texts to add to `kept`, closest decisions first, until each id has `N_TIMES` of them or no text helps."""
     counts = [0] * vocab
     have = {tuple(row) for row in kept}
     order: list[tuple[float, int, int]] = []

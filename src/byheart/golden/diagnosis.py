@@ -1,4 +1,4 @@
-"""The likely fault of an engine that failed: the one in the table whose wrong answers are most like the engine's.
+"""Name the likely fault of an engine: the fault in the table whose wrong answers are most like the engine's.
 
 Ways are compared first. If an engine is right on single prompts and wrong only with batches, chunks, reused prefixes or speculative
 decoding, the fault is named after that way. If it is right without a cache and wrong with one, the fault is in the cache or in the
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A likely fault; `likeness` is 1 where every wrong answer is the one that this fault gives, and no other case is wrong."""
+    """A likely fault; `likeness` is 1 if the engine's wrong answers are exactly those of this fault."""
 
     kind: str
     detail: str

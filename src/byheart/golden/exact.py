@@ -205,7 +205,7 @@ def find_exact_cases(
 
 
 def _deciding_codes(engine: ReferenceEngine, prompts: Tensor) -> list[set[int]]:
-    """For each prompt the entries of the embedding, each with a direction, on which the logit of the right token depends."""
+    """For each prompt, the embedding entries on which the logit of the right token depends, each with a direction."""
     held: list[Tensor] = []
     table = engine.weight(f"{EMBEDDING}.weight")
 

@@ -1,4 +1,4 @@
-"""Faults of engines, each as a change of the reference engine: what a check compares a failing engine with.
+"""Faults of engines, each as a change of the reference engine; a failing engine is compared with them.
 
 A fault has a kind, which the check reports, and a detail. `override` puts a function in the place of one step;
 the function gets the step itself as its first argument.
@@ -22,7 +22,7 @@ Change = Callable[[ReferenceEngine], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """`ways` are the names of the ways in which it can show; `applies` says to which checkpoints it can happen."""
+    """A fault: it can show in the runs named in `ways`, on the checkpoints that `applies` accepts."""
 
     kind: str
     detail: str
@@ -145,7 +145,7 @@ def _drop_keys(first: int, end: int) -> Change:
 
 
 def _mask(condition: Callable[[Tensor, Shape], Tensor]) -> Change:
-    """The mask from distances alone, and validity."""
+    """A mask that depends only on the distances between tokens and on their validity."""
 
     def change(engine: ReferenceEngine) -> None:
         def visible(step: Any, queries: Tensor, keys: Tensor, valid: Tensor) -> Tensor:

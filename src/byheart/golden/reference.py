@@ -19,7 +19,7 @@ from byheart.golden.shape import EMBEDDING, EOS, FINAL_NORM, HEAD, Shape
 
 @dataclass(frozen=True)
 class Way:
-    """How an engine is driven. The answer must not depend on it.
+    """How an engine is run. The answer must not depend on it.
 
     `reused` tokens of the prompt are in the cache from another request; `drafted` tokens are guessed and checked at once. With
     `beams` the answer is another one: the likeliest that a search over so many beams finds.
@@ -189,7 +189,7 @@ class ReferenceEngine:
     def layer(
         self, x: Tensor, angles: Tensor, positions: Tensor, cache: Cache, layer: int, n_last: int
     ) -> Tensor:
-        """All tokens enter the cache; the last `n_last` come out."""
+        """Run one layer: all tokens enter the cache, and the last `n_last` are returned."""
         at = f"model.layers.{layer}"
         normed = self.norm(x, f"{at}.input_layernorm")
         keys, values = self.keys(normed, angles, f"{at}.self_attn"), self.values(normed, f"{at}.self_attn")
@@ -343,7 +343,7 @@ class ReferenceEngine:
         return ids[len(prompt) : len(prompt) + n_new]
 
     def search_beams(self, prompt: Sequence[int], n_new: int, n_beams: int) -> tuple[list[int], float]:
-        """The likeliest answer that beam search finds, and the smallest lead of what was kept over what was not."""
+        """The likeliest answer of beam search, and the smallest lead of a kept beam over a dropped one."""
         ids = torch.tensor([list(prompt)])
         cache, scores = self.empty_cache(1), torch.zeros(1, dtype=torch.float64)
         texts, gap = ids, float("inf")
@@ -366,7 +366,7 @@ class ReferenceEngine:
         return logits.log_softmax(-1)
 
     def follow_beams(self, cache: Cache, rows: Tensor) -> None:
-        """The cache goes where the beams go: beam i continues what was beam `rows[i]`."""
+        """Reorder the cache with the beams: beam i continues the earlier beam `rows[i]`."""
         cache.pick_rows(rows)
 
     def kept_slots(self, n_sure: int) -> int:

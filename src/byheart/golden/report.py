@@ -85,7 +85,7 @@ def check(
     long_texts: bool = False,
     progress: Progress = silent,
 ) -> Report:
-    """Ask `engine` every case of `folder` whose answer the rounding of its number type cannot change.
+    """Ask `engine` every case of `folder` whose answer cannot change by rounding in its number type.
 
     `engine` is one of `byheart.golden.engines`, or a function of your own: `generate(checkpoint_folder, prompts, n_new)` that
     returns the greedy answers to `prompts`, lists of token ids, as lists of `n_new` token ids. `number_type` says what your

@@ -131,7 +131,7 @@ class RoundingEngine(ReferenceEngine):
         return self._stored(x + change)
 
     def head(self, x: Tensor) -> Tensor:
-        """The logits of `tokens` alone, `(rows, new tokens, tokens)`: no other takes part in a gap."""
+        """The logits of `tokens` alone, `(rows, new tokens, tokens)`: gaps involve no other token."""
         normed = self.norm(x, FINAL_NORM)[:, :, None]
         rows = self.weight(f"{EMBEDDING if self.shape.is_tied else HEAD}.weight")[self.tokens]
         products = rows * normed
@@ -149,7 +149,7 @@ def bounds(
     n_new: int,
     number_type: NumberType,
 ) -> tuple[Tensor, Tensor]:
-    """Gaps and their bounds, both `(rows, n_new)`, for texts of one length whose last `n_new` tokens are the answer.
+    """Gaps and their error bounds, both `(rows, n_new)`, for texts of one length that end in an answer of `n_new` tokens.
 
     Each gap is that of the rival whose gap is smallest in units of its bound.
     """

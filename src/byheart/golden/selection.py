@@ -39,7 +39,7 @@ def find_cases(
     counts: dict[NumberType, int],
     lengths: Sequence[int],
 ) -> list[Case]:
-    """`counts[t]` cases each that rounding to type t cannot change, with gaps as small as that allows."""
+    """For each number type t, `counts[t]` cases with gaps as small as possible that rounding to t cannot change."""
     rng = np.random.default_rng([shape.seed, 77])
     engine = ReferenceEngine(shape, weights)
     blocks = []
@@ -99,7 +99,7 @@ def _prefixes(shape: Shape, length: int, rng: np.random.Generator) -> Tensor:
 
 
 def _n_last(shape: Shape) -> int:
-    """How many last tokens each beginning gets: all where the vocabulary is small."""
+    """How many last tokens to try after each beginning: all of them if the vocabulary is small."""
     return min(MOST_LAST, shape.vocab - N_SPECIAL)
 
 
@@ -146,7 +146,7 @@ def _margins(
 
 @torch.no_grad()
 def _smallest_gaps(shape: Shape, weights: dict[str, Tensor], rows: list[list[int]]) -> Tensor:
-    """How far the right token leads at least, for texts of one length."""
+    """The least lead of the right token, for texts of one length."""
     ids = torch.tensor(rows)[:, :-1]
     engine = ReferenceEngine(shape, weights)
     valid = torch.ones_like(ids, dtype=torch.bool)
@@ -161,7 +161,7 @@ def _keep(
     number_type: NumberType,
     count: int,
 ) -> list[Case]:
-    """Of every block the candidates with the smallest gaps that hold, some for each step of the answer.
+    """From every block, the candidates with the smallest safe gaps, some for each step of the answer.
 
     The bound differs from text to text, so the search starts at the bound that is usual in the block.
     """
@@ -219,7 +219,7 @@ LONG = {4_000: 6, 32_000: 3}
 
 @torch.no_grad()
 def find_long_cases(shape: Shape, weights: dict[str, Tensor]) -> list[Case]:
-    """Cases whose answer depends on needles thousands of tokens back: without one of them, or with all moved by one, it changes."""
+    """Cases that depend on needles thousands of tokens back: the answer changes if one is missing or all move by one."""
     rng = np.random.default_rng([shape.seed, 78])
     engine = ReferenceEngine(shape, weights)
     found: list[Case] = []

@@ -54,7 +54,7 @@ def signature(fault: Fault, shape: Shape, weights: dict[str, Tensor], cases: Seq
 
 
 def spread(cases: Sequence[Case], count: int) -> list[Case]:
-    """Some of the cases, from all over the list."""
+    """Some of the cases, spread evenly over the list."""
     if len(cases) <= count:
         return list(cases)
     return [cases[at * len(cases) // count] for at in range(count)]

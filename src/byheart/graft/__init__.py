@@ -1,4 +1,4 @@
-"""An exact memory in somebody else's checkpoint: stock layers before the host's own, nothing trained.
+"""Put an exact memory into an existing checkpoint: stock layers before the host's own, without training.
 
     texts -> contexts -> layout -> emission -> folder        and, in code of its own: reading, structure, recall
 

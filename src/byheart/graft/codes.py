@@ -1,4 +1,4 @@
-"""Codes for tokens: integer vectors of one length, so that a dot product is largest where two tokens are equal.
+"""Codes for tokens: integer vectors of equal norm, so that a dot product is largest for equal tokens.
 
 For whole vectors a and x with |a|² = |x|² = ρ, 2·a·x = 2ρ - |a - x|², hence a·x = ρ where x = a and a·x <= ρ - 1 elsewhere.
 Sums over m tokens: mρ where all are equal, at most mρ - 1 otherwise. Every entry is a small whole number, exact in bfloat16.
@@ -34,7 +34,7 @@ class Code:
 
 
 def possible_codes(n_codes: int) -> list[Code]:
-    """Of each dimension that has `n_codes` vectors, the code of the smallest norm."""
+    """The code of smallest norm for each dimension that has `n_codes` vectors."""
     counts = np.zeros(MOST_SQUARED_NORM + 1)  # of vectors by squared norm: one more coordinate at a time
     counts[0] = 1
     found = []

@@ -40,7 +40,7 @@ def merge_contexts(facts: Iterable[Fact]) -> dict[Context, int]:
 
 
 def inherited(following: Mapping[Context, int]) -> dict[Context, int | None]:
-    """Of each context, the token of its longest stored proper suffix; None where no suffix is stored.
+    """For each context, the token that its longest stored proper suffix predicts; None if no suffix is stored.
 
     Where a text ends in several stored contexts all of their units fire, and these are suffixes of one another. A unit adds its
     own token's code and subtracts the inherited one's, so the sum is the code of the longest context's token.

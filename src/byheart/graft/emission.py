@@ -42,7 +42,7 @@ Parts = dict[str, torch.Tensor]
 
 
 class HostTensors(Protocol):
-    """Where the host's weights come from, one at a time, in float32."""
+    """The source of the host's weights, read one at a time, in float32."""
 
     def tensor(self, name: str) -> torch.Tensor: ...
 
@@ -255,7 +255,7 @@ def _write_units(parts: Parts, memory: Memory, units: range) -> None:
 
 
 def _write_heads(parts: Parts, memory: Memory, layer: int) -> None:
-    """One group of heads per new key head: its key is the constant 1, its values are the codes gathered so far."""
+    """The weights of one group of heads per new key head: the key is the constant 1, the values are the codes gathered so far."""
     layout, kernel = memory.layout, memory.kernel
     host, gather, dimension = layout.host, layout.gathers[layer], layout.code.dimension
     query, key, value, out = (parts[f"self_attn.{part}_proj.weight"] for part in "qkvo")

@@ -44,7 +44,7 @@ LOSSLESS = {("BF16", torch.bfloat16), ("BF16", torch.float32), ("F16", torch.flo
 
 
 def default_precision(host: Host) -> str:
-    """bfloat16 for hosts stored so; float32 for all others, which holds their weights exactly."""
+    """bfloat16 for hosts that are stored in it; for all others float32, which holds their weights exactly."""
     return "bfloat16" if host.dtype == torch.bfloat16 else "float32"
 
 

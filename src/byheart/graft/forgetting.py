@@ -1,4 +1,4 @@
-"""Taking single facts out of a graft: the units of their contexts become zero, and every other entry stays as it is, to the bit.
+"""Take single facts out of a graft: set the units of their contexts to zero, and keep every other bit.
 
 Where a forgotten context is a suffix of one that stays, the unit of the longer one subtracts an answer that is no longer added, so
 its answer entries are rewritten. A context that a remaining fact shares stays.
@@ -32,7 +32,7 @@ class Forgotten:
 def forget_facts(
     checkpoint: FolderHost, reading: Reading, facts: Iterable[Fact], kept: Iterable[Fact], target: Path
 ) -> Forgotten:
-    """Write at `target`, a copy of the checkpoint's folder, the weights without the contexts of `facts`."""
+    """Write the weights without the contexts of `facts` into `target`, a copy of the checkpoint's folder."""
     staying = {context for fact in kept for context, _ in fact.contexts()}
     going = {context for fact in facts for context, _ in fact.contexts()} - staying
     place = {unit.tokens: (unit.layer, unit.unit) for unit in reading.units}

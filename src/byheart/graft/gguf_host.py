@@ -60,7 +60,7 @@ class GgufHost:
 
 
 def hugging_face_name(name: str) -> str:
-    """The name that transformers has for a tensor of llama.cpp; the same where there is none."""
+    """The transformers name of a tensor of llama.cpp; unchanged if it has none."""
     stem, _, kind = name.rpartition(".")
     if stem in WHOLE_NAMES:
         return f"{WHOLE_NAMES[stem]}.{kind}"
@@ -71,7 +71,7 @@ def hugging_face_name(name: str) -> str:
 
 
 def to_halves(weight: np.ndarray, n_heads: int) -> np.ndarray:
-    """Rows of each head from neighbouring pairs to halves."""
+    """Reorder the rows of each head from neighbouring pairs to two halves."""
     parted = weight.reshape(n_heads, -1, 2, weight.shape[1])
     return np.ascontiguousarray(parted.swapaxes(1, 2).reshape(weight.shape))
 

@@ -1,4 +1,4 @@
-"""The whole of grafting: a host and rows of text in, a plan with its sizes, then a folder. Nothing is trained."""
+"""Grafting from start to end: from a host and rows of text to a plan with its sizes, then to a folder. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GraftPlan:
 
 
 def plan_graft(host: Host, tokenizer: Any, rows: Sequence[Row], *, bit_identical: bool = False) -> GraftPlan:
-    """Tokens, contexts, codes and sizes for `rows` in `host`; data outside the assumptions are refused with their row."""
+    """Plan tokens, contexts, codes and sizes for `rows` in `host`; errors name the row that breaks an assumption."""
     if not rows:
         raise DataError("there is no row to store.")
     return plan_facts(host, facts_of(tokenizer, rows), bit_identical=bit_identical)

@@ -25,7 +25,7 @@ MOST_PAIRS = 24
 
 @dataclass(frozen=True)
 class Kernel:
-    """The pairs of rotary frequencies that heads use, and the lead that these give."""
+    """The pairs of rotary frequencies that heads use, and the margin that they give."""
 
     frequencies: tuple[float, ...]
     margin: float
@@ -35,7 +35,7 @@ class Kernel:
         return NATS * sqrt(head_dim) / (self.margin * len(self.frequencies) * scaling**2)
 
     def query(self, distance: int) -> tuple[np.ndarray, np.ndarray]:
-        """Both halves of the query of a head that reads `distance` tokens back, of amplitude 1."""
+        """Both halves of the query, with amplitude 1, of a head that reads `distance` tokens back."""
         angles = np.array(self.frequencies) * distance
         return np.cos(angles), -np.sin(angles)
 
@@ -64,7 +64,7 @@ def choose_kernel(frequencies: np.ndarray, max_positions: int, longest: int) -> 
 
 @dataclass(frozen=True)
 class Gather:
-    """One layer's reads: from each of `distances` tokens back, the newest `n_copied` tokens gathered there so far."""
+    """What one layer reads: from each of `distances` tokens back, the newest `n_copied` tokens gathered there."""
 
     distances: tuple[int, ...]
     n_copied: int

@@ -132,7 +132,7 @@ def open_host(path: str | Path) -> Host:
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
-    """config.json of a folder, unless it asks for code of its own."""
+    """Read config.json of a folder; refuse one that asks to run its own code."""
     if not (path / CONFIG).exists():
         pickles = [entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".ckpt")]
         why = f"it holds {pickles[0]}, a pickle, which is not read" if pickles else f"it has no {CONFIG}"
@@ -291,7 +291,7 @@ def _places(path: Path) -> dict[str, Place]:
 
 
 def rotary(config: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    """The rotary frequencies of a host, fastest first, and what its cosines are multiplied by; as transformers computes both."""
+    """The rotary frequencies of a host, fastest first, and the factor of its cosines, as transformers computes them."""
     from transformers import AutoConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 

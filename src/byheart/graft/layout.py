@@ -77,9 +77,7 @@ class Layout:
 
     @property
     def first_match_layer(self) -> int:
-        """The first layer whose units compare contexts: the last one that gathers tokens, but not layer 0, which moves the
-        token's code.
-        """
+        """The first layer whose units compare contexts: the last gathering layer, but at least 1, since layer 0 moves the code."""
         return max(1, len(self.gathers) - 1)
 
     @cached_property
@@ -102,7 +100,7 @@ class Layout:
 
     @property
     def n_clearing(self) -> int:
-        """Units of the last memory layer that take pins and gathered codes out of the stream."""
+        """Units of the last memory layer that remove the constants and gathered codes from the stream."""
         return len(self.pins) + self.window * self.code.dimension
 
     def units_of_layer(self, layer: int) -> range:
@@ -177,7 +175,7 @@ def _layouts(host: Shape, n_codes: int, window: int, n_units: int, bit_identical
 
 
 def _splits(inner: int, n_rows: int, least: int) -> Iterator[tuple[int, int]]:
-    """Inner widths, at least the host's, with the number of layers that n_rows take."""
+    """Inner widths, at least the host's, each with the number of layers that hold `n_rows`."""
     n_layers = ceil(n_rows / max(inner, least))
     while True:
         wide = max(inner, least, ceil(n_rows / n_layers))

@@ -1,4 +1,4 @@
-"""Where facts live in a grafted checkpoint: the units that speak their answers, as `Location`, the type of every other model.
+"""Where facts live in a grafted checkpoint: the units that give their answers, as `Location`.
 
 A unit is named by its weight in `up_proj`: it is one number, and where it is zero the unit adds nothing.
 """
@@ -53,7 +53,7 @@ def steps_of(folder: Path, facts: Sequence[str], progress: Progress = silent) ->
 def _chain(
     answers: Mapping[Tokens, int], units: Mapping[Tokens, StoredUnit], fact: str, prompt: Tokens
 ) -> list[Step]:
-    """The prompt, and the prompt with what the graft itself goes on to say."""
+    """The prompt alone, and the prompt with the graft's own continuation."""
     lengths = sorted({len(tokens) for tokens in units})
     steps, said = [], prompt
     while said in answers:
@@ -65,7 +65,7 @@ def _chain(
 
 
 def locate(folder: str | Path, facts: str | Sequence[str], progress: Progress = silent) -> list[Location]:
-    """For each token of each fact's answer, the weights that hold it and the other facts, of those asked, that need them too.
+    """For each token of each answer, the weights that hold it and the other asked facts that share them.
 
     Where a stored key ends another one, the units of both fire, and the longer one's adds the difference: both are listed.
     """

@@ -1,4 +1,4 @@
-"""What the memory's layers of a checkpoint do, read from its weights alone: every stored context, and what does not belong.
+"""Read from a checkpoint's weights alone what its memory layers do: every stored context, and anything that does not belong.
 
 The layers are followed symbolically. A column of the stream holds the host's state, a constant (a pin), one coordinate of the code
 of the token `offset` places back, or nothing. Heads must copy such columns from one distance, units must move, clear or match them.
@@ -68,7 +68,7 @@ class Reading:
 
 
 def read_memory(checkpoint: FolderHost, progress: Progress = silent) -> Reading | None:
-    """The memory of a checkpoint; None where its embedding has no pins, so that no layer could hold one."""
+    """The memory of a checkpoint; None if its embedding has no constant columns, without which there is no memory."""
     embedding = checkpoint.tensor("model.embed_tokens.weight").numpy()
     reading = _find_columns(checkpoint, embedding)
     if reading is None:
@@ -161,7 +161,7 @@ class _Follower:
         self._follow_units()
 
     def _constant(self, weights: np.ndarray) -> np.ndarray:
-        """The output of rows that read only pins."""
+        """The output of rows that read only constant columns."""
         return np.asarray(weights[:, self.pin_columns] @ self.pin_sizes)
 
     def _only_pins(self, weights: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Taking a graft out again: the host's files, byte for byte, from the grafted weights and what was kept beside them."""
+"""Remove a graft: restore the host's files, byte for byte, from the grafted weights and the kept copies."""
 
 from __future__ import annotations
 

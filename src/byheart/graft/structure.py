@@ -1,4 +1,4 @@
-"""Proof that a grafted checkpoint is its host plus these contexts and nothing else: read tensor by tensor, in code of its own.
+"""Prove that a grafted checkpoint is its host plus these contexts and nothing else, tensor by tensor, with independent code.
 
 If no fault is found, then in exact arithmetic every logit after a text that ends in no stored context is the host's: the memory's
 layers add nothing to the host's columns (`reading`), the host's layers read the host's columns alone, RMSNorm over W columns with
@@ -34,7 +34,7 @@ UNREAD = ("torch_dtype", "dtype", "layer_types", "_name_or_path", "byheart_graft
 def structural_faults(
     grafted: FolderHost, host: Host, reading: Reading, wanted: Mapping[Tokens, int], progress: Progress
 ) -> list[str]:
-    """Everything in which `grafted` is not `host` with the contexts `wanted`; each fault names the place."""
+    """Every difference between `grafted` and `host` with the contexts `wanted`; each fault names its place."""
     faults = [*reading.faults, *_config_faults(grafted, host, reading), *_context_faults(reading, wanted)]
     if not np.array_equal(reading.host_columns, np.arange(host.shape.width)):
         faults.append(
@@ -97,7 +97,7 @@ class _Comparison:
         return [name for name in self.grafted.places if self._host_name(name) is not None]
 
     def _host_name(self, name: str) -> str | None:
-        """The host's tensor that a tensor of the graft holds; None for those of the memory and copies that nobody reads."""
+        """The host's tensor that a tensor of the graft holds; None for tensors of the memory and for unused copies."""
         if name.endswith("rotary_emb.inv_freq") or (self.host.shape.tied and name == "lm_head.weight"):
             return None
         if not name.startswith("model.layers."):
@@ -136,7 +136,7 @@ class _Comparison:
             yield f"{name}{place}: it is {new[at].item()!r}, not {wanted[at].item()!r}"
 
     def lead_faults(self) -> Iterator[str]:
-        """The answer's lead against a bound of the host's largest logit and last state: norms of weights, no measurement."""
+        """Compare the answer's lead with a bound on the host's largest logit and last state, from norms of weights alone."""
         shape, norms = self.host.shape, self.norms
         state, root = norms["model.embed_tokens.weight"], sqrt(shape.width)
         for layer in range(shape.n_layers):

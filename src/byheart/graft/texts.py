@@ -40,7 +40,7 @@ class KeyFormat:
 
 @dataclass(frozen=True)
 class Asking:
-    """How the rows of a data file are asked, as the user says it: plain, inside a template, or as chat turns.
+    """How the user wants the rows of a data file asked: as plain text, inside a template, or as chat turns.
 
     `chat_column` names a column that says which rows are chat turns; `end` is by default true for these only.
     """
@@ -158,7 +158,7 @@ def prompts_of(key: str, keys: KeyFormat) -> Iterable[str]:
 
 
 def joined(prompt: str, answer: str, keys: KeyFormat) -> str:
-    """The prompt with its answer: a space between them in plain text, unless one of them has it; nothing in a chat."""
+    """The prompt and its answer; plain text gets a space between them unless there is one, a chat does not."""
     plain = keys.spaced and not prompt[-1:].isspace() and not answer[:1].isspace()
     return f"{prompt}{' ' if plain else ''}{answer}"
 

@@ -40,7 +40,7 @@ def graft(
     progress: Progress = silent,
     **reading: str | None,
 ) -> GraftPlan:
-    """Put the rows of `data` into the checkpoint `host`, written to `output`; nothing is written where that is None.
+    """Put the rows of `data` into the checkpoint `host` and write it to `output`; if `output` is None, write nothing.
 
     Raises where a row cannot be stored exactly; see `docs/graft.md` for what can.
     """
@@ -62,7 +62,7 @@ def graft(
 
 @dataclass(frozen=True)
 class GraftCheck:
-    """The result of checking a graft: compared with its host tensor by tensor, then asked."""
+    """The result of checking a graft: first tensor by tensor against its host, then by asking it."""
 
     rows: int
     contexts: int
@@ -100,7 +100,7 @@ def verify_graft(
     device: str = "cpu",
     progress: Progress = silent,
 ) -> GraftCheck:
-    """Check that `folder` is `host` with the rows of `data`, asked as its record says, and nothing else."""
+    """Check that `folder` is `host` with the rows of `data` and nothing else; its record says how to ask them."""
     progress(0, 1, "read")
     grafted, opened = FolderHost(folder), open_host(host)
     tokenizer = load_tokenizer(opened.path)

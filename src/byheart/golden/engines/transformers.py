@@ -1,4 +1,4 @@
-"""Hugging Face transformers, driven in every way its users drive it."""
+"""Hugging Face transformers, run in every way that its users run it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TransformersSession:
         return [self._call(self._ids([prompt]), n_new)[0] for prompt in prompts]
 
     def _no_cache(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Prompts of one length together."""
+        """Run prompts of the same length together."""
         answers: dict[int, list[int]] = {}
         for length in {len(prompt) for prompt in prompts}:
             rows = [row for row, prompt in enumerate(prompts) if len(prompt) == length]
@@ -129,7 +129,7 @@ class TransformersSession:
         return answers
 
     def _right(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """The whole text again for each token, in batches padded on the right."""
+        """Run the whole text again for each token, in batches padded on the right."""
         texts = [list(prompt) for prompt in prompts]
         for _ in range(n_new):
             for first in range(0, len(texts), 16):
@@ -149,7 +149,7 @@ class TransformersSession:
         ]
 
     def _prefix(self, prompts: Prompts, n_new: int) -> list[list[int]]:
-        """Each prompt after another with the same first tokens, whose cache is cropped to the shared prefix."""
+        """Run each prompt after one with the same first tokens, whose cache is cropped to the shared prefix."""
         return [self._after(prompt, n_new, [], min(REUSED, len(prompt) - 1)) for prompt in prompts]
 
     def _after(self, prompt: Sequence[int], n_new: int, cuts: list[int], n_reused: int | None) -> list[int]:
