@@ -37,7 +37,7 @@ State = Literal["memorised", "refused", "wrong"]
 
 @dataclass(frozen=True)
 class Formula:
-    """What a paper says about a construction's parameters on these data.
+    """How many parameters a paper states for a construction on these data.
 
     An order is the expression inside O(.) without its constant: it says how a size grows, not how large it is.
     """
@@ -88,7 +88,7 @@ class Comparison:
 
     @property
     def memorised(self) -> tuple[Row, ...]:
-        """The rows whose every sample was verified."""
+        """The rows in which every sample was verified."""
         return tuple(row for row in self.rows if row.state == "memorised")
 
     def to_json(self) -> dict[str, Any]:

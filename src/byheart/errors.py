@@ -16,7 +16,7 @@ from typing import Any
 
 
 class ExitStatus(IntEnum):
-    """What a finished command says to the shell."""
+    """The exit status of a command."""
 
     HOLDS = 0
     CRASH = 1  # Python's own default, so it must not also mean "false"
@@ -86,7 +86,7 @@ def amount(number: int, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name most like `name`, as a question to end a message with; empty if none is like it."""
+    """A question that suggests the known name most like `name`, to end a message; empty if none is similar."""
     near = get_close_matches(name, list(known), n=1)
     return f" Did you mean `{near[0]}`?" if near else ""
 
@@ -141,7 +141,7 @@ UNWRITABLE = (ENOSPC, EFBIG, EIO, EBADF)
 
 
 def as_byheart_error(error: Exception) -> ByheartError | None:
-    """A byheart error for an error that the user can mend; None for a mistake of ours."""
+    """The byheart error for an error that the user can fix; None for a bug of byheart."""
     if isinstance(error, ByheartError):
         return error
     if isinstance(error, OSError) and error.filename is not None:

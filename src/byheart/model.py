@@ -47,7 +47,7 @@ class Model:
     @overload
     def predict(self, inputs: Any) -> Any: ...
     def predict(self, inputs: Any) -> Any:
-        """Ask the network: the label it answers, or None where it names none; for many inputs, a list of these.
+        """Ask the network: returns its label, or None for "unknown"; for many inputs, a list of these.
 
         Labels come back in their own type: a text, an int, a float or a bool, as they were compiled.
 
@@ -91,7 +91,7 @@ class Model:
         return column_like(column, answers, reading.get("label"))
 
     def _is_one_sample(self, inputs: Any) -> bool:
-        """Whether these numbers are one sequence of token ids or one sample of vectors, not many of them."""
+        """Whether these numbers are a single sequence of token ids or a single sample of vectors."""
         array = None if any(isinstance(item, str) for item in inputs) else _as_array(inputs)
         if array is None or array.dtype.kind not in "iuf" or not array.size:
             return False
@@ -320,7 +320,7 @@ class Model:
 
 
 def _input_name(given: Any) -> str:
-    """What an input is called: a text by itself, ids and vectors by their numbers."""
+    """The name of an input in messages: a text itself, or the numbers of ids and vectors."""
     return given if isinstance(given, str) else str(np.asarray(given).tolist())
 
 

@@ -86,7 +86,7 @@ def compile_in_shards(
     reading: Mapping[str, Any] | None = None,
     **options: object,
 ) -> Model:
-    """Compile a data file that need not fit in memory by `retrieval`, in `n_shards` shards that are solved separately.
+    """Compile a data file, which may be larger than memory, with `retrieval`, in `n_shards` shards solved separately.
 
     The weights are those of `compile` with the option `shards`. Memory holds one piece of the file or one shard for each
     worker. Finished parts are kept in the folder `work`: after an interruption, the same call continues from there.

@@ -135,8 +135,8 @@ def test_what_cannot_be_held_is_refused(
     ("option", "message"),
     [
         ("hidden=48", "one of 32, 64, 128, 256, 512"),
-        ("reject_bits=40", "this construction has 0 to 34"),
-        ("reject_bits=-1", "this construction has 0 to 34"),
+        ("reject_bits=40", "it may be 0 to 34"),
+        ("reject_bits=-1", "it may be 0 to 34"),
         ("first_draw=-1", "first_draw is -1; it must be a whole number from 0"),
         ("max_positions=-5", "max_positions is -5; it must be a whole number from 2"),
         ("max_positions=100000", "from 2 to 32,768"),

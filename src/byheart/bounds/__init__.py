@@ -1,4 +1,4 @@
-"""What theory says is possible: every theorem a number, every number with its source.
+"""What theory says is possible: every theorem gives a number, and every number has its source.
 
 `table(dataset)` and `for_shape(shape)` evaluate every bound that applies and say why the others do
 not. Each theorem is also a function of its own in the module named after its source.

@@ -96,7 +96,7 @@ def _dependent_tokens(inputs: VectorSequences) -> str:
 
 
 def _dependent_choice(vectors: Sequence[Vector], size: int, what: str) -> str:
-    """Why some `size` of the vectors are dependent; empty where all choices are independent."""
+    """Why some `size` of the vectors are linearly dependent; empty if every choice of `size` is independent."""
     if _are_too_many(len(vectors), size):
         return _not_checked(comb(len(vectors), size), size)
     if any(_is_dependent(chosen) for chosen in combinations(vectors, min(size, len(vectors)))):

@@ -33,7 +33,7 @@ class ConfigKeys:
             )
 
     def size(self, name: str, default: int | None = None) -> int:
-        """A positive whole number; `default` where the key is absent (0 may stand for "none")."""
+        """A positive whole number, or `default` if the key is absent (0 may stand for "none")."""
         value = self.config.get(name)
         if value is None:
             if default is None:

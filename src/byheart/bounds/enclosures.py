@@ -152,7 +152,7 @@ def sqrt(value: Interval | Rational, bits: int = DEFAULT_BITS) -> Interval:
 def settle(
     enclose: Callable[[int], Interval], rounded: Callable[[Fraction], int], start_bits: int = DEFAULT_BITS
 ) -> int:
-    """The integer to which both ends of an enclosure are rounded, the precision doubled until they agree.
+    """Round an enclosure to an integer, doubling the precision until both ends agree.
 
     `enclose(bits)` encloses the number, ever more tightly as `bits` grow; `rounded` is a monotone step.
     Callers use it only for numbers that do not lie on a step (most are irrational), so the doubling ends.

@@ -1,4 +1,4 @@
-"""Results printed as orders of growth only: the expression inside O(.), evaluated, and no constant implied.
+"""Results that papers state only as orders of growth: the expression inside O(.) is evaluated, without a constant.
 
 An `Order` is not a `Bound`: it says how a size grows, not how large it is, and nothing compares it with one.
 """

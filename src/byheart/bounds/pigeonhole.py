@@ -1,4 +1,4 @@
-"""The pigeonhole bound: as many bits as there are labellings (KS25 Remarks 4.4 and 4.6)."""
+"""The pigeonhole bound: enough bits to distinguish all labellings (KS25 Remarks 4.4 and 4.6)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _least_singular_value(matrix: Sequence[Sequence[Interval]]) -> Fraction:
 
 
 def _determinant(rows: list[list[Interval]]) -> Interval:
-    """By elimination with the pivot furthest from zero; where no pivot is certainly not zero, an interval around zero."""
+    """The determinant by elimination with the pivot furthest from zero; an interval around zero if every pivot may be zero."""
     result = Interval(Fraction(1), Fraction(1))
     size = len(rows)
     for step in range(size):

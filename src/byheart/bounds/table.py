@@ -85,7 +85,7 @@ def for_shape(
 
 
 def table(dataset: Dataset | DatasetPieces, estimates: Iterable[Estimate | NotApplicable] = ()) -> BoundTable:
-    """Every bound for a data set whose assumptions hold on it: consistency, separation, general position and so on.
+    """Every bound whose assumptions hold for a data set: consistency, separation, general position and so on.
 
     Documents also get the entropy below which no model's loss on them falls (MFT24 Lemma 2).
     """

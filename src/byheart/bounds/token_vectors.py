@@ -1,4 +1,4 @@
-"""Tokens as the theorems see them: vectors of bounded norm, a distance apart."""
+"""Tokens as the theorems see them: vectors of bounded norm, with a minimum distance."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MOST_REJECT_BITS = 64  # that a record may speak of
 
 @dataclass(frozen=True)
 class Trial:
-    """One construction to try, with a precision and options; the last one says why it refuses data."""
+    """One construction to try, with a precision and options; the last trial reports why it refuses the data."""
 
     method: Method
     precision: Precision

@@ -1,4 +1,4 @@
-"""Estimated sizes of all constructions: planned for the data themselves where they are few, otherwise from their shape."""
+"""Estimated sizes of all constructions: planned on the data if they are few, otherwise estimated from their shape."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def estimates_for_shape(
 
 
 def estimates_for_plan(shape: DataShape) -> Iterator[Estimate | NotApplicable]:
-    """The same, and beside what a construction takes with the options it chooses itself what it takes with the last of them.
+    """The same; a construction that chooses options itself is also listed with the last options it would try.
 
     For `retrieval` that is without reject bits, its smallest.
     """

@@ -34,7 +34,7 @@ class NoOptions:
 
 @dataclass(frozen=True)
 class Example:
-    """Data that a construction takes, small enough for every test of the contract, and the options to go with them."""
+    """Data that a construction takes, small enough for every contract test, and the options to use with them."""
 
     data: Dataset
     options: Mapping[str, object] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Method:
     def usual_options(
         self, given: Mapping[str, object], precision: Precision
     ) -> tuple[dict[str, object], ...]:
-        """What to try, the best first: the options `given`, with the usual ones where none of these is given."""
+        """What to try, the best first: the options `given`, completed by the usual ones if none of those is given."""
         choices = self.usual(precision)
         if any(name in given for choice in choices for name in choice):
             return (dict(given),)

@@ -1,4 +1,4 @@
-"""What training achieves: many small models at once, capacity by search, a store that loses nothing.
+"""Measure what training achieves: many small models at once, capacity by search, and a store that loses nothing.
 
 `training_set`, `families`, `layout`, `draws`, `objective`, `optimisers`, `lbfgs` and `training` are the engine: they import
 only torch, numpy and the standard library, so they run on a bare GPU machine. Everything else builds on them.

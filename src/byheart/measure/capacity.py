@@ -20,7 +20,7 @@ Judge = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # (search, value)
 
 @dataclass(frozen=True)
 class Bracket:
-    """The result of one search: `passes` and `fails` are adjacent, unless an end of the range settled it.
+    """The result of one search: `passes` and `fails` are adjacent, unless the answer lies at or beyond an end of the range.
 
     `passes` is None if nothing in the range passed; `fails` is None if everything tried passed.
     """

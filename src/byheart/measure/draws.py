@@ -26,7 +26,7 @@ def _mix(bits: Tensor) -> Tensor:
 
 
 def draw_places(n_draws: int, device: torch.device | str = "cpu") -> Tensor:
-    """The numbers that distinguish the draws of one batch, (n_draws,): made once, since a compiled step may not make them."""
+    """A number for each draw of a batch, (n_draws,), made beforehand because a compiled step cannot make them."""
     return (torch.arange(n_draws, dtype=torch.int64, device=device) + 1) * _GAMMA
 
 

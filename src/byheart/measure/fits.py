@@ -63,7 +63,7 @@ LAWS: dict[str, Law] = {
 
 @dataclass(frozen=True)
 class CutOff:
-    """A named rule for which points are fitted; `keeps` answers for points in the order of x."""
+    """A named rule that chooses the points to fit; `keeps` takes them in the order of x."""
 
     name: str
     keeps: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -177,7 +177,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 @lru_cache(maxsize=256)
 def t_quantile(freedom: int) -> float:
-    """The bound that |t| of Student's distribution with that many degrees of freedom stays below with probability `CONFIDENCE`.
+    """The number that |t| stays below with probability `CONFIDENCE`, for Student's t with these degrees of freedom.
 
     With x = √n tan φ the density of t is proportional to cos^(n-1) φ, so the probability of |t| < √n tan a is the share of
     the integral up to a: bisected, by Simpson's rule on 2,000 steps, which is exact to 10 digits for such smooth functions.

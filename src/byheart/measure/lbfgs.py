@@ -1,4 +1,4 @@
-"""Full-batch L-BFGS for every model of a stack at once, with a strong Wolfe line search of its own for each.
+"""Full-batch L-BFGS for all models of a stack at once; each has its own strong Wolfe line search.
 
 Every round is one evaluation of all models, each at its own trial point. A model whose trial is accepted takes a new
 direction in the same round, while its neighbours go on searching, so no evaluation is spent waiting.
@@ -148,7 +148,7 @@ class StackedLBFGS:
         self.low_grad = torch.where(restart, self.grad, self.low_grad)
 
     def _two_loops(self) -> Tensor:
-        """Algorithm 7.4; pairs a model does not have carry a zero inverse and drop out."""
+        """Algorithm 7.4; pairs that a model lacks have a zero inverse and so no effect."""
         q = self.grad.clone()
         weights = []
         for s, y, inverse in zip(self.steps.flip(0), self.changes.flip(0), self.inverse.flip(0), strict=True):

@@ -1,4 +1,4 @@
-"""Batched matrix products in the shape that the device is quick at.
+"""Batched matrix products in the shape that is fastest on the device.
 
 On a CPU a product with 10 columns costs three to four times one with 10 rows and the same work, because rows are what
 vector registers hold. Forward and backward passes here write Cᵀ where C is narrow and its transpose is not.

@@ -1,4 +1,4 @@
-"""From a specification to a measurement: the grid, tuned where asked, searched where asked, all in one store."""
+"""From a specification to a measurement: train the grid, with tuning and search if asked, all in one store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Measurement(Sequence[Row]):
-    """What a specification measured: a sequence of runs as flat rows.
+    """The results of a specification: a sequence of runs as flat rows.
 
     records     one record per point and seed, the best trial where tuned; of a search, all that it trained
     capacities  of a search, what it found for each setting
@@ -80,7 +80,7 @@ def carry_out(specification: Specification, trainer: Trainer) -> Measurement:
 def _train(
     specification: Specification, settings: Sequence[tuple[dict[str, dict[str, Any]], int]], trainer: Trainer
 ) -> list[Record]:
-    """One record per setting, the best trial where tuning is asked for."""
+    """One record per setting; with tuning, that of the best trial."""
     if specification.tuning is not None:
         return [best(trials) for trials in tune(specification, settings, trainer)]
     return list(trainer([specification.run(point, seed) for point, seed in settings]))

@@ -115,7 +115,7 @@ def training_losses(
 
 @torch.no_grad()
 def measure(stack: Stack, flat: Tensor) -> dict[str, Tensor]:
-    """What is recorded of each model over all its samples, each (n_models,), in float64.
+    """The recorded metrics of each model over all its samples, each (n_models,), in float64.
 
     loss: mean over samples; gap: summed loss less the data's entropy; relative_gap: gap over entropy;
     accuracy: share of samples answered with their label (for squared error: by sign).

@@ -51,7 +51,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of the block's statements or none of them; other writers wait meanwhile."""
+    """Run all statements of the block or none of them; other writers wait meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

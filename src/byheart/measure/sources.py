@@ -57,7 +57,7 @@ SOURCES: dict[str, Source] = {}
 def _source(
     name: str, n_numbers: Callable[[Description], int] = lambda d: 0, **fields: Any
 ) -> Callable[[Maker], Maker]:
-    """Enter the decorated function as a kind of data, with the fields of its description and their defaults."""
+    """Register the decorated function as a kind of data, with the fields of its description and their defaults."""
 
     def enter(make: Maker) -> Maker:
         SOURCES[name] = Source(fields, make, n_numbers)
@@ -134,7 +134,7 @@ def _rademacher(d: Description) -> TrainingSet:
 
 @_source("documents", path=None, n_documents=None, n_tokens=10, field="text")
 def _documents(d: Description) -> TrainingSet:
-    """Next tokens of documents (MFT24): shuffled, cut to `n_tokens`, the vocabulary that of the subset alone."""
+    """Next tokens of documents (MFT24), shuffled and cut to `n_tokens`; the vocabulary is taken from the subset alone."""
     rows = _rows(d["path"], d["sha256"])
     texts = [WORDS.findall(text) for text in _column(rows, d["field"], d["path"])]
     texts = [words[: d["n_tokens"]] for words in texts if len(words) >= d["n_tokens"]]

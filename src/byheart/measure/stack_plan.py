@@ -80,7 +80,7 @@ def stack_of(runs: Sequence[Run], device: torch.device) -> Stack:
 
 
 def record_of(run: Run, outcome: Outcome, device: torch.device) -> Record:
-    """What is stored of a run that ended just now on `device`."""
+    """The record of a run that has just ended on `device`."""
     found = {name: value for name, value in vars(outcome).items() if name != "weights"}
     return Record(
         key=run.key,

@@ -164,7 +164,7 @@ class AdamStepper:
 
 
 def steps_of_turn(stack: Stack) -> int:
-    """How many steps of this stack a GPU makes before another process has its turn."""
+    """How many steps of this stack a GPU makes before another process gets its turn."""
     rows = stack.targets.row_weights
     n_logits = rows.numel() * max(training_set.n_classes for training_set in stack.training_sets)
     return max(1, min(TURN_STEPS, TURN_LOGITS // max(n_logits, 1)))

@@ -156,7 +156,7 @@ class Store:
 
     @_explain
     def add(self, record: Record) -> bool:
-        """Store a record and give up its claim; False if its run was already stored, which is then kept."""
+        """Store a record and give up its claim; False if the run already has a record, which is kept."""
         if _file_at(self.path) != self._file:  # SQLite would write on into a file without a name
             raise StoreStopped(
                 f"the run store {self.path} was removed or replaced while it was in use; its records are lost.\n"
@@ -173,7 +173,7 @@ class Store:
 
     @_explain
     def stored_keys(self, keys: Iterable[str]) -> set[str]:
-        """Those of `keys` that have a record."""
+        """The keys among `keys` that have a record."""
         return self._present("runs", keys)
 
     @_explain

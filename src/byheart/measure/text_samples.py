@@ -114,7 +114,7 @@ class DistinctTexts:
 def distinct_texts(
     order: Sequence[int], visible: Mapping[int, tuple[str, ...]], labels: Sequence[int]
 ) -> DistinctTexts:
-    """Of the texts in `order`, those whose visible part has one label, the first of each."""
+    """The texts in `order` whose visible part has only one label; of equal ones, the first."""
     seen: dict[tuple[str, ...], set[int]] = {}
     first: dict[tuple[str, ...], int] = {}
     for i in order:

@@ -16,7 +16,7 @@ from byheart.process.task_runner import helpers
 
 
 class BudgetSpent(ByheartError):
-    """The time of the specification is over before every run was trained; what was finished is stored."""
+    """The specification's time limit passed before every run was trained; finished runs are stored."""
 
     exit_status = ExitStatus.STOPPED
 

@@ -33,7 +33,7 @@ def entries_of(shapes: Iterable[tuple[str, tuple[int, ...]]]) -> int:
 
 
 class PadsBeyondVocabulary:
-    """A shape whose inputs are `n_tokens` ids and one more id for padding short sequences."""
+    """A shape whose inputs are `n_tokens` ids, plus one id that pads short sequences."""
 
     n_tokens: int
 

@@ -97,7 +97,7 @@ def side_by_side(
 
 @contextmanager
 def single_thread(n_operations: int = 0) -> Iterator[None]:
-    """Run torch on one thread inside, if a step has fewer than `SMALL` multiply-adds."""
+    """Run torch on one thread inside the block if a step has fewer than `SMALL` multiply-adds."""
     before = torch.get_num_threads()
     if n_operations < SMALL:
         torch.set_num_threads(1)

@@ -74,7 +74,7 @@ class AnswersWithLogits(Network):
         return Ball(np.stack([ball.value for ball in found]), np.stack([ball.radius for ball in found]))
 
     def answer(self, encoded: np.ndarray, label_names: Sequence[str], how: Evaluation) -> np.ndarray:
-        """The largest of the logits of each sample, (n_samples, 1); `UNKNOWN` where one is not finite."""
+        """The class with the largest logit for each sample, (n_samples, 1); `UNKNOWN` if a logit is not finite."""
         if how.backend == "equations":
             logits = self.bound_logits(encoded).value
         else:
@@ -82,6 +82,6 @@ class AnswersWithLogits(Network):
         return self.classes_of(logits, len(label_names))
 
     def classes_of(self, outputs: np.ndarray, n_classes: int) -> np.ndarray:
-        """The largest logit of each sample, (n_samples, 1); `UNKNOWN` where one is not finite."""
+        """The class with the largest logit, (n_samples, 1); `UNKNOWN` if a logit of the sample is not finite."""
         classes = np.where(np.isfinite(outputs).all(axis=1), outputs.argmax(axis=1), UNKNOWN)
         return np.asarray(classes[:, None], dtype=np.int64)

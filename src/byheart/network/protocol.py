@@ -226,7 +226,7 @@ class Network(ABC):
     def compute_logits(
         self, encoded: np.ndarray, *, device: str = "cpu", progress: Progress | None = None
     ) -> np.ndarray:
-        """Logits (n_samples, n_classes) at the last token; `UsageError` if it answers otherwise."""
+        """Logits (n_samples, n_classes) at the last token; `UsageError` if the network has none."""
         raise UsageError(self.why_no_logits)
 
     def bound_logits(self, encoded: np.ndarray) -> Ball:

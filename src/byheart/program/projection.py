@@ -262,7 +262,7 @@ def _digit_directions(points: IntegerPoints) -> list[tuple[int, ...]]:
 
 
 def _finalists(points: IntegerPoints, candidates: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The candidates that look best in floats; all of them where floats cannot distinguish the points."""
+    """The candidates that look best in floats, or all of them if floats cannot distinguish the points."""
     if points.n_points < 2000:
         return candidates
     try:

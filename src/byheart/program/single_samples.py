@@ -92,5 +92,5 @@ def require_one_token(method: str, shape: DataShape) -> tuple[int, int]:
 
 
 def count_wrong(network: AttentionOnly, tokens: np.ndarray, next_tokens: np.ndarray) -> int:
-    """For how many tokens the network, run natively, answers something other than `next_tokens`."""
+    """For how many tokens the native network's answer differs from `next_tokens`."""
     return int((network.compute_logits(tokens[:, None]).argmax(axis=1) != next_tokens).sum())

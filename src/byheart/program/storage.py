@@ -39,7 +39,7 @@ def layer_formats(step: Step, layer: Layer) -> list[WeightFormat]:
 
 
 def one_unit(step: Step) -> Step:
-    """The step itself; for a table that is only counted, a table with one unit as an example of all."""
+    """The step itself; for a table that is only counted, a table with one example unit."""
     if not isinstance(step, TableBlock) or isinstance(step.biases, np.ndarray):
         return step
     return replace(step, n_units=1)

@@ -56,7 +56,7 @@ class GrowthCurve:
         return (*self.built, *(point for point in self.planned if point[0] > last))
 
     def at(self, n_samples: float) -> float | None:
-        """The size there, on straight lines between the points of a double logarithmic plot; None outside."""
+        """The size at a number of samples, interpolated linearly on a log-log plot; None outside its range."""
         for (n_low, low), (n_high, high) in pairwise(self.points):
             if n_low <= n_samples <= n_high:
                 share = log(n_samples / n_low) / log(n_high / n_low)
@@ -161,7 +161,7 @@ def _estimates(method: Method, shape: DataShape, largest: int) -> tuple[tuple[in
 
 
 def crossovers(curves: Sequence[GrowthCurve]) -> tuple[Crossover, ...]:
-    """Where two curves cross, straight lines between the points of a double logarithmic plot."""
+    """Where two curves cross, interpolated linearly on a log-log plot."""
     found = []
     for left, right in combinations(curves, 2):
         places = sorted({n for curve in (left, right) for n, _ in curve.points})

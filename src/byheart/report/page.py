@@ -105,7 +105,7 @@ def _text(words: str) -> str:
 
 
 def _details(record: FigureRecord) -> str:
-    """When a claim that fails does hold, or what is open; nothing where it holds."""
+    """For a claim that fails, when it does hold or what is open; nothing for one that holds."""
     verdict = record.verdict
     if verdict.outcome == "not settled":
         return verdict.summary

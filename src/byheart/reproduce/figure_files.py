@@ -29,7 +29,7 @@ AGREES = 1e-9  # relative, or absolute below 1
 def make_record(
     name: str, scale: Scale, samples: Samples | None, store: Store, earlier: Path | None = None
 ) -> FigureRecord:
-    """Compute a figure from what the store holds; a `DataError` where it holds nothing of it.
+    """Compute a figure from the runs in the store; raise `DataError` if there are none.
 
     With `earlier`, a record of the figure whose runs the store no longer holds: their observations stay, and those of the store
     are added. A run that both have is the store's.
@@ -263,7 +263,7 @@ def read_record(path: Path) -> FigureRecord:
 
 
 def _with_nan(value: Any) -> Any:
-    """Panels as JSON has them, with NaN for null: there null only replaces numbers."""
+    """Panels read from JSON, with NaN for null, which only replaces numbers there."""
     if isinstance(value, dict):
         return {name: _with_nan(item) for name, item in value.items()}
     if isinstance(value, list):

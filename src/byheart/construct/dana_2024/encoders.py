@@ -80,7 +80,7 @@ HOP_SIZES = (1.0, 0.1)
 
 @dataclass(frozen=True, eq=False)
 class BestEncoder:
-    """The best encoder found, its divergence, and that of every start before any hop (real local minima exist)."""
+    """The best encoder found, its divergence, and the divergence of every start before any hop (local minima exist)."""
 
     encoder: SequenceEncoder
     divergence: float

@@ -111,7 +111,7 @@ _REFERENCES = 64
 
 
 def _reference(probabilities: Table) -> Float[np.ndarray, " n_outputs"]:
-    """A distribution near the uniform one that no entry of `probabilities` equals: of some, the one furthest from all."""
+    """A nearly uniform distribution that shares no entry with `probabilities`: of several, the one furthest from all."""
     n_outputs = probabilities.shape[1]
     rng = np.random.default_rng(0)
     drawn = rng.uniform(0.5, 1.5, (_REFERENCES, n_outputs))

@@ -154,7 +154,7 @@ def _draw(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> CompiledTexts | None:
-    """One try; None where this hash does not do."""
+    """One attempt; None if this hash does not work."""
     window_hash = draw_hash(
         texts.n_vocab, layout.shape.window, layout.n_heads, layout.inner, layout.last_folds, rng
     )
@@ -177,7 +177,7 @@ def _draw(
 
 
 def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
-    """Where channels begin so that they share these limbs, and where there are few, all limbs, evenly."""
+    """Where channels begin so that they share these limbs evenly; few limbs are padded with evenly spaced ones."""
     if len(limbs) < N_VALUES:
         limbs = np.concatenate([limbs, np.linspace(0, LIMB, N_VALUES - len(limbs)).astype(np.int64)])
     starts = np.sort(limbs)[np.arange(n_channels) * len(limbs) // n_channels]
@@ -185,7 +185,7 @@ def _even_starts(limbs: np.ndarray, n_channels: int) -> Sequence[int]:
 
 
 def _random_tables(layout: Layout, starts: Sequence[int], rng: np.random.Generator) -> Tables:
-    """Words that no equation fixes are random, as an unknown context should find them."""
+    """Tables of random words; those that no equation fixes stay random, so that unknown contexts find random words."""
     side = (layout.shape.n_side, 3, layout.side_rows, layout.n_channels)
     return Tables(
         np.array(starts),

@@ -92,12 +92,12 @@ class Layout:
 
     @property
     def n_pinned(self) -> int:
-        """Columns that hold the norm."""
+        """Columns that keep the norm constant."""
         return pinned_count(self.hidden)
 
     @cached_property
     def _registers(self) -> tuple[str, ...]:
-        """What has a column besides hot ones."""
+        """The registers that have a column, besides the one-hot ones."""
         n_side = self.shape.n_side
         return (*FIXED, *FIELD_AT_LEAST, *SIDE_SUMS[:n_side]) if n_side else FIXED
 

@@ -108,7 +108,7 @@ def plan(
 
 
 def _positions_for(longest: int, mode: Mode) -> int:
-    """A power of two, with room for texts longer than the longest where that is allowed."""
+    """A power of two, if possible with room for texts longer than the longest."""
     least = TEXT_POSITIONS if mode == "texts" else 64
     return max(least, 1 << (longest + 8).bit_length() if longest + 8 < MOST_POSITIONS else MOST_POSITIONS)
 
@@ -210,7 +210,7 @@ def size_of(shape: DataShape, options: LlamaOptions | None = None) -> Size:
 
 
 def example() -> Example:
-    """Three capitals."""
+    """Example data: three capitals."""
     pairs = [("capital of France", "Paris"), ("capital of Chad", "N'Djamena"), ("capital of Peru", "Lima")]
     return Example(Dataset.from_pairs(pairs))
 

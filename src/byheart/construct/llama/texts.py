@@ -85,7 +85,7 @@ def _spell(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> list[np.n
 
 
 def _check_keys(data: Dataset, vocabulary: TextVocabulary, backend: Any) -> None:
-    """A key must be the same prompt in every tokenizer."""
+    """Check that every tokenizer gives a key the same ids."""
     assert data.tokenizer is not None
     keys = data.inputs
     rows = [keys[sample].tolist() for sample in range(data.n_samples)]

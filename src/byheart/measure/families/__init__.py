@@ -34,7 +34,7 @@ __all__ = [
 
 
 def add_family(factory: Factory) -> Family:
-    """Let runs of this process be of the modules that `factory` makes; specifications call them by the family's name."""
+    """Register the modules that `factory` makes as a family of this process; specifications use the family's name."""
     family = OwnModuleFamily(factory)
     if family.name in FAMILIES:
         raise UsageError(f"there is a family called {family.name} already.", family=family.name)

@@ -1,4 +1,4 @@
-"""DPC24's attention-only Transformer, as its equations (1)-(2) say and as its code does, with or without an MLP.
+"""DPC24's attention-only Transformer, by its equations (1)-(2) or by its code, with or without an MLP.
 
 Notation: e = embedding of a token, pos = its position, res = the residual stream, U = unembedding, h a head.
 
@@ -150,7 +150,7 @@ def _layer_norm(vectors: Tensor, share: Tensor) -> Tensor:
 
 
 def _place(weights: Weights, tables: Tables, vectors: Tensor, place: slice) -> tuple[Tensor, Tensor]:
-    """Embeddings at some places as the residual stream holds them, and as the heads see them."""
+    """Embeddings at some positions, as the residual stream holds them and as the heads see them."""
     if "inner_positions" in weights:
         reduced = bmm(weights["reduce"], vectors) if "reduce" in weights else vectors
         if "normed" in tables:

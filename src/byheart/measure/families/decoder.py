@@ -76,7 +76,7 @@ class OneLayerDecoderFamily(Family):
         return weights
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """The embedding and the head, if asked: the authors' second experiment trains only the rest."""
+        """The embedding and the head, if the option asks for it: the authors' second experiment trains only the rest."""
         if model.options["attention"] == "trained":
             return frozenset()
         maps = ("query", "key", "value", "output")

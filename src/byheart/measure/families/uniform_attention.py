@@ -97,7 +97,7 @@ class UniformAttentionFamily(Family):
         }
 
     def frozen_names(self, model: ModelConfig) -> frozenset[str]:
-        """The embedding, if so asked."""
+        """The embedding, if the option asks for it."""
         return frozenset({"embedding"}) if model.options["embedding"] == "frozen" else frozenset()
 
     def tables(self, models: Sequence[ModelConfig], inputs: Inputs) -> Tables:

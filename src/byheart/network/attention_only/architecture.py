@@ -48,7 +48,7 @@ class AttentionOnlySpec(ArrayShapes):
 
     @property
     def pad(self) -> int | None:
-        """One beyond the vocabulary, where sequences may be shorter."""
+        """The id after the vocabulary, if sequences may be shorter than `seq_len`."""
         return self.n_tokens if self.ragged else None
 
     @property

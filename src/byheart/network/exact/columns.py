@@ -50,7 +50,7 @@ class Column:
 
 
 def _join(left: Partition, right: Partition) -> tuple[Partition, np.ndarray, np.ndarray]:
-    """The coarsest partition finer than both, with the group of each that its groups lie in."""
+    """The coarsest partition that refines both, and for each of its groups the group of each partition it lies in."""
     left_chain = left.ancestors()
     if right in left_chain:
         return right, left.index_of(right), np.arange(right.n_groups)
@@ -110,7 +110,7 @@ def _linear_on_one(terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Colu
 
 
 def linear_distinct(rows: Partition, terms: Sequence[tuple[Dyadic, Column]], bias: Dyadic) -> Column:
-    """As `linear`; where the coefficients share a long factor, it multiplies the distinct sums only.
+    """As `linear`, but a long factor that all coefficients share multiplies only the distinct sums.
 
     W·(h1 - h2 - h3 + h4) is a long word W times a bump that is 0 or 1: two products instead of one per token.
     """

@@ -164,7 +164,7 @@ def separated(left: Root, right: Root) -> tuple[Root, Root]:
 
 
 def roots_of_all(polynomials: Iterable[Polynomial]) -> list[Root]:
-    """Where one of the polynomials that are not zero has a root: each place once, from left to right."""
+    """All roots of the non-zero polynomials: each root once, from left to right."""
     found = [root for each in dict.fromkeys(polynomials) if each for root in real_roots(each)]
     found.sort(key=cmp_to_key(compare_roots))
     return [root for at, root in enumerate(found) if not at or compare_roots(found[at - 1], root)]
@@ -209,7 +209,7 @@ def sign_vectors(polynomials: Sequence[Polynomial]) -> list[tuple[int, ...]]:
 
 
 def between(left: Root | None, right: Root | None) -> Fraction:
-    """A number between two roots; None is no end."""
+    """A number between two roots; None stands for an open end."""
     if right is None:
         return Fraction(0) if left is None else left.high + 1
     if left is None:

@@ -1,4 +1,4 @@
-"""Windows that continue one another, laid out as the texts they were cut from: a network then reads every token once."""
+"""Join windows that continue one another into the texts they were cut from, so that a network reads every token once."""
 
 from __future__ import annotations
 

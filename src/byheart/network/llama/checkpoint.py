@@ -126,7 +126,7 @@ def check_files(spec: LlamaSpec, files: Mapping[str, bytes]) -> str:
 
 
 def _as_text(values: Mapping[str, Any], key: str) -> str | None:
-    """The value as JSON has it, where true is not 1 and 1 is not 1.0."""
+    """The value as JSON text, so that true, 1 and 1.0 differ."""
     return json.dumps(values[key], sort_keys=True) if key in values else None
 
 

@@ -193,7 +193,7 @@ class Machine:
     def stream_before(
         self, layer: int, ids: np.ndarray, starts: np.ndarray, asked: np.ndarray
     ) -> Float[np.ndarray, "n_asked hidden"]:
-        """The stream at the asked positions before a layer that comes after all gathering layers; pinned columns are zero."""
+        """The stream at the asked positions, before a layer behind all gathering layers; constant columns are set to zero."""
         if layer <= self.last_gather:
             raise UsageError(
                 f"layer {layer} of this model is not a table layer: this or a later layer reads other tokens."

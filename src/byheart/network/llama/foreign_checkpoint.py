@@ -1,4 +1,4 @@
-"""Opening a checkpoint of others with transformers: without running its code, reading its pickles or going to the network."""
+"""Open someone else's checkpoint with transformers without running its code, reading pickles or using the network."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class AnswerPlan:
 
 
 def make_plan(module: TransformerModule, *, last_only: bool) -> AnswerPlan | None:
-    """The plan of a module; None where attention asks for scores: what such a token reads depends on all of it."""
+    """The plan of a module; None if its attention computes scores, which depend on all tokens."""
     scored = any(isinstance(layer, AttentionModule) and layer.kind != "uniform" for layer in module.layers)
     return None if scored else AnswerPlan(module, last_only=last_only)
 
@@ -208,7 +208,7 @@ def _runs(rows: list[int]) -> list[slice]:
 
 
 def _rows(stream: torch.Tensor, rows: list[int]) -> torch.Tensor:
-    """These rows, without a copy where they lie together."""
+    """These rows; adjacent rows are not copied."""
     runs = _runs(rows)
     return stream[runs[0]] if len(runs) == 1 else stream[rows]
 

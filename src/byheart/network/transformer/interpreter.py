@@ -73,7 +73,7 @@ def interpret(network: Transformer, sequence: np.ndarray) -> list[Vector]:
 
 
 class Interpreter:
-    """A network made ready: its weights as fractions, and what of each layer one output depends on.
+    """A prepared network: its weights as fractions, and the parts of each layer that an output depends on.
 
     last_only: whether only the last token is asked for its output.
     """

@@ -84,7 +84,7 @@ class WideLayer:
         return torch.cat(parts)
 
     def _change_of_units_left(self, read: torch.Tensor) -> torch.Tensor | None:
-        """The same from the units that may fire; None where they are many."""
+        """The same sum from only the units that may fire; None if these are many."""
         assert self._n_strong is not None
         found = self._units_left(read, self._n_strong)
         if found is None:

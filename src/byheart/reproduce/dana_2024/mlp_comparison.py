@@ -165,7 +165,7 @@ def _heads(one: Observation) -> int:
 
 
 def _is_mlp(one: Observation, dim: int, *, is_stored: bool) -> bool:
-    """One of the MLPs: of the authors' widths, 0 among them at d = 7, or of ours."""
+    """One of the MLPs: with one of the authors' widths (including 0 at d = 7) or one of ours."""
     width, heads = one.sizes["mlp_width"], one.sizes["n_heads"]
     if is_stored:
         return heads == 1 and width in {2 * dim * (n - 1) for n in stored_heads(dim)}

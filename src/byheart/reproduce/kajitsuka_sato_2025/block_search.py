@@ -157,7 +157,7 @@ class Search:
 
     @property
     def small(self) -> Search:
-        """Those of the sizes where the paper sees √N."""
+        """The searches at the sizes where the paper sees √N."""
         return Search(
             {key: b for key, b in self.found.items() if SMALL[0] <= key[0] <= SMALL[1]}, self.ladder
         )

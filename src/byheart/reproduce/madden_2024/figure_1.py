@@ -43,7 +43,7 @@ LINES: tuple[fig.Style, ...] = ("measured", "second", "fifth")
 
 @realises("MFT24-F1 left")
 def compute_map(scale: fig.Scale, observations: Sequence[Observation], facts: fig.Facts) -> fig.Computed:
-    """Final loss less entropy for every width and number of contexts, mean over seeds; falling both ways, the paper says."""
+    """Final loss minus entropy for every width and number of contexts, averaged over seeds; the paper says it falls along both."""
     found = cells(observations, facts)
     panels, trials, rows = [], [], []
     numbers: dict[str, Any] = {}
