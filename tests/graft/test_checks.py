@@ -195,7 +195,12 @@ def scale_dynamically(folder: Path) -> None:
     )
 
 
+def have_an_odd_longest_text(folder: Path) -> None:
+    change_json(folder, "tokenizer_config.json", model_max_length={"a": 1})
+
+
 HOSTILE = [
+    have_an_odd_longest_text,
     lie_about_shapes,
     be_a_pickle,
     be_short,

@@ -60,9 +60,10 @@ def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a host, without running code of the checkpoint."""
     transformers = import_extra("transformers", "huggingface", "grafting")
     with opened_by_transformers(path):
-        if path.is_dir():
-            return transformers.AutoTokenizer.from_pretrained(path, **FILES_ALONE)
-        return transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, **FILES_ALONE)
+        folder, file = (path, {}) if path.is_dir() else (path.parent, {"gguf_file": path.name})
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **file, **FILES_ALONE)
+        encode(tokenizer, "a")  # some settings are read, and found to be wrong, only when a text is split
+    return tokenizer
 
 
 def plain_format(tokenizer: Any, template: str | None, end: bool) -> KeyFormat:
