@@ -129,7 +129,9 @@ def _kajitsuka_sato_upper(shape: DataShape) -> Iterator[Entry]:
             sizes = (shape.n_samples, shape.context_len, shape.n_classes, vectors.dim)
             yield from size(*sizes, vectors.radius, vectors.separation).bounds()
     if shape.vocab is None:
-        yield upper.THEOREM_E_1.refuse("tokens are vectors; it is about token ids with an embedding")
+        yield upper.THEOREM_E_1.refuse(
+            "this bound is about token ids with an embedding, and these tokens are vectors"
+        )
     elif shape.task != "next-token":
         yield upper.THEOREM_E_1.refuse(f"it is about next-token, and the task is {shape.task}")
     elif not shape.is_consistent:
@@ -177,7 +179,10 @@ def _madden(shape: DataShape) -> Iterator[Entry]:
         (madden_2024.THEOREM_5, madden_2024.THEOREM_7),
     )
     if shape.vocab is None:
-        yield from (each.refuse("tokens are vectors; it is about token ids") for each in necessary + enough)
+        yield from (
+            each.refuse("this bound is about token ids, and these tokens are vectors")
+            for each in necessary + enough
+        )
         return
     if shape.task != "distribution":
         reason = "it is about distributions; single labels take far fewer parameters"
@@ -203,7 +208,10 @@ def _unmet_by_single_labels(shape: DataShape, also: str) -> str:
 def _dana(shape: DataShape, checks: DataChecks) -> Iterator[Entry]:
     theorem, corollary = dana_2024.THEOREM_1, dana_2024.COROLLARY_1
     if shape.vocab is None:
-        yield from (each.refuse("tokens are vectors; it is about token ids") for each in (theorem, corollary))
+        yield from (
+            each.refuse("this bound is about token ids, and these tokens are vectors")
+            for each in (theorem, corollary)
+        )
         return
     n_tokens = max(shape.vocab, shape.n_classes)
     sizes = (shape.sequence_count, n_tokens, shape.context_len)

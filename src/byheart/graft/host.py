@@ -172,7 +172,7 @@ def shape_of(config: Mapping[str, Any], where: Path) -> Shape:
             said = kind if name == "rope_type" else config.get(name)
             raise UsageError(
                 f"{where}: a host with {name} = {said!r} cannot be grafted.\n"
-                "  It takes plain causal attention with rotary positions (default, linear, llama3, yarn) and silu.",
+                "  A host must have plain causal attention with rotary positions (default, linear, llama3, yarn) and silu.",
                 setting=name,
             )
     n_heads = fields.integer("num_attention_heads", 1, 4096)

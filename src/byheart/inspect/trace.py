@@ -66,7 +66,7 @@ class Trace:
         }
 
     def behind(self, layer: int) -> Snapshot:
-        """The stream after a layer; before the first layer for -1."""
+        """The stream after a layer, or before the first one where `layer` is -1."""
         return self.entrance if layer == ENTRANCE else self.layers[layer]
 
     def values(self, register: str, token: int = -1) -> list[Any]:

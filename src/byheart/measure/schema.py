@@ -76,9 +76,7 @@ def migrate(connection: sqlite3.Connection, upto: int = VERSION) -> None:
 
 
 def find_strange(connection: sqlite3.Connection) -> str | None:
-    """Find what `migrate` would not have made in a store of this version: a view may never end, a trigger may undo what was
-    stored.
-    """
+    """Name the first part of a store that `migrate` does not make. A view may never end; a trigger may undo what was stored."""
     ours, found = _own_parts(), _parts(connection)
     for name, part in ours.items():
         is_spare = part[0] == "index" and name not in found  # without it a query is slower, and no different

@@ -33,7 +33,7 @@ class Steps:
             start += share
 
     def begin(self, name: str) -> Progress | None:
-        """Tell that a step begins; its progress."""
+        """Report that a step begins, and return the progress to call within it."""
         if self._progress is None:
             return None
         own = in_stage(self._progress, name) if self._are_named else self._progress

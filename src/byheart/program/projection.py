@@ -74,7 +74,7 @@ class LineMap:
     offset: Number
 
     def unit(self, coordinates: Sequence[str], into: str) -> Unit:
-        """A unit that adds the image of the point in these registers to a register; it is at least 2 on the points of the map."""
+        """A unit that adds the image of the point in `coordinates` to `into`. Images of the map's points are at least 2."""
         line = zip(coordinates, self.coefficients, strict=True)
         return Unit({name: value for name, value in line if value}, self.offset, {into: 1})
 

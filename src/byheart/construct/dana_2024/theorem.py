@@ -116,7 +116,7 @@ def _theorem(
 
 
 def _encoder(targets: NextTokenTargets, data: Dataset, dim: int, precision: str) -> SequenceEncoder:
-    """Circle points for associations; for distributions the logits themselves, in dimension min(N - 1, T) (Proposition 2)."""
+    """Points on a circle for labels. For distributions the logits themselves, in dimension min(N - 1, T) (Proposition 2)."""
     if data.task == "next-token":
         return association_encoder(targets.next_tokens, targets.n_outputs, dim)
     n_outputs = targets.n_outputs

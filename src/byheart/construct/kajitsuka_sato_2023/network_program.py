@@ -52,9 +52,8 @@ def interpolate(ids: SoftmaxIds, labels: np.ndarray) -> HiddenLayer:
     error = (len(changes) + 4) * EPS * magnitude + float(np.abs(slopes).max(initial=0.0)) * ids.error
     if not error <= ALLOWED_ERROR:
         raise AssumptionViolated(
-            f"one hidden layer over {len(x)} contexts sums terms of {magnitude:.3g} in all, and float64 may be "
-            f"off by {error:.3g},\n  where {ALLOWED_ERROR} is allowed: the closest ids differ by "
-            f"{ids.gap:.3g} only.\n"
+            f"in float64 the answers for these {len(x)} contexts may be off by {error:.3g}, and {ALLOWED_ERROR} is allowed: "
+            f"the closest two ids differ\n  by only {ids.gap:.3g}, so the terms of the hidden layer add up to {magnitude:.3g}.\n"
             "  Use fewer samples, or an exact construction, such as kajitsuka-sato-2025.",
             error=error,
             gap=ids.gap,

@@ -88,7 +88,7 @@ class NetworkParts:
         return (*REGISTERS, *coordinates), copies
 
     def _shift(self) -> Block:
-        """E_in is linear; x ← ReLU(x + offset) adds the offset, and x itself is taken away by -ReLU(x) + ReLU(-x)."""
+        """Replace x by ReLU(x + offset): E_in is linear and cannot add the offset. -ReLU(x) + ReLU(-x) removes the old x."""
         plain = (Unit({X: 1}, 0, {X: -1}), Unit({X: -1}, 0, {X: 1}))
         return Block((Unit({X: 1}, self.token_line.offset, {X: 1}), *plain))
 

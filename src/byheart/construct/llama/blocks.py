@@ -113,5 +113,5 @@ def table_rows(register: str, square: str, first: int, n: int, into: str) -> Tab
 
 
 def pinned_count(hidden: int) -> int:
-    """Columns to pin: one where `hidden` is a power of four, else two."""
+    """How many columns hold a constant: one where `hidden` is a power of four, else two."""
     return 1 if (hidden.bit_length() - 1) % 2 == 0 else 2

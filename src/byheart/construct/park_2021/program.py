@@ -57,7 +57,7 @@ def segment_blocks(segments: Sequence[Segment], extent: int) -> Blocks:
 
 
 def bucket_blocks(starts: Sequence[int], packed: Sequence[int], n_fields: int, base: int) -> Blocks:
-    """From place + base to (place - start) + base - n_fields, adding the bucket's packed fields, the highest first.
+    """Blocks that subtract the start of the bucket and n_fields from a place, and add the bucket's packed fields; highest first.
 
     `base` is 0, or -extent after segments. Moved points are below `base`, the least threshold.
     """

@@ -269,7 +269,7 @@ class DualTable(RetrievalLayout):
 
     @property
     def _limb_masks(self) -> list[int]:
-        """Subtracted from each limb that the pattern does not choose: the least power of two that no limb of its place exceeds.
+        """What is subtracted from a limb to silence it, by place: the least power of two that no limb there exceeds.
 
         The offset less the mask is then a power of two too, or a few bits, which a bfloat16 weight holds.
         """

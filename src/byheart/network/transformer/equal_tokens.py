@@ -22,7 +22,7 @@ class EqualTokenNetwork:
 
 @realises("KS25-T4.2", "KS25-T B.2")
 def on_equal_tokens(network: Transformer) -> EqualTokenNetwork:
-    """A ReLU network with the same output at every token of every sequence of equal tokens, and no more parameters.
+    """A ReLU network that gives what `network` gives at each token of a sequence of equal tokens, with no more parameters.
 
     Source:     KS25 eq. (65). Equal tokens stay equal in every layer, and a column of softmax, hardmax or uniform attention
                 adds up to 1, so a layer of attention is the linear map Z ↦ Z + Σ_h W_O W_V Z, whatever keys and queries are.
