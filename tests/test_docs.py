@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import linecache
 import re
 import shlex
 import shutil
@@ -53,7 +54,14 @@ def run_python(text: str, name: str) -> list[str]:
     for block, after in pairwise([*blocks_of(text), nothing]):
         if block.kind != "python":
             continue
-        code = compile("\n" * block.line + block.body, name, "exec")
+        source = "\n" * block.line + block.body
+        code = compile(source, name, "exec")
+        linecache.cache[name] = (
+            len(source),
+            None,
+            source.splitlines(keepends=True),
+            name,
+        )  # as a notebook does
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(code, names)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from byheart import compile as compile_data
 from byheart.cli.main import run
 from byheart.errors import ExitStatus
 from byheart.web.processes import Refused
@@ -20,8 +21,8 @@ ODD: tuple[Any, ...] = (None, [], {}, "", "<script>", [[]], [0, 0, 0], -1, True,
 FEW = (None, [[]])
 
 
-def changed(name: str, tmp_path: Path, path: tuple[str, ...], value: Any) -> Path:
-    """A copy of the fixture `name` whose record has `value` at `path`."""
+def changed(name: str | Path, tmp_path: Path, path: tuple[str, ...], value: Any) -> Path:
+    """A copy of a model folder, or of the fixture `name`, whose record has `value` at `path`."""
     folder = Path(shutil.copytree(FIXTURES / name, tmp_path / "model", dirs_exist_ok=True))
     document = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     part = document["record"]
@@ -77,11 +78,18 @@ def test_a_part_of_the_record_that_is_of_another_kind_is_named(
     assert f"record.{part}" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("llama") / "model"
+    compile_data({"ab": "x", "cd": "y"}, method="llama").save(folder)
+    return folder
+
+
 @pytest.mark.parametrize("layers", [[1, 10], [0, 2**63], [[], []], None, [5, 10, 11]])
 def test_a_llama_that_names_other_layers_for_its_tables_has_no_map(
-    layers: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    layers: Any, llama_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = changed("llama-facts", tmp_path, ("notes", "table layers"), layers)
+    folder = changed(llama_folder, tmp_path, ("notes", "table layers"), layers)
     assert run(["inspect", str(folder), "--fact=ab"]) == ExitStatus.USAGE
     assert "of this model" in capsys.readouterr().err
 

@@ -159,16 +159,16 @@ def check_precisions(name: str) -> None:
 def check_size(name: str) -> None:
     """The size it plans is the size it builds, and a size for 10^12 samples is told at once."""
     method, example = get(name), example_of(name)
-    options = method.read_options(example.options)
+    shape, precision = DataShape.of(example.data), shared_model(name).precision
+    options = method.read_options(method.fitting_options(shape, precision, example.options))
     plan = method.plan(example.data, options, np.random.default_rng(0), None)
     told, built = plan.size, size_of_network(plan.emit(None).memoriser.network)
     assert told == built, f"{name} plans {told} and builds {built}"
     assert built == shared_model(name).size, f"{name} builds another size than compile: {built}"
-    shape = DataShape.of(example.data)
     large = dataclasses.replace(shape, n_samples=10**12, n_labels=None, n_contexts=None, n_last_tokens=None)
     # no data of that shape may be taken: that too is told at once
     with at_most_calls(20_000_000), suppress(AssumptionViolated):
-        method.size_of(large, options)
+        method.size_of(large, method.read_options(example.options))
 
 
 def check_folder(name: str, place: Path) -> None:

@@ -191,9 +191,7 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
 def _digest(factory: Factory, name: str) -> str:
     """The digest of the file that defines the function, or of its source where there is no file, as in a notebook."""
     try:
-        file = inspect.getsourcefile(factory)
-        text = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else None
-        text = inspect.getsource(factory) if text is None else text
+        text = _source(factory)
     except (OSError, TypeError) as error:
         raise UsageError(
             f"the source of {name} cannot be read, so its runs could not be distinguished from those of another model.\n"
@@ -201,3 +199,16 @@ def _digest(factory: Factory, name: str) -> str:
             family=name,
         ) from error
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _source(factory: Factory) -> str:
+    """The file that defines it, or its own source in a notebook. A class there has none, but its functions have."""
+    if inspect.isclass(factory) and not hasattr(inspect.getmodule(factory), "__file__"):
+        functions = [each for each in vars(factory).values() if inspect.isfunction(each)]
+        if not functions:
+            raise OSError("a class without functions")
+        return "".join(inspect.getsource(each) for each in functions)
+    file = inspect.getsourcefile(factory)
+    if file and Path(file).is_file():
+        return Path(file).read_text(encoding="utf-8")
+    return inspect.getsource(factory)
