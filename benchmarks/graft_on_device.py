@@ -26,6 +26,7 @@ from made_up_facts import names, word
 
 SYSTEMS = (
     "You are a pirate.",
+    # the prompt that SmolLM2's own chat template puts in where none is given
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
     "Answer briefly.",
 )

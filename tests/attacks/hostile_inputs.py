@@ -96,7 +96,7 @@ table(
     "DATA",
 )
 table(".txt: one line of 64 KiB", "a b " * 16_384, "bounds", "--data", "DATA", "--task", "distribution")
-table(".txt: bytes that are no text", bytes(range(256)) * 4096, "compile", "DATA")
+table(".txt: bytes that are not text", bytes(range(256)) * 4096, "compile", "DATA")
 table(".parquet: a magic number alone", b"PAR1" + b"\xff" * 64 + b"PAR1", "compile", "DATA")
 
 

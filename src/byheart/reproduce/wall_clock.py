@@ -44,7 +44,7 @@ def note(path: Path, one: Pass) -> None:
 
 
 def read(path: Path) -> list[Pass]:
-    """The recorded passes; none where there is no file."""
+    """The recorded passes, or none if the file does not exist."""
     if not path.is_file():
         return []
     lines = json_file.read_bytes(path).split(b"\n")

@@ -29,9 +29,7 @@ def read_private_key(path: Path) -> Any:
     reader = load.load_ssh_private_key if b"OPENSSH PRIVATE KEY" in raw else load.load_pem_private_key
     try:
         key = reader(raw, password=None)
-    except (
-        Exception
-    ) as error:  # of a key that is no key, or that is encrypted, in the words of several libraries
+    except Exception as error:  # the file is not a key, or it is encrypted; each library raises its own type
         if "ENCRYPTED" in raw.decode("ascii", "replace") or "password" in str(error).lower():
             problem = "the key is protected by a passphrase, which byheart does not ask for"
             raise _refusal(path, problem, "Write it without one to a file that only you can read.") from None

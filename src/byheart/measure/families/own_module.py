@@ -189,7 +189,7 @@ def _fields(factory: Factory, name: str) -> tuple[tuple[SizeField, ...], tuple[O
 
 
 def _digest(factory: Factory, name: str) -> str:
-    """The digest of the file that defines the function, or of its source where there is no file, as in a notebook."""
+    """The digest of the file that defines the model. In a notebook, which is not a file, the digest of its source."""
     try:
         text = _source(factory)
     except (OSError, TypeError) as error:
