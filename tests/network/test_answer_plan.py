@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import byheart as bh
 from byheart.network import Attention, FeedForward, Head, Transformer
-from byheart.network.transformer import answer_plan
+from byheart.network.transformer import answer_plan, wide_layer
 from byheart.network.transformer import module as transformer_module
 from byheart.network.transformer.answer_plan import AnswerPlan, make_plan
 from byheart.network.transformer.evaluator import evaluate
@@ -168,6 +169,41 @@ def test_units_that_are_remembered_change_no_bit() -> None:
         batch = torch.from_numpy(inputs[:, None])
         with torch.no_grad():
             assert torch.equal(plan(batch), module(batch)[:, -1, 0])
+
+
+def test_a_batch_that_forgets_or_remembers_while_another_runs_changes_no_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches run side by side: whenever one looks units up, another begins and ends here, and both answer the module's bits."""
+    rng = np.random.default_rng(5)
+    network = Transformer(np.eye(11), (_table(rng, 100, 8),), np.eye(11)[2:3], 1)
+    module = to_module(network).eval()
+    plan = AnswerPlan(module, last_only=True)
+    look_up, within = wide_layer._units_of, []
+
+    def batch(largest: int, n_rows: int) -> torch.Tensor:
+        rows = rng.integers(0, n_rows, size=500).astype(np.float64)
+        phi = rng.integers(0, largest + 1, size=(500, 8)).astype(np.float64)
+        return torch.from_numpy(
+            np.concatenate([rows[:, None], rows[:, None] ** 2, np.zeros((500, 1)), phi], axis=1)[:, None]
+        )
+
+    def look_up_beside_another(
+        bounds: torch.Tensor, test: torch.Tensor
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        found = look_up(bounds, test)
+        if not within:
+            within.append(other)
+            assert torch.equal(plan(other), module(other)[:, -1, 0])
+            within.clear()
+        return found
+
+    monkeypatch.setattr(wide_layer, "_units_of", look_up_beside_another)
+    sizes = ((1, 60), (40, 100), (1, 100), (64, 100), (3, 100))
+    with torch.no_grad():
+        for first, second in itertools.product(sizes, sizes):
+            other, asked = batch(*second), batch(*first)
+            assert torch.equal(plan(asked), module(asked)[:, -1, 0])
 
 
 def test_a_wide_layer_in_which_many_units_fire_is_computed_whole() -> None:

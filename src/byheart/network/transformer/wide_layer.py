@@ -11,6 +11,8 @@ Row numbers come again and again, so which units are left for strong channels of
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import torch
 
@@ -149,7 +151,7 @@ class WideLayer:
         limits, strong = bounds[:, n_strong + 1 :].amax(dim=0), bounds[:, :n_strong].numpy()
         known = self._known.get(n_strong)
         if known is None or bool((limits > known.limits).any()):
-            known = self._known[n_strong] = _KnownColumns(_ROOM * limits, strong[:0])
+            known = _KnownColumns.none(_ROOM * limits, strong[:0])
         if known.n_columns > 4 * len(self._w1):  # no row numbers
             return None
         missing = known.find_missing(strong)
@@ -157,55 +159,69 @@ class WideLayer:
             new = torch.cat([bounds[missing, : n_strong + 1], known.limits.expand(len(missing), 2)], dim=1)
             units = _units_of(new, self._test(n_strong))
             if units is None:  # the limits say too little
-                del self._known[n_strong]
+                self._known.pop(n_strong, None)
                 return None
-            known.add(strong[missing], *units)
+            known = self._known[n_strong] = known.with_columns(strong[missing], *units)
         return known.units_of(strong)
 
 
+@dataclass(frozen=True, eq=False)
 class _KnownColumns:
-    """Which units may fire, by the values of the strong channels, where what else a column holds does not exceed `limits`."""
+    """Which units may fire, by the values of the strong channels, where what else a column holds does not exceed `limits`.
 
-    def __init__(self, limits: torch.Tensor, none: np.ndarray) -> None:
-        self.limits = limits
-        self._strong = none  # (n_known, n_strong), in the order of `_hashes`
-        self._hashes = np.zeros(0, dtype=np.uint64)
-        self._counts, self._firsts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        self._units = np.zeros(0, dtype=np.int64)
+    Batches run side by side and share it, so it is never written to: what is new makes a new one. Of two made at once one is lost.
+    """
+
+    limits: torch.Tensor
+    strong: np.ndarray  # (n_known, n_strong), in the order of `hashes`
+    hashes: np.ndarray
+    counts: np.ndarray
+    firsts: np.ndarray
+    units: np.ndarray
+
+    @classmethod
+    def none(cls, limits: torch.Tensor, strong: np.ndarray) -> _KnownColumns:
+        """Nothing yet; `strong` has no rows."""
+        counts = np.zeros(0, dtype=np.int64)
+        return cls(limits, strong, np.zeros(0, dtype=np.uint64), counts, counts, counts)
 
     @property
     def n_columns(self) -> int:
         """Columns that are remembered."""
-        return len(self._hashes)
+        return len(self.hashes)
 
     def find_missing(self, strong: np.ndarray) -> np.ndarray:
         """One column for each value that is not remembered."""
         hashes = _hashes(strong)
-        at = np.searchsorted(self._hashes, hashes)
-        is_known = np.append(self._hashes, np.uint64(0))[at] == hashes
+        at = np.searchsorted(self.hashes, hashes)
+        is_known = np.append(self.hashes, np.uint64(0))[at] == hashes
         is_known &= at < self.n_columns
         missing = np.flatnonzero(~is_known)
         return missing[np.unique(hashes[missing], return_index=True)[1]]
 
-    def add(self, strong: np.ndarray, units: np.ndarray, counts: np.ndarray) -> None:
-        """Remember the units of some columns, as many as `counts` says for each."""
-        hashes = np.concatenate([self._hashes, _hashes(strong)])
-        firsts = np.concatenate([self._firsts, len(self._units) + np.cumsum(counts) - counts])
+    def with_columns(self, strong: np.ndarray, units: np.ndarray, counts: np.ndarray) -> _KnownColumns:
+        """These and some columns more, with as many units each as `counts` says."""
+        hashes = np.concatenate([self.hashes, _hashes(strong)])
+        firsts = np.concatenate([self.firsts, len(self.units) + np.cumsum(counts) - counts])
         order = np.argsort(hashes, kind="stable")
-        self._hashes, self._firsts = hashes[order], firsts[order]
-        self._strong = np.concatenate([self._strong, strong])[order]
-        self._counts = np.concatenate([self._counts, counts])[order]
-        self._units = np.concatenate([self._units, units])
+        return replace(
+            self,
+            strong=np.concatenate([self.strong, strong])[order],
+            hashes=hashes[order],
+            counts=np.concatenate([self.counts, counts])[order],
+            firsts=firsts[order],
+            units=np.concatenate([self.units, units]),
+        )
 
     def units_of(self, strong: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """The units of each column, and how many each has; None where two values share a hash."""
-        at = np.searchsorted(self._hashes, _hashes(strong))
-        if not (self._strong[at] == strong).all():
+        at = np.searchsorted(self.hashes, _hashes(strong))
+        if not (self.strong[at] == strong).all():
             return None
-        counts = self._counts[at]
+        counts = self.counts[at]
         ends = np.cumsum(counts)
         within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-        return self._units[np.repeat(self._firsts[at], counts) + within], counts
+        return self.units[np.repeat(self.firsts[at], counts) + within], counts
 
 
 def _hashes(strong: np.ndarray) -> np.ndarray:
