@@ -15,7 +15,7 @@ from byheart.errors import UnknownToken, UsageError
 from byheart.inspect.residual_stream import output_of, snapshots
 from byheart.inspect.stages import registers_of, stages_of
 from byheart.model import Model
-from byheart.network.transformer.architecture import Transformer
+from byheart.network.transformer.architecture import Precision, Transformer
 from byheart.web.trace import draw_trace
 from tests.construct.contract import example_of
 from tests.refusal import refused
@@ -40,6 +40,12 @@ def test_the_trace_ends_in_the_answer(model: Model) -> None:
         assert found["output"][-1] == model.memoriser.label_names.index(answer) + 1
         assert "".join(token["text"] for token in found["tokens"]) == question
         json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_numbers_of_every_precision_are_read_as_an_answer(precision: Precision) -> None:
+    model = bh.compile(bh.Dataset.from_pairs(FACTS), method="retrieval", precision=precision)
+    assert [model.trace(question).answer for question, _ in FACTS] == [answer for _, answer in FACTS]
 
 
 def test_the_stages_cover_every_layer_once(model: Model) -> None:

@@ -144,7 +144,9 @@ def _answer(memoriser: Memoriser, output: np.ndarray, n_tokens: int) -> str | li
 
 def _exact(value: Any) -> Fraction:
     """A number of the stream as a fraction; where it is not finite, 0, which is not a class."""
-    return Fraction(value) if isinstance(value, Fraction) or np.isfinite(value) else Fraction(0)
+    if isinstance(value, Fraction):
+        return value
+    return Fraction(float(value)) if np.isfinite(value) else Fraction(0)
 
 
 def _tokens(network: Transformer, vocabulary: Sequence[str], encoded: np.ndarray) -> Iterator[TracedToken]:
