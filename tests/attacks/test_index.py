@@ -56,6 +56,10 @@ CASES: dict[str, tuple[str, ...]] = {
     "a header of repeated keys takes quadratic time": (
         "records/test_reader.py::test_small_files_that_would_take_much_are_refused_at_once",
     ),
+    "a short text of one line or one cell takes gigabytes": (
+        "data/test_hostile.py::test_a_row_of_very_many_tokens_is_memorised_on_request_only",
+        "data/test_hostile.py::test_contexts_of_long_documents_are_not_written_out",
+    ),
     "claimed sizes take memory": (
         "attacks/test_small_inputs.py::test_sizes_that_the_weights_do_not_have",
         "attacks/test_small_inputs.py::test_many_exponents",
@@ -92,6 +96,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "attacks/test_small_inputs.py::test_fewer_labels_than_logits",
         "attacks/test_small_inputs.py::test_a_formula_in_a_figures_record_is_drawn_as_it_stands",
         "cli/test_failures.py::test_whatever_is_raised_has_a_status",
+        "inspect/test_trace.py::test_numbers_of_every_precision_are_read_as_an_answer",
         "attacks/test_fuzz.py::test_nothing_is_found",
     ),
     "pipes and devices are read": (

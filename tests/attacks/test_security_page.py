@@ -23,6 +23,8 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         "attacks/test_hostile_inputs.py::test_a_small_input_takes_little",
         "files/test_npz_archive.py::test_absurd_claims_are_refused_before_memory_is_taken",
         "data/test_hostile.py::test_parquet_that_repeats_a_long_text_is_refused",
+        "data/test_hostile.py::test_a_row_of_very_many_tokens_is_memorised_on_request_only",
+        "data/test_hostile.py::test_contexts_of_long_documents_are_not_written_out",
         "files/test_work_folder.py::test_a_small_archive_does_not_take_much_memory",
     ),
     "`load` refuses weights": (
@@ -86,7 +88,6 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
         "construct/retrieval/test_unknown_inputs.py::test_near_misses_are_turned_away",
     ),
     "Every program of this machine": ("web/test_guard.py::test_own_names_are_answered",),
-    "Long texts take long": ("data/test_hostile.py::test_long_cells_are_read",),
 }
 
 

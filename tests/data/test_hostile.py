@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from byheart.data import Dataset, tokenizer_document, tokenizer_process
+from byheart.data.contexts import BYTES_WRITTEN, contexts_of
+from byheart.data.row_rules import LONGEST, LongRow
+from byheart.data.sequences import TokenSequences
 from byheart.data.tokenizers import FileTokenizer, Tokenizer
 from byheart.errors import ByheartError, DataError, MalformedFile, UnknownToken, UsageError
 from byheart.process.memory_limit import OverMemoryLimit, memory_limit
@@ -118,7 +121,39 @@ def test_pipes_and_devices_are_not_read(tmp_path: Path) -> None:
 def test_long_cells_are_read(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
     path.write_text("key,value\n" + "a" * 200_000 + ",1\n", encoding="utf-8")
-    assert Dataset.read(path).seq_len == 200_000
+    assert Dataset.read(path, max_tokens=200_000).seq_len == 200_000
+
+
+@pytest.mark.parametrize("n_longer", [0, 1])
+def test_a_row_of_very_many_tokens_is_memorised_on_request_only(tmp_path: Path, n_longer: int) -> None:
+    """A cell of a mebibyte took half a minute and 1.3 GB to compile."""
+    path, n_tokens = tmp_path / "long.csv", LONGEST + n_longer
+    path.write_text(f"key,value\nb,1\n{'a' * n_tokens},2\n", encoding="utf-8")
+    if n_longer:
+        with refused(LongRow, row=2, n_tokens=n_tokens, most=LONGEST, path=str(path)) as raised:
+            Dataset.read(path)
+        (fault,) = raised.value.facts["faults"]  # type: ignore[attr-defined]
+        assert (fault["option"], fault["remedies"]) == ("max_tokens", ["1", str(n_tokens)])
+        assert [Dataset.read(path, max_tokens=int(n)).n_samples for n in fault["remedies"]] == [1, 2]
+        np.savez(tmp_path / "long.npz", inputs=np.zeros((1, n_tokens), np.int8), labels=[1])
+        with refused(LongRow, row=1, n_tokens=n_tokens):
+            Dataset.read(tmp_path / "long.npz")
+    else:
+        assert Dataset.read(path).seq_len == n_tokens
+
+
+def test_contexts_of_long_documents_are_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of one line is asked once for each of its beginnings: 64 KiB took 11 GB and a minute."""
+    text = TokenSequences.of([np.arange(4097) % 2])
+    contexts = contexts_of(text)
+    n_written = 4096 * 4097 // 2
+    with refused(DataError, document=1, n_tokens=4097, n_written=n_written):
+        contexts.as_sequences()
+    lines = contexts_of(TokenSequences.of([np.arange(1025) + first for first in range(0, 9225, 1025)]))
+    assert lines.as_sequences().ids.size == 9 * 1024 * 1025 // 2  # more tokens, of lines of a thousand
+    monkeypatch.setenv("BYHEART_MEMORY_LIMIT", "256M")
+    with refused(OverMemoryLimit, n_bytes=BYTES_WRITTEN * 9 * 1024 * 1024):
+        lines.as_sequences()
 
 
 # Labels that are missing

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from byheart.data import row_groups
 from byheart.data.row_groups import (
     flat_ranges,
+    gather_ranges,
     group_rows,
     number_values,
     pair_ids,
@@ -88,3 +89,17 @@ def test_flat_ranges_are_ranges_one_after_the_other(ranges: list[tuple[int, int]
 
 def test_representatives_are_the_first_members() -> None:
     assert representatives(np.array([0, 1, 0, 2, 1])).tolist() == [0, 1, 3]
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 4)), max_size=8), st.sampled_from([1, 100]))
+def test_ranges_of_words_are_gathered_row_by_row_and_word_by_word(
+    ranges: list[tuple[int, int]], factor: int
+) -> None:
+    """Long rows and short ones take different ways."""
+    words = np.arange(500) * 7
+    starts = np.array([a for a, _ in ranges], dtype=np.int64)
+    sizes = np.array([n for _, n in ranges], dtype=np.int64) * factor
+    found = gather_ranges(words, starts, sizes)
+    assert found.tolist() == words[flat_ranges(starts, sizes)].tolist()
+    assert not found.flags.writeable

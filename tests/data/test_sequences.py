@@ -108,3 +108,10 @@ def test_which_arrays_are_vectors() -> None:
     assert (grid.dtype, grid.shape, grid[0, 0, 0]) == (np.float64, (2, 2, 3), -4)
     with pytest.raises(UsageError):
         as_vectors(ids.reshape(2, 2, 3) << 54)
+
+
+def test_long_sequences_are_padded_as_short_ones_are() -> None:
+    lengths = (1, 0, 300, 41)
+    rows = [[k + 1] * n for k, n in enumerate(lengths)]
+    padded = ragged(rows, 5).pad(0)
+    assert padded.tolist() == [[0] * (300 - n) + row for n, row in zip(lengths, rows, strict=True)]

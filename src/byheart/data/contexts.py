@@ -14,10 +14,20 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.data.row_groups import flat_ranges
+from byheart.data.row_groups import flat_ranges, gather_ranges
 from byheart.data.sequences import TokenSequences, freeze, offsets_of
 from byheart.errors import DataError, UsageError
+from byheart.process.memory_limit import require_memory
 from byheart.theorems import realises
+
+MOST_WRITTEN = 2**22
+"""Tokens of contexts that are written out whatever their documents are."""
+
+MOST_COPIES = 512
+"""Tokens of contexts for each token of the documents beyond which they are not written out; a document of 1,025 tokens has 512."""
+
+BYTES_WRITTEN = 32
+"""For each token of each context, filled up to the longest: what a compilation with its check holds at once, as measured."""
 
 
 @realises("MFT24-eq1")
@@ -76,9 +86,27 @@ class Contexts:
         return freeze(self.next_counts / self.counts[self.successor_contexts], np.float64)
 
     def as_sequences(self) -> TokenSequences:
-        """Write every context out, one sequence each (their lengths may add up to far more than the data)."""
+        """Write every context out, one sequence each.
+
+        A document of n tokens has n - 1 contexts of n / 2 tokens on average. Raises `DataError` where long documents make that
+        many times the data, and `OverMemoryLimit` where a network asked all of them would take too much memory.
+        """
+        n_written, longest = int(self.lengths.sum()), int(self.lengths.max(initial=0))
+        if n_written > max(MOST_WRITTEN, MOST_COPIES * self.source.ids.size):
+            row = int(self.source.lengths.argmax()) + 1
+            raise DataError(
+                f"document {row} has {self.source.max_len:,} tokens. Each of its beginnings is a context that is asked on its own: "
+                f"all contexts together have {n_written:,} tokens, more than {MOST_COPIES} times as many as the documents.\n"
+                "  Divide long documents into lines of at most a thousand tokens, or learn the texts by heart with --recite.",
+                document=row,
+                n_tokens=self.source.max_len,
+                n_written=n_written,
+            )
+        require_memory(
+            f"asking {len(self):,} contexts of up to {longest:,} tokens", BYTES_WRITTEN * len(self) * longest
+        )
         starts = self.source.offsets[self.documents]
-        ids = self.source.ids[flat_ranges(starts, self.lengths)]
+        ids = gather_ranges(self.source.ids, starts, self.lengths)
         return TokenSequences(ids, offsets_of(self.lengths), self.n_vocab)
 
     def dense_probabilities(self) -> Float[np.ndarray, "n_contexts n_vocab"]:

@@ -41,8 +41,8 @@ class TableOptions(RowOptions, total=False):
     malformed_rows: `error` (default) refuses a line that is not a row of the table, such as one with another number of fields;
         `drop` leaves it out.
     non_finite: `error` (default) has `compile` refuse vectors with NaN or an infinity; `drop` leaves those rows out.
-    max_tokens: rows of more tokens are left out. Unless given none is, and rows so long that filling up all others to their
-        length would take more than the memory limit are refused.
+    max_tokens: rows of more tokens are left out. Unless given none is, and rows are refused that have more than 16,384 tokens, or
+        so many that filling up all others to their length would take more than the memory limit.
     delimiter: the character between the fields of a CSV or TSV, or `tab`; unless given, as the suffix says.
     encoding: of a file of text, such as cp1252; `utf-8` unless given.
     label_names: names of classes known from elsewhere. They keep their numbers, and names that only the table

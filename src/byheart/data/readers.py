@@ -19,7 +19,7 @@ from byheart.data.assemble import (
 )
 from byheart.data.checked_rows import checked_arrays, checked_content
 from byheart.data.options import USUAL_COLUMNS, DataSource, TableOptions, Task
-from byheart.data.row_rules import RULES, RowCheck
+from byheart.data.row_rules import LONGEST, RULES, RowCheck
 from byheart.data.tables import DIALECTS, READERS, json_rows
 from byheart.data.textfile import TextFormat, read_text, require_content, require_file
 from byheart.errors import DataError, MalformedFile, UsageError
@@ -151,7 +151,8 @@ def table_content(
             # texts, none of them empty: the ordinary table, in which only an input can be faulty, by its tokens
             content = content_of_columns(inputs, labels, **how)
             lengths = content.inputs.lengths
-            if lengths.all() and 8 * lengths.size * int(lengths.max()) <= memory_limit():
+            longest = int(lengths.max())
+            if lengths.all() and longest <= LONGEST and 8 * lengths.size * longest <= memory_limit():
                 return content
         return checked_content(
             inputs,

@@ -19,6 +19,9 @@ Pairs = Int[np.ndarray, " n_pairs"]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK_WORDS = 1 << 22  # rows are hashed in blocks, to bound the memory taken on top of the data
 
+LONG_ROWS = 64
+"""Words of a row, on average, from which copying row by row is faster than copying word by word, and takes no indices."""
+
 
 def group_rows(words: Words, offsets: Offsets) -> RowIds:
     """Number the rows `words[offsets[i]:offsets[i + 1]]`: equal rows get equal numbers, in order of first appearance.
@@ -73,6 +76,17 @@ def flat_ranges(starts: RowIds, sizes: RowIds) -> Words:
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if ends.size else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - sizes), sizes))
+
+
+def gather_ranges(words: Words, starts: RowIds, sizes: RowIds) -> Int[np.ndarray, " n_gathered"]:
+    """Return `words[starts[i]:starts[i] + sizes[i]]` for each row i, row after row, as a new read-only array."""
+    if sizes.sum() < LONG_ROWS * sizes.size or not sizes.size:
+        gathered = words[flat_ranges(starts, sizes)]
+    else:
+        rows = zip(starts.tolist(), sizes.tolist(), strict=True)
+        gathered = np.concatenate([words[start : start + size] for start, size in rows])
+    gathered.flags.writeable = False
+    return gathered
 
 
 def sort_within_rows(words: Words, offsets: Offsets) -> Words:

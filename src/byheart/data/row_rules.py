@@ -24,6 +24,9 @@ SHOWN_ROWS = 5
 MOSTLY_PADDING = 8
 """A table is called long for the sake of a few rows where it is that many times as large as the tokens in it."""
 
+LONGEST = 2**14
+"""Tokens of the longest row that is read without `max_tokens`."""
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "empty_labels": get_args(EmptyLabels),
     "empty_inputs": get_args(RowRule),
@@ -36,6 +39,10 @@ RULES = (*CHOICES, "max_tokens")
 READING_STEPS = 3
 
 Rows = Bool[np.ndarray, " n_rows"]
+
+
+class LongRow(DataError):
+    """A row has so many tokens that it is memorised on request only; `max_tokens` keeps it or leaves it out."""
 
 
 class FaultyRows(DataError):
@@ -126,7 +133,7 @@ class RowCheck:
         self.left_out[rule] = self.left_out.get(rule, 0) + n_rows
 
     def settle_lengths(self, inputs: TokenSequences, standing: Rows) -> Rows:
-        """Which good rows are too long: by `max_tokens`, or because padding the others would take too much memory."""
+        """Which good rows are too long: by `max_tokens`, or else by `LONGEST` and by the memory that padding would take."""
         lengths = np.where(standing, inputs.lengths, 0)
         if self.max_tokens is not None:
             long = lengths > self.max_tokens
@@ -136,23 +143,41 @@ class RowCheck:
             return np.asarray(long)
         n_rows, longest, limit = int(standing.sum()), int(lengths.max(initial=0)), memory_limit()
         n_bytes = 8 * n_rows * longest
-        if n_bytes <= max(limit, MOSTLY_PADDING * 8 * int(lengths.sum())):
-            return np.zeros_like(standing)
-        most = max(1, limit // (8 * n_rows))
+        fits = n_bytes <= max(limit, MOSTLY_PADDING * 8 * int(lengths.sum()))
+        most = LONGEST if fits else min(LONGEST, max(1, limit // (8 * n_rows)))
         long = lengths > most
-        row = int(np.argmax(lengths)) + 1
-        error = OverMemoryLimit(
-            f"row {row} has an input of {longest:,} tokens. A network takes all inputs at the length of the longest, and the "
-            f"{n_rows:,} rows at that length would take {n_bytes:,} bytes, more than the limit of {limit:,} "
-            f"({amount(int(long.sum()), 'row')} of more than {most:,} tokens).\n"
-            f"  Shorten the row, or leave out long rows: --max-tokens {_next_longest(lengths, most)}.",
-            row=row,
-            n_tokens=longest,
-            n_bytes=n_bytes,
-            limit=limit,
+        if not long.any():
+            return np.zeros_like(standing)
+        row, remedies = int(np.argmax(lengths)) + 1, [str(n) for n in _next_longest(lengths, most)]
+        what = f"{amount(int(long.sum()), 'row')} of more than {most:,} tokens"
+        facts = {"row": row, "n_tokens": longest}
+        error: DataError
+        leave_out = "".join(f", or leave out long rows: --max-tokens {n}" for n in remedies)
+        if fits:
+            remedies.append(str(longest))
+            error = LongRow(
+                f"row {row} has an input of {longest:,} tokens ({what}). Every step takes time and memory for as many tokens "
+                f"as the longest input has, so more than {LONGEST:,} are memorised on request only: --max-tokens {longest}.\n"
+                f"  Shorten the row{leave_out}.",
+                **facts,
+                most=most,
+            )
+        else:
+            error = OverMemoryLimit(
+                f"row {row} has an input of {longest:,} tokens. A network takes all inputs at the length of the longest, and the "
+                f"{n_rows:,} rows at that length would take {n_bytes:,} bytes, more than the limit of {limit:,} ({what}).\n"
+                f"  Shorten the row{leave_out}.",
+                **facts,
+                n_bytes=n_bytes,
+                limit=limit,
+            )
+        self.add(
+            "max_tokens",
+            tuple(remedies) or (str(most),),
+            f"more than {most:,} tokens, up to {longest:,}",
+            long,
+            error,
         )
-        remedies = (str(_next_longest(lengths, most)),)
-        self.add("max_tokens", remedies, f"more than {most:,} tokens, up to {longest:,}", long, error)
         return np.asarray(long)
 
     def require_none(self) -> None:
@@ -173,6 +198,7 @@ class RowCheck:
         )
 
 
-def _next_longest(lengths: np.ndarray, most: int) -> int:
-    """The length of the longest row that is not too long."""
-    return int(lengths[lengths <= most].max(initial=1))
+def _next_longest(lengths: np.ndarray, most: int) -> list[int]:
+    """The length of the longest row that is not too long, if there is one."""
+    shorter = lengths[(lengths <= most) & (lengths > 0)]
+    return [int(shorter.max())] if shorter.size else []

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 from jaxtyping import Float, Int
 
-from byheart.data.row_groups import flat_ranges, group_rows, representatives
+from byheart.data.row_groups import LONG_ROWS, flat_ranges, gather_ranges, group_rows, representatives
 from byheart.errors import DataError, NonFiniteInput, UsageError
 from byheart.process.memory_limit import require_memory
 
@@ -123,6 +123,10 @@ class TokenSequences:
             )
             require_memory(f"{len(self):,} sequences filled up to {longest},", n_bytes)
         table = np.full((len(self), width), pad_id, dtype=np.int64)
+        if self.ids.size >= LONG_ROWS * len(self):
+            for row, length in enumerate(self.lengths.tolist()):
+                table[row, width - length :] = self[row]
+            return table
         columns = self.positions + np.repeat(width - self.lengths, self.lengths)
         table[np.repeat(np.arange(len(self)), self.lengths), columns] = self.ids
         return table
@@ -130,8 +134,8 @@ class TokenSequences:
     def take(self, indices: Int[np.ndarray, " n_taken"]) -> TokenSequences:
         """Return the chosen sequences, in the order given, over the same vocabulary."""
         lengths = self.lengths[indices]
-        flat = flat_ranges(self.offsets[:-1][indices], lengths)
-        return TokenSequences(self.ids[flat], offsets_of(lengths), self.n_vocab)
+        ids = gather_ranges(self.ids, self.offsets[:-1][indices], lengths)
+        return TokenSequences(ids, offsets_of(lengths), self.n_vocab)
 
 
 def as_vectors(array: np.ndarray) -> np.ndarray | None:
