@@ -15,6 +15,8 @@ DTYPES: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": n
 
 def as_floats(network: Transformer, precision: Precision = "float64") -> Transformer:
     """`network` with every weight as a float of the same value; raises `InexactWeights` where there is none."""
+    if network.precision == precision:
+        return network
     arrays = (_dense(name, weights, precision) for name, weights in network.parameters())
     return network.spec.with_floats(precision).build(arrays, {})
 

@@ -202,15 +202,12 @@ class _Attention(_Layer):
         super().__init__(n_tokens)
         self.kind, self.pattern = layer.kind, layer.pattern
         self.heads = [_Head(head) for head in layer.heads]
-
-    @property
-    def _first(self) -> int:
-        return _groups(self.n_tokens)[0]
+        self.groups = _groups(n_tokens)
 
     def _read_by(self, group: int) -> tuple[int, ...]:
         """The groups whose tokens those of `group` read."""
-        reads_first = {"full": False, "scatter": True, "gather": group != self._first}[self.pattern]
-        return (self._first,) if reads_first else _groups(self.n_tokens)
+        reads_first = {"full": False, "scatter": True, "gather": group != self.groups[0]}[self.pattern]
+        return self.groups[:1] if reads_first else self.groups
 
     def needs_before(self, needs: Needs) -> Needs:
         found = {group: set(channels) for group, channels in needs.items()}
@@ -347,10 +344,10 @@ def _rows(weights: Weights) -> list[Row]:
 def _columns(weights: Weights | None, wanted: Sequence[int]) -> dict[int, dict[int, Fraction]]:
     """For each wanted coordinate the entries of a lookup table by row."""
     found: dict[int, dict[int, Fraction]] = {at: {} for at in wanted}
-    if weights is not None:
-        for (row, column), value in as_sparse(weights).entries.items():
+    for number, row in enumerate([] if weights is None else _rows(weights)):
+        for column, value in row:
             if column in found:
-                found[column][row] = value.fraction
+                found[column][number] = value
     return found
 
 
