@@ -7,23 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from byheart.process.progress import Progress, report
+from byheart.process.progress import Progress
 
 
 class _Counter:
     """A finder that finds nothing: every module that is looked for moves the bar."""
 
-    def __init__(self, progress: Progress | None, n_modules: int) -> None:
+    def __init__(self, progress: Progress, n_modules: int) -> None:
         self._progress, self._start, self._total = progress, len(sys.modules), n_modules
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Tell the share of modules that are there; the last one is told by whoever asked for them."""
-        report(self._progress, min(len(sys.modules) - self._start, self._total - 1), self._total)
+        self._progress(min(len(sys.modules) - self._start, self._total - 1), self._total)
 
 
 @contextmanager
 def imports_told(progress: Progress | None, n_modules: int) -> Iterator[None]:
     """Report imports inside the block; `n_modules` is about how many modules they load."""
+    if progress is None:
+        yield
+        return
     counter: Any = _Counter(progress, n_modules)
     sys.meta_path.insert(0, counter)
     try:

@@ -92,10 +92,8 @@ def solve(
             return found
 
         n_done, n_steps = 0, sum(FACTORING + plane.n_bits for plane in planes) + FACTORING
-        if planes and len(planes[0].keys):
-            _compile_kernels(
-                layout, planes[0], limbs, part_of(progress, 0.0, FACTORING / n_steps) if progress else None
-            )
+        if progress and planes and len(planes[0].keys):
+            _compile_kernels(layout, planes[0], limbs, part_of(progress, 0.0, FACTORING / n_steps))
         n_done += FACTORING
         pending = [pool.submit(factor, plane) for plane in planes[:ahead]]
         for number, plane in enumerate(planes):
@@ -122,19 +120,17 @@ def solve(
     return SolvedTable(_join_limbs(list(limbs)), _join_limbs(sums))
 
 
-def _compile_kernels(
-    layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, progress: Progress | None
-) -> None:
-    """Run every kernel on one equation: the first time on a machine numba compiles each for some seconds."""
+def _compile_kernels(layout: RetrievalLayout, plane: _Plane, limbs: np.ndarray, progress: Progress) -> None:
+    """Run every kernel on one equation, for a bar that moves: the first time on a machine numba compiles each for some seconds."""
     rows, patterns = plane.rows[:1], plane.patterns[:1]
     n_reduced, *factors = gf2.factor(rows, patterns, layout.n_channels, layout.n_columns, plane.n_words)
-    report(progress, 6, 10)
+    progress(6, 10)
     if n_reduced == 1:
         free = np.zeros((layout.n_columns >> 6) + 1, dtype=np.uint64)
         gf2.solve(np.zeros(1, dtype=np.uint8), *factors, free)
-    report(progress, 8, 10)
+    progress(8, 10)
     gf2.sums(rows, patterns, layout.n_channels, limbs[0])
-    report(progress, 10, 10)
+    progress(10, 10)
 
 
 def sign_words(layout: RetrievalLayout, highest: Int[np.ndarray, " n_columns"]) -> None:
